@@ -1,0 +1,79 @@
+# Every target sets up what it needs; from a fresh clone only Python and make are required.
+
+# The first of these that is Python 3.11 or later, unless PYTHON= says which.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --quiet --upgrade \
+	--generate-hashes --strip-extras --allow-unsafe --no-emit-options \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+# The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
+MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject.toml)) .
+ARGS ?=
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo bench lock clean jdk-note
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed ## Install everything into .venv; the command is .venv/bin/lakelog
+
+test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: setup ## Lint, check the format and the types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: setup ## Format the sources and mend what the linter can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+demo: setup jdk-note ## Run examples/demo.py
+	$(BIN)/python examples/demo.py
+
+bench: $(VENV)/.installed-bench ## Measure beside the peers in requirements-bench.lock
+	$(BIN)/python -m tests.bench $(ARGS)
+
+# With 3.11, the oldest that the project supports: what is pinned then has wheels for all.
+lock: ## Pin the newest third-party packages again (needs python3.11)
+	test -x .venv-lock/bin/pip-compile || { \
+		python3.11 -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet pip-tools; }
+	$(PIP_COMPILE) --output-file requirements.lock requirements.in
+	$(PIP_COMPILE) --output-file requirements-bench.lock requirements-bench.in
+
+clean: ## Remove .venv and what the tools left behind
+	rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+
+# One line, and the rest runs: only the tests and examples that start Java need a JDK.
+jdk-note:
+	@command -v javac >/dev/null && command -v mvn >/dev/null || echo \
+	"No JDK with Maven here: what runs Java (tests marked 'java', Spark) is skipped, everything else" \
+	"works; to get it: apt-get install openjdk-17-jdk-headless maven (Debian, Ubuntu)"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { \
+		echo "lakelog needs Python 3.11 or later: install it, or name it with PYTHON=/path/to/python3"; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make environments: apt-get install python3-venv (Debian, Ubuntu)"; \
+		exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+# Stamps, so that a second `make` installs nothing.
+$(VENV)/.installed: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation $(MEMBERS:%=-e ./%)
+	$(PIP) check
+	@touch $@
+
+$(VENV)/.installed-bench: requirements-bench.lock $(VENV)/.installed
+	$(PIP) install --require-hashes -r requirements-bench.lock
+	@touch $@
