@@ -1,0 +1,53 @@
+"""lakelog: an embeddable message log whose files are those of Apache RocketMQ's message store.
+
+>>> import lakelog
+>>> with lakelog.open("/tmp/events") as store:              # doctest: +SKIP
+...     result = store.put(lakelog.Message("orders", b"hello"))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.errors import LakelogError, PutRefused
+from lakelog.message import Message, StoredMessage
+from lakelog.status import PutStatus
+
+if TYPE_CHECKING:
+    from lakelog.opening import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
+    from lakelog.results import BatchResult, PutResult
+    from lakelog.settings.resource import embedded
+    from lakelog.store import Store
+
+__all__ = [
+    "BatchResult",
+    "LakelogError",
+    "Message",
+    "PutRefused",
+    "PutResult",
+    "PutStatus",
+    "Store",
+    "StoredMessage",
+    "embedded",
+    "open",
+]
+
+_LAZY = {
+    "open": ("lakelog.opening", "open_store"),
+    "Store": ("lakelog.store", "Store"),
+    "PutResult": ("lakelog.results", "PutResult"),
+    "BatchResult": ("lakelog.results", "BatchResult"),
+    "embedded": ("lakelog.settings.resource", "embedded"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what a program uses when it first uses it."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _LAZY[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value

@@ -1,0 +1,225 @@
+"""Every error that lakelog raises, in one tree.
+
+::
+
+    LakelogError
+    ├── SettingsError            a value, a key or a source of settings is wrong
+    │   └── UnknownSetting       a key that nobody knows; names the nearest known one
+    ├── PluginError              a plugin cannot be used as it is
+    │   ├── MissingPlugin        the settings name a strategy that is not installed
+    │   ├── DuplicateName        two plugins offer a strategy of the same name
+    │   ├── BadHook              a hook is misspelt, or takes arguments that do not exist
+    │   └── BadStrategy          an object lacks a method of its Protocol
+    ├── StoreError               a directory, or an open store, cannot do what was asked
+    │   ├── NotAStore            no store is there, or something else is
+    │   ├── StoreLocked          another process owns it
+    │   ├── StoreCrashed         it was not closed cleanly, and needs recovery
+    │   ├── BadSegment           a file of the log has a wrong length, name or place
+    │   ├── StoreReadOnly        the store was opened for reading only
+    │   ├── StoreClosed          the store was closed
+    │   └── StoreFailed          a write or sync failed; only a reopen helps
+    ├── CorruptRecord            bytes of the log that are not the record they should be
+    ├── OffsetOutOfRange         no record starts there
+    ├── IllegalMessage           a message that no record can hold
+    └── PutRefused               a put that is *not* in the log, with RocketMQ's status
+
+A message says what is wrong, where, and what to do; the parts are attributes too, for programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from lakelog.results import PutResult
+    from lakelog.status import PutStatus
+
+
+class LakelogError(Exception):
+    """The root of all errors of lakelog."""
+
+
+class SettingsError(LakelogError, ValueError):
+    """A setting cannot be used.
+
+    :ivar key: the dotted key, such as ``timed.flush_interval_ms``, or ``None``
+    :ivar source: where the value came from, such as a file or a variable, or ``None``
+    """
+
+    def __init__(self, what: str, *, key: str | None = None, source: str | None = None) -> None:
+        place = " in ".join(part for part in (key, source) if part)
+        super().__init__(f"{place}: {what}" if place else what)
+        self.key = key
+        self.source = source
+
+
+class UnknownSetting(SettingsError):
+    """A key that no section has; the message names the nearest key that is known."""
+
+
+class PluginError(LakelogError):
+    """A plugin cannot be used.
+
+    :ivar plugin: the plugin's name, as ``lakelog plugins`` prints it
+    :ivar distribution: the package that brings it and its version, where they are known
+    """
+
+    def __init__(
+        self, what: str, *, plugin: str | None = None, distribution: str | None = None
+    ) -> None:
+        package = f" of {distribution}" if distribution else ""
+        super().__init__(f"plugin {plugin!r}{package}: {what}" if plugin else what)
+        self.plugin = plugin
+        self.distribution = distribution
+
+
+class MissingPlugin(PluginError):
+    """The settings name a strategy that no installed plugin offers."""
+
+
+class DuplicateName(PluginError):
+    """Two plugins offer strategies of the same name."""
+
+
+class BadHook(PluginError):
+    """A hook implementation that pluggy would ignore or could not call."""
+
+
+class BadStrategy(PluginError):
+    """A factory made an object that does not do what its kind must do."""
+
+
+class StoreError(LakelogError):
+    """A store directory, or an open store, cannot do what was asked.
+
+    :ivar path: the file or directory concerned
+    """
+
+    def __init__(self, what: str, *, path: str | PathLike[str] | None = None) -> None:
+        super().__init__(f"{path}: {what}" if path is not None else what)
+        self.path = path
+
+
+class NotAStore(StoreError):
+    """The directory holds no store, or holds something else."""
+
+
+class StoreLocked(StoreError):
+    """Another process, or another open store of this one, owns the directory.
+
+    :ivar owner_pid: the process that owns it, where it can be known
+    """
+
+    def __init__(
+        self, what: str, *, path: str | PathLike[str], owner_pid: int | None = None
+    ) -> None:
+        super().__init__(what, path=path)
+        self.owner_pid = owner_pid
+
+
+class StoreCrashed(StoreError):
+    """The directory was not closed cleanly (``abort`` is there)."""
+
+
+class BadSegment(StoreError):
+    """A file of the log has a wrong length or name, or leaves a gap.
+
+    :ivar offset: physical offset in the log where the trouble starts, in bytes
+    :ivar expected: what should be there
+    :ivar found: what is there
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | PathLike[str],
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+    ) -> None:
+        super().__init__(what, path=path)
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+
+class StoreReadOnly(StoreError):
+    """The store was opened for reading only."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+
+class StoreFailed(StoreError):
+    """A write, sync or allocation failed; nothing more is written until a reopen."""
+
+
+class CorruptRecord(LakelogError):
+    """Bytes of the log that are not the whole, checked record they should be.
+
+    :ivar offset: physical offset of the record's first byte
+    :ivar expected: what a check wanted
+    :ivar found: what it found
+    :ivar path: the segment file, where it is known
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        offset: int,
+        expected: object = None,
+        found: object = None,
+        path: str | PathLike[str] | None = None,
+    ) -> None:
+        place = f"{path}: " if path is not None else ""
+        detail = "" if expected is None else f" (expected {expected}, found {found})"
+        super().__init__(f"{place}record at offset {offset}: {what}{detail}")
+        self.what = what
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.path = path
+
+
+class OffsetOutOfRange(LakelogError, LookupError):
+    """No record starts at the offset that was asked for.
+
+    :ivar offset: the offset asked for
+    """
+
+    def __init__(self, what: str, *, offset: int) -> None:
+        super().__init__(what)
+        self.offset = offset
+
+
+class IllegalMessage(LakelogError, ValueError):
+    """A message that no record can hold.
+
+    :ivar status: the status with which a put of it is refused
+    """
+
+    def __init__(self, what: str, *, status: PutStatus) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+class PutRefused(LakelogError):
+    """A put that is not in the log; nothing of it can be read later.
+
+    A batch larger than a segment is appended in pieces; when one of them is refused, those before
+    it stay in the log.
+
+    :ivar status: RocketMQ's name for the reason
+    :ivar accepted: results of the messages at the front of a batch that *are* in the log
+    """
+
+    def __init__(self, status: PutStatus, what: str) -> None:
+        super().__init__(f"{status.name}: {what}")
+        self.status = status
+        self.accepted: Sequence[PutResult] = ()
