@@ -1,0 +1,59 @@
+"""The store's own settings; every plugin has a class of its own for its section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+from attrs import field, validators
+
+from lakelog.layout import DEFAULT_SEGMENT_SIZE_BYTES
+
+
+@attrs.frozen(kw_only=True)
+class StoreSettings:
+    """What the core needs to know; sizes in bytes, durations in milliseconds.
+
+    :ivar commitlog_path: where segments stand, if not in ``commitlog/`` of the store directory,
+        from which a relative name starts
+    :ivar segment_size_bytes: length of every segment file (RocketMQ's ``mappedFileSizeCommitLog``)
+    :ivar append: the append callback, by name
+    :ivar writer: the writer, by name
+    :ivar flush: the flush strategy, by name; ``auto`` is the best that is installed
+    :ivar replicator: the replicator, by name, if any
+    :ivar dispatchers: the dispatchers, in the order in which they see each batch
+    :ivar followers: the followers, by name
+    :ivar cleaner: the cleaner, by name, if any
+    :ivar disk_watcher: the disk-space watcher, by name, if any
+    :ivar max_message_size_bytes: largest body; a record may be 64 KiB larger
+    :ivar store_host: ``address:port`` in records and message ids
+    :ivar queues_per_topic: how many queues a put chooses from when it names none
+    :ivar record_crc: whether records are written with the checksum property ``__CRC32#``
+    :ivar light_queues: whether ``INNER_MULTI_DISPATCH`` feeds light queues
+    :ivar max_light_queues: how many light queues there may be
+    :ivar os_page_cache_busy_timeout_ms: puts are refused while one append takes longer than this
+    :ivar preallocate: whether the next segment is made ahead of need
+    """
+
+    commitlog_path: Path | None = None
+    segment_size_bytes: int = field(
+        default=DEFAULT_SEGMENT_SIZE_BYTES, validator=validators.ge(4096)
+    )
+    append: str = "rocketmq"
+    writer: str = "file"
+    flush: str = "auto"
+    replicator: str | None = None
+    dispatchers: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
+    cleaner: str | None = None
+    disk_watcher: str | None = None
+    max_message_size_bytes: int = field(
+        default=4 << 20, validator=[validators.ge(1), validators.le(1 << 30)]
+    )
+    store_host: str = "127.0.0.1:10911"
+    queues_per_topic: int = field(default=4, validator=validators.ge(1))
+    record_crc: bool = False
+    light_queues: bool = False
+    max_light_queues: int = field(default=20_000, validator=validators.ge(0))
+    os_page_cache_busy_timeout_ms: int = field(default=1_000, validator=validators.ge(0))
+    preallocate: bool = True

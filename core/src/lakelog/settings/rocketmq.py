@@ -1,0 +1,127 @@
+"""What RocketMQ's settings are called here: one table, and notes on those without a meaning.
+
+Names are those of ``MessageStoreConfig`` and ``BrokerConfig`` of 5.3.3, and older spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import attrs
+
+from lakelog.settings.infer import QUEUE_ENTRY_BYTES
+
+T = TypeVar("T")
+
+BATCH_QUEUE_ENTRY_BYTES: Final = 46
+
+
+@attrs.frozen
+class Rule:
+    """How one of RocketMQ's settings is taken over.
+
+    :ivar target: our dotted key
+    :ivar convert: its text to our value, or ``None`` if it then says nothing; raises ``ValueError``
+    """
+
+    target: str
+    convert: Callable[[str], object]
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {text!r}") from None
+
+
+def truth(text: str) -> bool:
+    """A truth value; RocketMQ takes everything but ``true`` for false, and we refuse it."""
+    return choice({"true": True, "false": False})(text.strip().lower())
+
+
+def choice(values: Mapping[str, T]) -> Callable[[str], T]:
+    """One of some words."""
+
+    def convert(text: str) -> T:
+        if text.strip() not in values:
+            raise ValueError(f"expected one of {', '.join(values)}, got {text!r}")
+        return values[text.strip()]
+
+    return convert
+
+
+def units(unit_bytes: int) -> Callable[[str], int]:
+    """A size in bytes as a count of units, rounded up as RocketMQ does."""
+    return lambda text: -(-whole(text) // unit_bytes)
+
+
+def padded(unit_bytes: int) -> Callable[[str], int]:
+    """A size in bytes, rounded up to whole units."""
+    return lambda text: units(unit_bytes)(text) * unit_bytes
+
+
+def share(text: str) -> float:
+    """A percentage as a share of one, between the bounds that RocketMQ sets."""
+    return min(max(whole(text), 10), 95) / 100
+
+
+def word(text: str) -> str:
+    """A word."""
+    return text.strip()
+
+
+TABLE: Final[Mapping[str, Rule]] = {
+    # the log
+    "mappedFileSizeCommitLog": Rule("segment_size_bytes", whole),
+    "mapedFileSizeCommitLog": Rule("segment_size_bytes", whole),
+    "maxMessageSize": Rule("max_message_size_bytes", whole),
+    "enabledAppendPropCRC": Rule("record_crc", truth),
+    "maxLmqConsumeQueueNum": Rule("max_light_queues", whole),
+    "osPageCacheBusyTimeOutMills": Rule("os_page_cache_busy_timeout_ms", whole),
+    "defaultTopicQueueNums": Rule("queues_per_topic", whole),
+    # writers
+    "transientStorePoolEnable": Rule("writer", choice({"true": "staged", "false": None})),
+    "transientStorePoolSize": Rule("staged.pool_size", whole),
+    "commitIntervalCommitLog": Rule("staged.commit_interval_ms", whole),
+    "commitCommitLogLeastPages": Rule("staged.commit_least_pages", whole),
+    "commitCommitLogThoroughInterval": Rule("staged.commit_thorough_interval_ms", whole),
+    "warmMapedFileEnable": Rule("mmap.warm", truth),
+    # flush strategies
+    "flushDiskType": Rule("flush", choice({"SYNC_FLUSH": "group-commit", "ASYNC_FLUSH": "timed"})),
+    "syncFlushTimeout": Rule("group-commit.sync_flush_timeout_ms", whole),
+    "flushIntervalCommitLog": Rule("timed.flush_interval_ms", whole),
+    "flushCommitLogLeastPages": Rule("timed.flush_least_pages", whole),
+    "flushCommitLogThoroughInterval": Rule("timed.flush_thorough_interval_ms", whole),
+    "flushCommitLogTimed": Rule("timed.fixed_rate", truth),
+    # queues and index
+    "mappedFileSizeConsumeQueue": Rule("consume-queue.file_entries", units(QUEUE_ENTRY_BYTES)),
+    "mapedFileSizeConsumeQueue": Rule("consume-queue.file_entries", units(QUEUE_ENTRY_BYTES)),
+    "enableConsumeQueueExt": Rule("consume-queue.ext_enabled", truth),
+    "mappedFileSizeConsumeQueueExt": Rule("consume-queue.ext_file_size_bytes", whole),
+    "mapperFileSizeBatchConsumeQueue": Rule(
+        "consume-queue.batch_file_size_bytes", padded(BATCH_QUEUE_ENTRY_BYTES)
+    ),
+    "maxHashSlotNum": Rule("hash-index.slots", whole),
+    "maxIndexNum": Rule("hash-index.entries", whole),
+    # keeping house
+    "fileReservedTime": Rule("retention.file_reserved_hours", whole),
+    "deleteWhen": Rule("retention.delete_when", word),
+    "deleteFileBatchMax": Rule("retention.delete_files_batch_max", whole),
+    "deleteCommitLogFilesInterval": Rule("retention.delete_interval_ms", whole),
+    "destroyMapedFileIntervalForcibly": Rule("retention.destroy_forcibly_after_ms", whole),
+    "redeleteHangedFileInterval": Rule("retention.redelete_interval_ms", whole),
+    "cleanFileForciblyEnable": Rule("retention.clean_forcibly", truth),
+    "diskMaxUsedSpaceRatio": Rule("disk.max_used_ratio", share),
+    "diskSpaceCleanForciblyRatio": Rule("disk.clean_forcibly_ratio", share),
+    "diskSpaceWarningLevelRatio": Rule("disk.stop_writing_ratio", share),
+}
+
+NOTES: Final[Mapping[str, tuple[str, str]]] = {
+    "checkCRCOnRecover": ("true", "recovery always checks every checksum"),
+    "forceVerifyPropCRC": ("true", "a record's checksum property is always verified"),
+    "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),
+}
+"""Settings that have no counterpart: the value that needs no report, and what to say of others."""

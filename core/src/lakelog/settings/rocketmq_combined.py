@@ -1,0 +1,91 @@
+"""RocketMQ's settings that mean something only together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.layout import COMMITLOG_DIR
+from lakelog.settings.model import StoreSettings
+from lakelog.settings.rocketmq import truth, whole
+
+ROOT: Final = "storePathRootDir"
+COMMITLOG: Final = "storePathCommitLog"
+LIGHT: Final = ("enableLmq", "enableMultiDispatch")
+HOST: Final = ("brokerIP1", "listenPort")
+COMBINED: Final = frozenset({ROOT, COMMITLOG, *LIGHT, *HOST})
+"""The keys that functions of this module take care of."""
+
+
+@attrs.frozen
+class Outcome:
+    """What some settings mean together.
+
+    :ivar value: ours
+    :ivar keys: those of RocketMQ's that it comes from
+    """
+
+    value: object
+    keys: tuple[str, ...]
+
+
+def light_queues(texts: Mapping[str, str]) -> Outcome | None:
+    """Light queues are fed only if both switches are on."""
+    given = tuple(key for key in LIGHT if key in texts)
+    on = [truth(texts[key]) for key in given]
+    return Outcome(len(on) == len(LIGHT) and all(on), given) if given else None
+
+
+def store_host(texts: Mapping[str, str]) -> Outcome | None:
+    """The address and port in records; what is not given is our default."""
+    given = tuple(key for key in HOST if key in texts)
+    default = str(attrs.fields(StoreSettings).store_host.default)
+    default_ip, _, default_port = default.rpartition(":")
+    ip = texts.get(HOST[0], default_ip).strip()
+    port = whole(texts.get(HOST[1], default_port))
+    return Outcome(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}", given) if given else None
+
+
+def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:
+    """Where segments stand, if not where they usually do.
+
+    ``path`` beats the root directory of the file: a commit log within that root is looked for at
+    the same place within ``path``, so that a copy never points back at its original; and one
+    outside of the root counts only if the root is ``path``, or is not given.
+    """
+    text = texts.get(COMMITLOG, "").strip()
+    if "," in text:
+        raise ValueError("several commit log directories are not supported; keep one")
+    root = texts.get(ROOT, "").strip()
+    inside = _within(text, root) if text and root else None
+    if not text or (inside is None and root and not same_directory(root, path)):
+        return None
+    place = path / inside if inside is not None else Path(text)
+    usual = same_directory(place, path / COMMITLOG_DIR)
+    return None if usual else Outcome(str(place), (COMMITLOG,))
+
+
+def path_notes(texts: Mapping[str, str], path: Path) -> dict[str, str]:
+    """What to report of paths that do not count."""
+    root, log = texts.get(ROOT, "").strip(), texts.get(COMMITLOG, "").strip()
+    if not root or same_directory(root, path):
+        return {}
+    notes = {ROOT: f"it is {root}, and the store opened is {path}"}
+    if log and _within(log, root) is None:
+        notes[COMMITLOG] = f"it is {log}, of the store in {root}; set commitlog_path if it is meant"
+    return notes
+
+
+def same_directory(one: str | Path, other: str | Path) -> bool:
+    """Whether two names lead to one place, links followed."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _within(text: str, root: str) -> Path | None:
+    """``text`` relative to ``root``, if it lies in it."""
+    place, base = Path(os.path.normpath(text)), Path(os.path.normpath(root))
+    return place.relative_to(base) if place.is_relative_to(base) else None

@@ -1,0 +1,60 @@
+"""Errors for keys and sections that nobody knows; they name the nearest that somebody does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.errors import SettingsError, UnknownSetting
+from lakelog.settings.catalog import Catalog
+from lakelog.settings.environment import variable_name
+from lakelog.settings.given import CORE, Given
+
+
+def complaint(given: Given, catalog: Catalog) -> SettingsError:
+    """The error for a value whose key or section does not exist."""
+    if given.section not in catalog.classes:
+        return _unknown_section(given, catalog)
+    if given.section == CORE and given.key in catalog.classes:
+        what = f"{given.key!r} is a section, not a key: give it a table, [{given.key}]"
+        return SettingsError(what, key=given.dotted, source=given.origin)
+    return _unknown_key(given, catalog)
+
+
+def no_section(section: str, catalog: Catalog) -> str:
+    """Say that no plugin that is installed owns ``section``."""
+    installed = ", ".join(catalog.sections) or "none"
+    return f"no installed plugin has a section [{section}]; installed: {installed}"
+
+
+def _unknown_section(given: Given, catalog: Catalog) -> UnknownSetting:
+    near = nearest(given.section, catalog.sections)
+    hint = f"; did you mean [{near}]? If not, install" if near else "; install"
+    what = f"{no_section(given.section, catalog)}{hint} the plugin that owns it"
+    return UnknownSetting(what, key=given.dotted, source=given.origin)
+
+
+def _unknown_key(given: Given, catalog: Catalog) -> UnknownSetting:
+    near = _suggestion(given, catalog)
+    also = f" ({variable_name(near)})" if given.text else ""
+    what = f"there is no such setting; the nearest known one is {near}{also}"
+    return UnknownSetting(what, key=given.dotted, source=given.origin)
+
+
+def _suggestion(given: Given, catalog: Catalog) -> str:
+    """RocketMQ's name translated, the same key of another section, or the most similar one."""
+    from lakelog.settings.rocketmq import TABLE  # only for an error
+
+    known = catalog.dotted_keys()
+    rule = TABLE.get(given.key)
+    if rule is not None and rule.target in known:
+        return rule.target
+    elsewhere = [key for key in known if key.rpartition(".")[2] == given.key]
+    return elsewhere[0] if elsewhere else nearest(given.dotted, known) or known[0]
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The most similar of ``known``, however far it is."""
+    import difflib  # only for an error
+
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return matches[0] if matches else None

@@ -1,0 +1,51 @@
+"""`resolve` with everything left out that a test does not give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.settings.samples import SECTIONS, Resolve
+from lakelog.settings.effective import Settings
+from lakelog.settings.resolver import resolve
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store directory that is not there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def resolved(store: Path, tmp_path: Path) -> Resolve:
+    """`resolve` of the store, with nothing given but what a test gives."""
+
+    def run(**given: Any) -> Settings:
+        nothing: dict[str, Any] = {
+            "sections": SECTIONS,
+            "arguments": {},
+            "source": None,
+            "broker_conf": None,
+            "environ": {},
+            "cwd": tmp_path,
+            "tolerate_missing": False,
+        }
+        return resolve(store, **nothing | given)
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write a file, named from the test's own directory."""
+
+    def run(name: str, text: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return run

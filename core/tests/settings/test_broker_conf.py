@@ -1,0 +1,162 @@
+"""RocketMQ's broker.conf: what is taken over, what is reported, what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from core.tests.settings.samples import SECTIONS, Resolve
+from lakelog.errors import SettingsError
+from lakelog.settings.effective import Settings
+from lakelog.settings.model import StoreSettings
+from lakelog.settings.rocketmq import TABLE
+
+
+@pytest.fixture
+def broker(resolved: Resolve, tmp_path: Path) -> Any:
+    """`resolve` with a broker.conf of these lines."""
+
+    def run(text: str, **given: Any) -> Settings:
+        file = tmp_path / "broker.conf"
+        file.write_text(text)
+        return resolved(broker_conf=file, **given)
+
+    return run
+
+
+def test_a_usual_file(broker: Any, tmp_path: Path) -> None:
+    settings = broker(
+        """
+        # of the distribution
+        brokerClusterName = DefaultCluster
+        brokerName = broker-a
+        brokerId = 0
+        deleteWhen = 04
+        fileReservedTime = 48
+        brokerRole = ASYNC_MASTER
+        flushDiskType = ASYNC_FLUSH
+        mappedFileSizeCommitLog = 65536
+        mappedFileSizeConsumeQueue = 2001
+        maxHashSlotNum = 100
+        flushIntervalCommitLog: 700
+        """
+    )
+    assert settings.core.flush == "timed"
+    assert settings.core.segment_size_bytes == 65536
+    assert settings.section("consume-queue").file_entries == 101
+    assert settings.section("hash-index").slots == 100
+    assert settings.section("timed").flush_interval_ms == 700
+    origin = f"{tmp_path}/broker.conf (flushIntervalCommitLog)"
+    assert settings.origins["timed.flush_interval_ms"] == origin
+    unused = {"brokerClusterName", "brokerName", "brokerId", "deleteWhen", "fileReservedTime"}
+    assert set(settings.unused) == unused | {"brokerRole"}
+    assert "retention.delete_when: no installed plugin" in settings.unused["deleteWhen"]
+    assert "no meaning here" in settings.unused["brokerName"]
+    assert all(str(tmp_path) in why for why in settings.unused.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("flushDiskType=SYNC_FLUSH", "flush", "group-commit"),
+        ("transientStorePoolEnable=true", "writer", "staged"),
+        ("transientStorePoolEnable=false", "writer", "file"),
+        ("maxMessageSize=5", "max_message_size_bytes", 5),
+        ("enabledAppendPropCRC=true", "record_crc", True),
+        ("enableLmq=true\nenableMultiDispatch=true", "light_queues", True),
+        ("enableLmq=true\nenableMultiDispatch=false", "light_queues", False),
+        ("enableLmq=true", "light_queues", False),
+        ("maxLmqConsumeQueueNum=3", "max_light_queues", 3),
+        ("osPageCacheBusyTimeOutMills=9", "os_page_cache_busy_timeout_ms", 9),
+        ("brokerIP1=10.0.0.1\nlistenPort=5", "store_host", "10.0.0.1:5"),
+        ("brokerIP1=10.0.0.1", "store_host", "10.0.0.1:10911"),
+        ("listenPort=5", "store_host", "127.0.0.1:5"),
+        ("brokerIP1=\\:\\:1", "store_host", "[::1]:10911"),
+    ],
+)
+def test_core_settings(broker: Any, line: str, key: str, value: object) -> None:
+    settings = broker(line)
+    assert getattr(settings.core, key) == value
+    assert settings.unused == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("maxMessageSize=4M", "maxMessageSize in"),
+        ("flushDiskType=FAST", "SYNC_FLUSH, ASYNC_FLUSH"),
+        ("enableLmq=yes", "expected one of true, false"),
+        ("listenPort=x", "brokerIP1, listenPort in"),
+        ("storePathCommitLog=/a,/b", "several commit log directories"),
+        ("mappedFileSizeCommitLog=100", "must be >= 4096"),
+    ],
+)
+def test_wrong_values(broker: Any, line: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        broker(line)
+    assert "broker.conf" in str(caught.value.source)
+
+
+def test_what_is_always_so_is_reported_only_if_it_is_wanted_otherwise(broker: Any) -> None:
+    assert broker("checkCRCOnRecover=true\nforceVerifyPropCRC=true").unused == {}
+    unused = broker("checkCRCOnRecover=false").unused
+    assert "always checks" in unused["checkCRCOnRecover"]
+
+
+def test_a_plugin_that_lacks_the_key(broker: Any) -> None:
+    unused = broker("mappedFileSizeConsumeQueueExt=4096").unused
+    assert "ext_file_size_bytes is not a setting" in unused["mappedFileSizeConsumeQueueExt"]
+
+
+def test_paths_that_say_what_is_so(broker: Any, store: Path) -> None:
+    settings = broker(f"storePathRootDir={store}\nstorePathCommitLog={store}/commitlog")
+    assert settings.core.commitlog_path is None
+    assert settings.unused == {}
+
+
+def test_a_commit_log_elsewhere(broker: Any, store: Path) -> None:
+    settings = broker(f"storePathRootDir={store}/\nstorePathCommitLog=/log")
+    assert settings.core.commitlog_path == Path("/log")
+    assert broker("storePathCommitLog=/log").core.commitlog_path == Path("/log")
+
+
+def test_a_copy_never_points_back_at_its_original(broker: Any, store: Path) -> None:
+    settings = broker("storePathRootDir=/original\nstorePathCommitLog=/original/commitlog")
+    assert settings.core.commitlog_path is None
+    assert set(settings.unused) == {"storePathRootDir"}
+    assert str(store) in settings.unused["storePathRootDir"]
+    settings = broker("storePathRootDir=/original\nstorePathCommitLog=/original/log")
+    assert settings.core.commitlog_path == store / "log"
+    settings = broker("storePathRootDir=/original\nstorePathCommitLog=/log")
+    assert settings.core.commitlog_path is None
+    assert set(settings.unused) == {"storePathRootDir", "storePathCommitLog"}
+
+
+def test_what_nobody_can_take_is_reported(broker: Any) -> None:
+    assert "flushIntervalCommitLog" in broker("flushIntervalCommitLog=1", sections={}).unused
+
+
+def test_the_table_names_keys_that_exist() -> None:
+    known = {field.name for field in attrs.fields(StoreSettings)}
+    planned = set(SECTIONS) | {"staged", "mmap", "retention", "disk"}
+    for name, rule in TABLE.items():
+        section, _, key = rule.target.rpartition(".")
+        assert section in planned if section else key in known, name
+
+
+def test_every_conversion_can_be_had() -> None:
+    words = {"deleteWhen": "04", "flushDiskType": "SYNC_FLUSH"}
+    for name, rule in TABLE.items():
+        values = []
+        for text in (words.get(name, "70"), "true"):
+            try:
+                values.append(rule.convert(text))
+            except ValueError:
+                continue
+        assert values, name
+    assert TABLE["diskMaxUsedSpaceRatio"].convert("99") == 0.95
+    assert TABLE["diskMaxUsedSpaceRatio"].convert("1") == 0.1
+    assert TABLE["mapperFileSizeBatchConsumeQueue"].convert("47") == 92

@@ -1,0 +1,154 @@
+"""Sizes told by files: pure functions, and the same on directories that RocketMQ wrote."""
+
+from __future__ import annotations
+
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tests.settings.samples import Resolve
+from lakelog.settings.infer import file_size, index_sizes, most_common, queue_file_entries
+from lakelog.settings.properties import parse_properties
+
+FIXTURES = Path(__file__).parents[3] / "tests" / "data" / "fixtures"
+MIB = 1 << 20
+
+
+def _log(*files: tuple[int, int]) -> list[tuple[str, int]]:
+    return [(f"{start:020d}", length) for start, length in files]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], None),
+        ([(0, MIB)], MIB),
+        ([(3 * MIB, MIB)], MIB),
+        ([(0, MIB), (MIB, MIB)], MIB),
+        ([(0, MIB), (MIB, 100)], MIB),
+        ([(0, MIB), (MIB, 0)], MIB),
+        ([(0, 100), (MIB, 50)], MIB),
+        ([(0, 4096), (MIB, 100)], MIB),
+        ([(0, 4096), (MIB, 0)], MIB),
+        ([(0, MIB), (2 * MIB, MIB)], MIB),
+        ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
+        ([(MIB, 100)], None),
+        ([(0, 0)], None),
+    ],
+)
+def test_the_size_of_a_log(files: list[tuple[int, int]], expected: int | None) -> None:
+    found = file_size(_log(*files))
+    assert (found and found[0]) == expected
+
+
+def test_the_file_that_tells_is_named() -> None:
+    assert file_size(_log((0, 7), (MIB, MIB))) == (MIB, f"{MIB:020d}")
+
+
+def test_other_files_do_not_count() -> None:
+    assert file_size([("00000000000000000000", MIB), ("x", 5), ("0", 6), ("\u0660" * 20, 7)]) == (
+        MIB,
+        "0" * 20,
+    )
+
+
+@given(st.integers(1, 1 << 40), st.integers(0, 50), st.integers(1, 6), st.data())
+def test_a_log_with_one_whole_file_before_a_torn_one(
+    size: int, first: int, count: int, data: st.DataObject
+) -> None:
+    torn = data.draw(st.integers(0, size))
+    files = [((first + at) * size, size) for at in range(count)]
+    files.append(((first + count) * size, torn))
+    random.Random(size).shuffle(files)
+    found = file_size(_log(*files))
+    assert found is not None
+    assert found[0] == size
+
+
+def test_queues_and_index() -> None:
+    assert queue_file_entries(_log((0, 2000), (2000, 2000))) == (100, "0" * 20)
+    assert queue_file_entries(_log((0, 2001))) is None
+    assert queue_file_entries([]) is None
+    assert index_sizes(84040) == (1000, 4000)
+    assert index_sizes(84041) is None
+    assert index_sizes(40) is None
+    assert index_sizes(0) is None
+
+
+def test_one_damaged_file_is_outvoted() -> None:
+    assert most_common([(3, "a"), None, (100, "b"), (100, "c")]) == (100, "b")
+    assert most_common([None]) is None
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in FIXTURES.glob("*.tar.xz")))
+def test_stores_of_rocketmq_tell_what_their_options_say(
+    name: str, store: Path, resolved: Resolve
+) -> None:
+    options = {key: int(text) for key, text in _unpack_sizes(FIXTURES / name, store).items()}
+    settings = resolved()
+    assert settings.core.segment_size_bytes == options["mappedFileSizeCommitLog"]
+    entries = settings.section("consume-queue").file_entries
+    assert entries == options["mappedFileSizeConsumeQueue"] // 20
+    index = settings.section("hash-index")
+    assert (index.slots, index.entries) == (options["maxHashSlotNum"], options["maxIndexNum"])
+    assert settings.origins["hash-index.slots"].startswith("inferred from index/")
+
+
+def _unpack_sizes(archive: Path, store: Path) -> dict[str, str]:
+    """Make empty files of the archive's lengths; the options of the broker that wrote it."""
+    options = b""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            _, _, inside = member.name.partition("/")
+            if inside == "options":
+                extracted = tar.extractfile(member)
+                options = extracted.read() if extracted else b""
+            elif inside.startswith("store/") and member.isfile():
+                file = store / inside.removeprefix("store/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+                with file.open("r+b") as opened:
+                    opened.truncate(member.size)
+    found = parse_properties(options, "options")
+    default = {
+        "mappedFileSizeCommitLog": "65536",
+        "mappedFileSizeConsumeQueue": "2000",
+        "maxHashSlotNum": "100",
+        "maxIndexNum": "400",
+    }
+    return default | {key: one.value for key, one in found.items() if key in default}
+
+
+def test_a_size_that_is_given_beats_the_files(store: Path, resolved: Resolve) -> None:
+    _segment(store / "commitlog", 65536)
+    assert resolved().core.segment_size_bytes == 65536
+    assert resolved(arguments={"segment_size_bytes": "1MiB"}).core.segment_size_bytes == MIB
+
+
+def test_one_of_two_sizes_may_be_given(store: Path, resolved: Resolve) -> None:
+    (store / "index").mkdir(parents=True)
+    (store / "index" / "20261120232352005").write_bytes(bytes(8440))
+    index = resolved(arguments={"hash-index": {"slots": 7}}).section("hash-index")
+    assert (index.slots, index.entries) == (7, 400)
+
+
+def test_files_are_looked_for_where_settings_say(store: Path, resolved: Resolve) -> None:
+    _segment(store / "elsewhere", 8192)
+    settings = resolved(arguments={"commitlog_path": "elsewhere"})
+    assert settings.core.segment_size_bytes == 8192
+    origin = settings.origins["segment_size_bytes"]
+    assert origin == "inferred from elsewhere/00000000000000000000"
+
+
+def test_a_stump_tells_nothing(store: Path, resolved: Resolve) -> None:
+    _segment(store / "commitlog", 100)
+    assert resolved().origins["segment_size_bytes"] == "default"
+
+
+def _segment(directory: Path, length: int) -> None:
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(bytes(length))
