@@ -1,0 +1,52 @@
+"""The name and version of an installed distribution, read from its folder of metadata."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import attrs
+
+
+@attrs.frozen
+class Distribution:
+    """An installed package, such as ``lakelog-mmap 1.2``."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Join name and version, as errors print them."""
+        return f"{self.name} {self.version}".rstrip()
+
+
+def metadata_name(folder: str) -> str:
+    """Take the normalised name out of ``NAME-VERSION.dist-info``; equal ones are one package.
+
+    >>> metadata_name("site-packages/Lakelog_mmap-1.0.dist-info")
+    'lakelog-mmap'
+    """
+    stem = os.path.basename(folder).rpartition(".")[0]
+    return re.sub(r"[-_.]+", "-", stem.partition("-")[0]).lower()
+
+
+def read_distribution(folder: str) -> Distribution:
+    """Read ``METADATA`` (or ``PKG-INFO``) in ``folder``; where it is silent, the folder's name."""
+    fields = _header(folder)
+    name = fields.get("name", metadata_name(folder))
+    return Distribution(name, fields.get("version", ""))
+
+
+def _header(folder: str) -> dict[str, str]:
+    for name in ("METADATA", "PKG-INFO"):
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                return _fields(file.read().partition("\n\n")[0])
+        except OSError:
+            continue
+    return {}
+
+
+def _fields(header: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in header.splitlines())
+    return {key.lower(): value.strip() for key, _, value in reversed(list(pairs))}

@@ -1,0 +1,70 @@
+"""The error for a chosen strategy that is not there: what to install, or what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakelog.errors import MissingPlugin
+from lakelog.interfaces import Kind
+from lakelog.registry.sources import Source
+from lakelog.registry.words import nearest, spoken
+
+FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
+    "mmap": (Kind.WRITER, "lakelog-mmap"),
+    "staged": (Kind.WRITER, "lakelog-direct"),
+    "direct": (Kind.WRITER, "lakelog-direct"),
+    "group-commit": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
+    "timed": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
+    "hash-index": (Kind.DISPATCHER, "lakelog-hash-index"),
+    "retention": (Kind.CLEANER, "lakelog-retention"),
+    "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
+    "spark": (Kind.FOLLOWER, "lakelog-spark"),
+}
+"""Strategies of this project that are packages of their own."""
+
+
+def missing(
+    kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, Source]
+) -> MissingPlugin:
+    """Build the error for a ``name`` of ``kind`` that no plugin offers.
+
+    :param installed: the kinds of all names that are there
+    :param off: the plugins that are switched off
+    """
+    if name in installed:
+        return MissingPlugin(_wrong_kind(kind, name, installed[name], installed))
+    if name in FIRST_PARTY and FIRST_PARTY[name][0] is not kind:
+        return MissingPlugin(_wrong_kind(kind, name, FIRST_PARTY[name][0], installed))
+    return MissingPlugin(
+        f"no {spoken(kind)} {name!r} is installed{_remedy(kind, name, installed, off)}"
+    )
+
+
+def _wrong_kind(kind: Kind, name: str, found: Kind, installed: Mapping[str, Kind]) -> str:
+    return f"{name!r} is a {spoken(found)}, and a {spoken(kind)} is wanted{_there(kind, installed)}"
+
+
+def _remedy(kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, Source]) -> str:
+    package = FIRST_PARTY[name][1] if name in FIRST_PARTY else None
+    for source in off.values():
+        if source.name == name or (source.distribution and source.distribution.name == package):
+            return f": the plugin {source.name!r} is switched off; remove it from what disables it"
+    if package:
+        return f": pip install {package}"
+    return _there(kind, installed) + _meant(kind, name, installed)
+
+
+def _there(kind: Kind, installed: Mapping[str, Kind]) -> str:
+    names = sorted(name for name, found in installed.items() if found is kind)
+    return f"; installed are {', '.join(names)}" if names else "; none is installed"
+
+
+def _meant(kind: Kind, name: str, installed: Mapping[str, Kind]) -> str:
+    known = {item for item, found in installed.items() if found is kind}
+    known |= {item for item, (found, _) in FIRST_PARTY.items() if found is kind}
+    meant = nearest(name, sorted(known))
+    if not meant:
+        return ""
+    package = "" if meant in installed else f" (pip install {FIRST_PARTY[meant][1]})"
+    return f"; did you mean {meant!r}{package}?"

@@ -1,0 +1,126 @@
+"""What ``lakelog plugins`` prints: every strategy on offer, and every plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from lakelog.interfaces import Kind
+from lakelog.registry.collect import Offered
+from lakelog.registry.metadata import Distribution
+from lakelog.registry.plugged import Plugged
+from lakelog.registry.sources import BUILTIN, Source
+
+
+@attrs.frozen
+class Setting:
+    """One key of a strategy's section.
+
+    :ivar name: the key
+    :ivar type: its type as it is written
+    :ivar default: its default as it is written, or ``None`` where one must be given
+    """
+
+    name: str
+    type: str
+    default: str | None
+
+
+@attrs.frozen
+class Offer:
+    """One strategy.
+
+    :ivar plugin: the plugin that offers it
+    :ivar distribution: the package that brings the plugin, or ``None`` if it was given directly
+    """
+
+    kind: Kind
+    name: str
+    plugin: str
+    distribution: str | None
+    version: str | None
+    summary: str
+    settings: tuple[Setting, ...]
+
+
+@attrs.frozen
+class PluginRow:
+    """One plugin.
+
+    :ivar hooks: the hooks that it implements; none where it is switched off
+    :ivar enabled: whether it is in use
+    """
+
+    name: str
+    distribution: str | None
+    version: str | None
+    hooks: tuple[str, ...]
+    enabled: bool
+
+
+def offers(found: Iterable[Offered]) -> Iterator[Offer]:
+    """One row per strategy, by kind and name."""
+    order = list(Kind)
+    for item in sorted(found, key=lambda it: (order.index(it.factory.kind), it.factory.name)):
+        factory, package = item.factory, _package(item.source)
+        yield Offer(
+            kind=factory.kind,
+            name=factory.name,
+            plugin=item.source.name,
+            distribution=package.name if package else None,
+            version=package.version if package else None,
+            summary=factory.summary,
+            settings=tuple(_settings(factory.settings)),
+        )
+
+
+def plugin_rows(plugged: Plugged) -> Iterator[PluginRow]:
+    """One row per plugin, those that are switched off included, by name."""
+    for name, source in sorted({**plugged.sources, **plugged.off}.items()):
+        package = _package(source)
+        yield PluginRow(
+            name=name,
+            distribution=package.name if package else None,
+            version=package.version if package else None,
+            hooks=_hooks(plugged, name),
+            enabled=name in plugged.sources,
+        )
+
+
+def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
+    callers = plugged.manager.get_hookcallers(plugged.manager.get_plugin(name)) or ()
+    return tuple(sorted(caller.name for caller in callers))
+
+
+def _package(source: Source) -> Distribution | None:
+    if source.name != BUILTIN or source.distribution:
+        return source.distribution
+    from importlib.metadata import (
+        PackageNotFoundError,
+        version,
+    )
+
+    try:
+        return Distribution("lakelog-core", version("lakelog-core"))
+    except PackageNotFoundError:
+        return None
+
+
+def _settings(section: type[attrs.AttrsInstance]) -> Iterator[Setting]:
+    return (_setting(field) for field in attrs.fields(section) if field.init)
+
+
+def _setting(field: attrs.Attribute[object]) -> Setting:
+    return Setting(field.alias or field.name, _type(field.type), _default(field.default))
+
+
+def _type(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation or "")
+
+
+def _default(default: object) -> str | None:
+    if default is attrs.NOTHING:
+        return None
+    factory = getattr(default, "factory", None)
+    return f"{factory.__name__}()" if callable(factory) else repr(default)

@@ -1,0 +1,120 @@
+"""What is on offer in one store, picked by kind and name; built at open and then left alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from lakelog.errors import BadStrategy, LakelogError, PluginError
+from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
+from lakelog.registry.collect import Offered, collect
+from lakelog.registry.conformance import check_object
+from lakelog.registry.events import Events
+from lakelog.registry.missing import missing
+from lakelog.registry.offers import Offer, PluginRow, offers, plugin_rows
+from lakelog.registry.plugged import Plugged, plug_in
+from lakelog.registry.sources import (
+    builtin_source,
+    error_in,
+    given_sources,
+    installed_sources,
+    switched_off,
+)
+from lakelog.registry.words import spoken
+
+
+@attrs.frozen
+class Registry:
+    """The strategies of one store's plugins, by name.
+
+    :ivar plugged: the plugins themselves, with pluggy's manager
+    :ivar events: tells plugins of lifecycle events
+    """
+
+    plugged: Plugged
+    _found: Mapping[str, Offered]
+    events: Events
+
+    @classmethod
+    def load(
+        cls,
+        plugins: Sequence[object] | None,
+        environ: Mapping[str, str],
+        disabled: Iterable[str] = (),
+        path: Sequence[str] | None = None,
+    ) -> Registry:
+        """Load and check plugins; touches no file of a store.
+
+        :param plugins: plugins to use beside the core's own; ``None`` takes those installed
+        :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to leave alone
+        :param disabled: names of further plugins to leave alone
+        :param path: where installed packages are looked for; ``None`` is ``sys.path``
+        """
+        searched = sys.path if path is None else path
+        more = installed_sources(searched) if plugins is None else given_sources(plugins)
+        plugged = plug_in([builtin_source(), *more], switched_off(environ, disabled))
+        return cls(plugged, collect(plugged), Events(plugged))
+
+    def sections(self) -> Mapping[str, type[Any]]:
+        """List the settings class of every strategy on offer, by its name."""
+        return {name: offered.factory.settings for name, offered in self._found.items()}
+
+    def names(self, kind: Kind) -> tuple[str, ...]:
+        """List the names of what is on offer of a kind, sorted."""
+        return tuple(sorted(name for name, found in self._kinds().items() if found is kind))
+
+    def factory(self, kind: Kind, name: str) -> Factory:
+        """Find the factory of a kind and name; or :class:`~lakelog.errors.MissingPlugin`."""
+        return self._offered(kind, name).factory
+
+    def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
+        """Build a strategy, and check that it does what its kind must do.
+
+        Errors of lakelog pass with a note; every other error becomes a
+        :class:`~lakelog.errors.PluginError` that names the plugin.
+        """
+        offered = self._offered(kind, name)
+        made = _make(offered, settings, context)
+        problem = check_object(made, PROTOCOLS[kind])
+        if problem:
+            raise error_in(offered.source, f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
+        return made
+
+    def offers(self) -> tuple[Offer, ...]:
+        """One row per strategy, for ``lakelog plugins``."""
+        return tuple(offers(self._found.values()))
+
+    def plugins(self) -> tuple[PluginRow, ...]:
+        """One row per plugin, those that are switched off included."""
+        return tuple(plugin_rows(self.plugged))
+
+    def _kinds(self) -> dict[str, Kind]:
+        return {name: offered.factory.kind for name, offered in self._found.items()}
+
+    def _offered(self, kind: Kind, name: str) -> Offered:
+        offered = self._found.get(name)
+        if offered is None or offered.factory.kind is not kind:
+            raise missing(kind, name, self._kinds(), self.plugged.off)
+        return offered
+
+
+def _make(offered: Offered, settings: object, context: Context) -> object:
+    try:
+        return offered.factory.make(settings, context)
+    except LakelogError as error:
+        error.add_note(f"raised while plugin {offered.source.name!r} made a strategy")
+        raise
+    except Exception as error:
+        raise _failed(offered, error) from error
+
+
+def _failed(offered: Offered, error: Exception) -> PluginError:
+    factory = offered.factory
+    return error_in(
+        offered.source,
+        f"making the {spoken(factory.kind)} {factory.name!r} failed with "
+        f"{type(error).__name__}: {error}",
+    )

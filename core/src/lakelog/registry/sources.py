@@ -1,0 +1,91 @@
+"""Where plugins come from: the core's own, those given to ``open``, and entry points."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Final
+
+import attrs
+
+from lakelog.errors import PluginError
+from lakelog.hookspecs import PROJECT
+from lakelog.registry.metadata import Distribution
+from lakelog.registry.scan import EntryPoint, entry_points
+
+BUILTIN: Final = "builtin"
+"""The name of the plugin that the core itself is."""
+
+DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
+
+
+@attrs.frozen
+class Source:
+    """A plugin that may be loaded.
+
+    :ivar name: what ``lakelog plugins`` prints and what switches it off
+    :ivar load: imports it, or hands it over
+    :ivar distribution: the package that brings it, where it is known
+    """
+
+    name: str
+    load: Callable[[], object]
+    distribution: Distribution | None = None
+
+
+def builtin_source() -> Source:
+    """Name the core's own strategies: a plugin like any other."""
+    return Source(BUILTIN, partial(importlib.import_module, "lakelog.builtin.plugin"))
+
+
+def given_sources(plugins: Iterable[object]) -> list[Source]:
+    """Plugins that were passed to ``open``; named by ``__name__``, or else by their class."""
+    return [Source(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+
+
+def installed_sources(path: Sequence[str]) -> list[Source]:
+    """Plugins in the entry point group ``lakelog`` of what is installed along ``path``."""
+    return [
+        Source(point.name, partial(_resolve, point), point.distribution)
+        for point in entry_points(PROJECT, path)
+    ]
+
+
+def switched_off(environ: Mapping[str, str], disabled: Iterable[str]) -> frozenset[str]:
+    """Names of plugins that the environment or the settings switch off."""
+    listed = environ.get(DISABLE_VARIABLE, "").split(",")
+    return frozenset(name.strip() for name in [*listed, *disabled] if name.strip())
+
+
+def load(source: Source) -> object:
+    """Import a plugin; whatever goes wrong on the way is an error that names it."""
+    try:
+        return source.load()
+    except Exception as error:
+        raise error_in(
+            source,
+            f"importing it failed with {type(error).__name__}: {error}; repair or uninstall it, "
+            f"or switch it off with {DISABLE_VARIABLE}={source.name}",
+        ) from error
+
+
+def error_in(source: Source, what: str, kind: type[PluginError] = PluginError) -> PluginError:
+    """Build an error that names the plugin and, where it is known, its package."""
+    package = str(source.distribution) if source.distribution else None
+    return kind(what, plugin=source.name, distribution=package)
+
+
+def _identity(plugin: object) -> object:
+    return plugin
+
+
+def _name_of(plugin: object) -> str:
+    name = getattr(plugin, "__name__", None)
+    return name if isinstance(name, str) else type(plugin).__qualname__
+
+
+def _resolve(point: EntryPoint) -> object:
+    module, _, attribute = point.value.partition(":")
+    names = [name for name in attribute.strip().split(".") if name]
+    return reduce(getattr, names, importlib.import_module(module.strip()))

@@ -1,0 +1,73 @@
+"""What a plugin's tests are made of; needs the extra ``testing`` (``lakelog-core[testing]``).
+
+Contract kits are pytest classes, one per kind of strategy: subclass one, say how to make the
+strategy, and its tests run against it. Put ``pytest.register_assert_rewrite("lakelog.testing")``
+into ``conftest.py``, before other imports of it, and a failed check shows its values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog.testing.contracts.append import AppendCallbackContract
+    from lakelog.testing.contracts.cleaner import CleanerContract
+    from lakelog.testing.contracts.diskwatcher import DiskWatcherContract
+    from lakelog.testing.contracts.dispatcher import DispatcherContract
+    from lakelog.testing.contracts.flush import (
+        DurableFlushStrategyContract,
+        FlushStrategyContract,
+    )
+    from lakelog.testing.contracts.follower import FollowerContract
+    from lakelog.testing.contracts.plugin import PluginContract
+    from lakelog.testing.contracts.replicator import ReplicatorContract
+    from lakelog.testing.contracts.writer import WriterContract
+    from lakelog.testing.fakelog import FakeLog
+    from lakelog.testing.faultyfile import FaultyFile
+    from lakelog.testing.hookcalls import count_hook_calls
+    from lakelog.testing.records import encode_log, record_batch
+
+__all__ = [
+    "AppendCallbackContract",
+    "CleanerContract",
+    "DiskWatcherContract",
+    "DispatcherContract",
+    "DurableFlushStrategyContract",
+    "FakeLog",
+    "FaultyFile",
+    "FlushStrategyContract",
+    "FollowerContract",
+    "PluginContract",
+    "ReplicatorContract",
+    "WriterContract",
+    "count_hook_calls",
+    "encode_log",
+    "record_batch",
+]
+
+_MODULES = {
+    "AppendCallbackContract": "contracts.append",
+    "CleanerContract": "contracts.cleaner",
+    "DiskWatcherContract": "contracts.diskwatcher",
+    "DispatcherContract": "contracts.dispatcher",
+    "DurableFlushStrategyContract": "contracts.flush",
+    "FakeLog": "fakelog",
+    "FaultyFile": "faultyfile",
+    "FlushStrategyContract": "contracts.flush",
+    "FollowerContract": "contracts.follower",
+    "PluginContract": "contracts.plugin",
+    "ReplicatorContract": "contracts.replicator",
+    "WriterContract": "contracts.writer",
+    "count_hook_calls": "hookcalls",
+    "encode_log": "records",
+    "record_batch": "records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import each name when it is first used: most need pytest, and some NumPy."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

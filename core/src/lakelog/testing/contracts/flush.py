@@ -1,0 +1,154 @@
+"""What every flush strategy must do, and what those must do that make waiting puts durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import pytest
+
+from lakelog.errors import StoreFailed
+from lakelog.interfaces import FlushStrategy, Outcome
+from lakelog.registry import check_object
+from lakelog.status import PutStatus
+from lakelog.testing.fakelog import FakeLog
+from lakelog.testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
+
+
+class FlushStrategyContract:
+    """Subclass it, and say in :meth:`make` how a strategy is made; each test makes its own."""
+
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long a test waits for what must happen."""
+
+    def make(self) -> FlushStrategy:
+        """Make a strategy that was not started yet."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def log(self) -> FakeLog:
+        """A log whose syncs the test can stall and break."""
+        return FakeLog()
+
+    def settle(self, outcome: Outcome) -> PutStatus:
+        """The status that an outcome comes to, in time."""
+        return settle(outcome, self.patience_seconds)
+
+    def test_it_has_the_methods_of_its_kind(self) -> None:
+        assert check_object(self.make(), FlushStrategy) is None
+
+    def test_it_starts_and_closes_without_appends(self, log: FakeLog) -> None:
+        with no_thread_left(self.patience_seconds), running(self.make(), log):
+            pass
+
+    def test_every_put_gets_a_status_of_a_message_that_is_in_the_log(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            for wait in (True, False) * 10:
+                assert self.settle(flush.submit(log.append(), wait)).in_log
+
+    def test_a_put_that_does_not_wait_is_not_held_up_by_a_slow_disk(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush, log.stalled():
+            for _ in range(20):
+                put = partial(flush.submit, log.append(), wait=False)
+                with beside(put) as call, log.released_behind():
+                    call.result(self.patience_seconds)
+
+    def test_close_flushes_what_is_left(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            for _ in range(7):
+                flush.submit(log.append(), wait=False)
+        assert log.flushed == log.appended
+
+    def test_close_leaves_no_waiter_and_no_thread(self, log: FakeLog) -> None:
+        with no_thread_left(self.patience_seconds):
+            with running(self.make(), log) as flush:
+                outcomes = [flush.submit(log.append(), wait=True) for _ in range(7)]
+            for outcome in outcomes:
+                assert settle(outcome, 0).in_log
+
+    def test_close_ends_when_the_disk_is_broken(self, log: FakeLog) -> None:
+        flush = self.make()
+        with no_thread_left(self.patience_seconds):
+            flush.start(log)
+            log.break_disk()
+            with suppress(StoreFailed):
+                flush.submit(log.append(), wait=False)
+            with suppress(StoreFailed), beside(flush.close) as call:
+                call.result(self.patience_seconds)
+        assert log.flushed == 0
+
+
+class DurableFlushStrategyContract(FlushStrategyContract):
+    """For strategies that promise: a put that waited, and is ``PUT_OK``, is durable."""
+
+    def test_a_put_that_waited_is_durable(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            for _ in range(20):
+                end = log.append()
+                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert log.flushed >= end
+
+    def test_it_is_not_told_so_before_the_sync_returned(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush, log.stalled():
+            end = log.append()
+            with self.waiting(flush, log, end) as put:
+                with pytest.raises(TimeoutError):
+                    put.result(0.1)
+                log.release()
+                assert put.result(self.patience_seconds) is PutStatus.PUT_OK
+                assert log.flushed >= end
+
+    def test_an_append_behind_a_sync_that_runs_waits_for_the_next(self, log: FakeLog) -> None:
+        with (
+            running(self.make(), log) as flush,
+            log.stalled(),
+            self.waiting(flush, log, log.append()) as first,
+        ):
+            log.await_sync(self.patience_seconds)
+            end = log.append()
+            with self.waiting(flush, log, end) as second:
+                log.release()
+                assert first.result(self.patience_seconds) is PutStatus.PUT_OK
+                assert second.result(self.patience_seconds) is PutStatus.PUT_OK
+                assert log.flushed >= end
+
+    def test_ends_may_come_in_any_order(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            ends = [log.append() for _ in range(5)]
+            for end in reversed(ends):
+                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert log.flushed >= end
+
+    def test_puts_of_many_threads_are_all_durable(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush, ThreadPoolExecutor(8) as pool:
+
+            def put(_: int) -> bool:
+                end = log.append()
+                status = self.settle(flush.submit(end, wait=True))
+                return status is PutStatus.PUT_OK and log.flushed >= end
+
+            assert all(pool.map(put, range(200), timeout=3 * self.patience_seconds))
+
+    def test_a_failed_sync_fails_every_waiter_and_every_later_put(self, log: FakeLog) -> None:
+        with suppress(StoreFailed), running(self.make(), log) as flush, log.stalled():
+            with self.waiting(flush, log, log.append()) as first:
+                log.await_sync(self.patience_seconds)
+                with self.waiting(flush, log, log.append()) as second:
+                    log.break_disk()
+                    log.release()
+                    for put in (first, second):
+                        with pytest.raises(StoreFailed):
+                            put.result(self.patience_seconds)
+            with pytest.raises(StoreFailed):
+                self.settle(flush.submit(log.append(), wait=True))
+
+    @contextmanager
+    def waiting(self, flush: FlushStrategy, log: FakeLog, end: int) -> Iterator[Future[PutStatus]]:
+        """A put that waits in a thread of its own; a block that fails lets the disk go on."""
+        with (
+            beside(lambda: self.settle(flush.submit(end, wait=True))) as put,
+            log.released_behind(),
+        ):
+            yield put

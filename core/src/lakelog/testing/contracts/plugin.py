@@ -1,0 +1,80 @@
+"""What every plugin must be: accepted by the registry, cheap to import, sound in what it makes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+import pytest
+
+from lakelog.files import RealFileSystem
+from lakelog.interfaces import Context, Factory
+from lakelog.registry import Registry
+from lakelog.settings.model import StoreSettings
+
+HEAVY = ("numpy", "pyarrow", "pyspark", "pandas", "importlib.metadata", "asyncio")
+"""What is imported when it is needed, and not when a store is opened."""
+
+_IMPORT = """
+import sys, lakelog.registry
+before = set(sys.modules)
+import {name}
+print(*(set({heavy}) & set(sys.modules) - before))
+"""
+
+
+class PluginContract:
+    """Subclass it, and set :attr:`plugin` to the module that the entry point names."""
+
+    plugin: ModuleType
+
+    @pytest.fixture
+    def registry(self) -> Registry:
+        """The built-ins and the plugin."""
+        return Registry.load([self.plugin], {})
+
+    def offered(self, registry: Registry) -> list[Factory]:
+        """The plugin's own factories."""
+        name = self.plugin.__name__
+        return [
+            registry.factory(row.kind, row.name) for row in registry.offers() if row.plugin == name
+        ]
+
+    def test_every_strategy_has_a_summary(self, registry: Registry) -> None:
+        assert [factory.name for factory in self.offered(registry) if not factory.summary] == []
+
+    def test_every_strategy_can_be_made_with_default_settings(
+        self, registry: Registry, tmp_path: Path
+    ) -> None:
+        context = Context(tmp_path, StoreSettings(), RealFileSystem())
+        for factory in self.offered(registry):
+            if _all_defaults(factory.settings):
+                registry.make(factory.kind, factory.name, factory.settings(), context)
+
+    def test_settings_cannot_be_changed_after_open(self, registry: Registry) -> None:
+        for factory in self.offered(registry):
+            if _all_defaults(factory.settings):
+                made = factory.settings()
+                for field in attrs.fields(factory.settings):
+                    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+                        setattr(made, field.name, None)
+
+    def test_importing_it_imports_nothing_heavy(self) -> None:
+        code = _IMPORT.format(name=self.plugin.__name__, heavy=HEAVY)
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=_env(), check=False
+        )
+        assert (run.stdout.split(), run.stderr) == ([], "")
+
+
+def _all_defaults(settings: type[attrs.AttrsInstance]) -> bool:
+    return all(field.default is not attrs.NOTHING for field in attrs.fields(settings))
+
+
+def _env() -> dict[str, str]:
+    """This process's path, so that the plugin is found as it was here."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -1,0 +1,86 @@
+"""A log without a disk: what flush strategies and replicators are tested against."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakelog.errors import StoreFailed
+
+
+class FakeLog:
+    """A :class:`~lakelog.interfaces.Flushable` that a test appends to, stalls and breaks.
+
+    :ivar appended: end of what was appended
+    :ivar committed: end of what others see
+    :ivar flushed: end of what is durable
+    :ivar syncs: how many syncs were begun
+    """
+
+    def __init__(self) -> None:
+        self.appended = 0
+        self.committed = 0
+        self.flushed = 0
+        self.syncs = 0
+        self._lock = threading.Lock()
+        self._open = threading.Event()
+        self._open.set()
+        self._broken = False
+
+    def append(self, size: int = 100) -> int:
+        """Append ``size`` bytes; the end of the log."""
+        with self._lock:
+            self.appended += size
+            return self.appended
+
+    def commit(self) -> int:
+        """Hand everything appended to the page cache."""
+        with self._lock:
+            self.committed = self.appended
+            return self.committed
+
+    def sync(self) -> int:
+        """Make durable what was appended before; waits while stalled, raises when broken."""
+        with self._lock:
+            self.committed = end = self.appended
+            self.syncs += 1
+        self._open.wait()
+        if self._broken:
+            raise StoreFailed("the disk of this test is broken; reopen the store")
+        with self._lock:
+            self.flushed = max(self.flushed, end)
+            return self.flushed
+
+    def break_disk(self) -> None:
+        """Let this and every later sync fail."""
+        self._broken = True
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Let every sync wait until :meth:`release` or the end of the ``with`` block."""
+        self._open.clear()
+        with self.released_behind():
+            yield
+        self.release()
+
+    @contextmanager
+    def released_behind(self) -> Iterator[None]:
+        """Let the disk go on when the block fails, or what waits for it would hang the test."""
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let syncs that wait go on."""
+        self._open.set()
+
+    def await_sync(self, patience_seconds: float) -> None:
+        """Wait until a sync has begun, and knows up to where it syncs."""
+        deadline = time.monotonic() + patience_seconds
+        while not self.syncs:
+            assert time.monotonic() < deadline, "no sync has begun"
+            time.sleep(0.001)

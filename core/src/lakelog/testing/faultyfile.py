@@ -1,0 +1,83 @@
+"""A file of the operating system that keeps account, and fails where a test says so."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+from pathlib import Path
+
+from lakelog.files import File
+from lakelog.message import Body
+
+
+class FaultyFile:
+    """A :class:`~lakelog.files.File` around another.
+
+    :ivar writes: position and length of every ``write_at``
+    :ivar syncs: how often ``sync`` was called
+    :ivar failing: names of methods that fail with ``EIO`` from now on
+    """
+
+    def __init__(self, inner: File) -> None:
+        self._inner = inner
+        self.writes: list[tuple[int, int]] = []
+        self.syncs = 0
+        self.failing: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        return self._inner.path
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._inner.fileno()
+
+    def size(self) -> int:
+        """Its length."""
+        return self._inner.size()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read, or fail."""
+        self._check("read_at")
+        return self._inner.read_at(position, length)
+
+    def write_at(self, position: int, data: Body) -> None:
+        """Write, or fail."""
+        self.writes.append((position, len(data)))
+        self._check("write_at")
+        self._inner.write_at(position, data)
+
+    def allocate(self, length: int) -> None:
+        """Allocate, or fail."""
+        self._check("allocate")
+        self._inner.allocate(length)
+
+    def truncate(self, length: int) -> None:
+        """Truncate, or fail."""
+        self._check("truncate")
+        self._inner.truncate(length)
+
+    def sync(self) -> None:
+        """Sync, or fail."""
+        self.syncs += 1
+        self._check("sync")
+        self._inner.sync()
+
+    def next_data(self, position: int) -> int | None:
+        """Look for data, or fail."""
+        self._check("next_data")
+        return self._inner.next_data(position)
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        """Map, or fail."""
+        self._check("map")
+        return self._inner.map(length, writable=writable)
+
+    def close(self) -> None:
+        """Close; never fails."""
+        self._inner.close()
+
+    def _check(self, name: str) -> None:
+        if name in self.failing:
+            raise OSError(errno.EIO, "this test's disk fails", str(self.path))

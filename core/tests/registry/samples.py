@@ -1,0 +1,82 @@
+"""Plugins for the tests of the registry: sound ones, and one for each mistake."""
+
+# ruff: noqa: ARG005 - functions here have the arguments that are tested
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+
+from lakelog.files import RealFileSystem
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Flushable, Kind, NoSettings, Outcome
+from lakelog.registry import Registry
+from lakelog.settings.model import StoreSettings
+from lakelog.status import PutStatus
+
+CONTEXT = Context(Path("/nowhere"), StoreSettings(), RealFileSystem())
+
+
+@attrs.frozen
+class Pace:
+    """Settings with a default, a factory and a key that must be given."""
+
+    target: str
+    every: int = 100
+    labels: list[str] = attrs.field(factory=list)
+
+
+class Flush:
+    """A flush strategy that does nothing."""
+
+    def start(self, log: Flushable) -> None:
+        pass
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        return PutStatus.PUT_OK
+
+    def close(self) -> None:
+        pass
+
+
+def factory(name: str = "sample", **changes: Any) -> Factory:
+    """Offer :class:`Flush`, or what ``changes`` say."""
+    given = {
+        "kind": Kind.FLUSH_STRATEGY,
+        "name": name,
+        "settings": NoSettings,
+        "make": lambda settings, context: Flush(),
+    }
+    return Factory(**{**given, **changes})
+
+
+class Offering:
+    """A plugin that offers flush strategies."""
+
+    def __init__(self, *factories: Factory, name: str = "offering") -> None:
+        self.__name__ = name
+        self._factories = factories
+
+    @hookimpl
+    def lakelog_flush_strategies(self) -> Sequence[Factory]:
+        return self._factories
+
+
+def plugin(name: str = "sample", **functions: Any) -> Any:
+    """A plugin of the given functions, each marked as a hook."""
+    marked = {key: hookimpl(function) for key, function in functions.items()}
+    return plain(name, **marked)
+
+
+def plain(name: str = "sample", **functions: Any) -> Any:
+    """A plugin of the given functions as they are."""
+    made = type("Plain", (SimpleNamespace,), {"__hash__": object.__hash__, "__eq__": object.__eq__})
+    return made(__name__=name, **functions)
+
+
+def load(*plugins: object, **more: Any) -> Registry:
+    """A registry of the built-ins and ``plugins``, without a scan."""
+    return Registry.load(plugins, more.pop("environ", {}), **more)

@@ -1,0 +1,183 @@
+"""Every mistake of a plugin is an error at load that names the plugin and what to do."""
+
+# ruff: noqa: ARG005 - functions here have the arguments that are tested
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pluggy
+import pytest
+
+from core.tests.registry.samples import Offering, factory, load, plain, plugin
+from lakelog.errors import BadHook, BadStrategy, PluginError
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Kind
+
+
+def nothing() -> Any:
+    """A new function each time, since markers stay on functions."""
+
+    def offer() -> list[Any]:
+        return []
+
+    return offer
+
+
+def refuses(given: object, error: type[PluginError], match: str) -> None:
+    with pytest.raises(error, match=match) as caught:
+        load(given)
+    assert caught.value.plugin == "sample"
+    assert str(caught.value).startswith("plugin 'sample': ")
+
+
+# --- hooks ---
+
+
+def test_a_misspelt_hook_names_the_nearest() -> None:
+    refuses(
+        plugin(lakelog_flush_strategy=nothing()),
+        BadHook,
+        r"no hook lakelog_flush_strategy; did you mean 'lakelog_flush_strategies'\?",
+    )
+
+
+def test_a_hook_unlike_any_lists_them_all() -> None:
+    refuses(plugin(zzz=nothing()), BadHook, r"no hook zzz; the hooks are lakelog_append_callb")
+
+
+def test_a_misspelt_specname_counts_too() -> None:
+    marked = hookimpl(specname="lakelog_writerz")(nothing())
+    refuses(plain(writers=marked), BadHook, "lakelog_writers")
+
+
+def test_an_optional_hook_of_a_later_lakelog_is_let_pass() -> None:
+    marked = hookimpl(optionalhook=True)(nothing())
+    assert load(plain(lakelog_from_the_future=marked)).plugins()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [nothing(), staticmethod(nothing()), classmethod(lambda cls: []), property(lambda self: [])],
+)
+def test_a_function_without_the_marker_would_be_ignored(function: Any) -> None:
+    made = type("Sample", (), {"__name__": "sample", "lakelog_writers": function})()
+    refuses(made, BadHook, "lakelog_writers lacks @hookimpl")
+
+
+def test_the_marker_of_another_project_does_not_count() -> None:
+    marked = pluggy.HookimplMarker("pytest")(nothing())
+    refuses(plain(lakelog_writers=marked), BadHook, "lacks @hookimpl")
+
+
+def test_modules_and_data_of_that_prefix_are_no_hooks() -> None:
+    given = plugin(lakelog_store_closed=lambda: None)
+    given.lakelog_version = "1.0"
+    given.lakelog_module = pytest
+    assert load(given).plugins()
+
+
+def test_a_plugin_without_any_hook_is_a_mistake() -> None:
+    refuses(plain(), BadHook, "no hook at all")
+
+
+def test_an_argument_that_the_hook_does_not_have() -> None:
+    refuses(
+        plugin(lakelog_segment_rolled=lambda path, offset: None),
+        BadHook,
+        r"lakelog_segment_rolled has no argument offset: .*\(path, start_offset\)",
+    )
+
+
+def test_an_argument_with_a_default_would_never_be_given() -> None:
+    refuses(
+        plugin(lakelog_segment_rolled=lambda path, start_offset=0: None), BadHook, "has a default"
+    )
+
+
+def test_star_arguments_would_never_be_given() -> None:
+    refuses(plugin(lakelog_store_closed=lambda **more: None), BadHook, r"argument \*\*more")
+
+
+def test_arguments_may_be_left_out() -> None:
+    assert load(plugin(lakelog_segment_rolled=lambda start_offset: None)).plugins()
+
+
+def test_methods_and_static_methods_are_hooks() -> None:
+    class Sample:
+        @hookimpl
+        def lakelog_store_closed(self, path: object) -> None: ...
+
+        @hookimpl
+        @staticmethod
+        def lakelog_store_failed(cause: object) -> None: ...
+
+        @classmethod
+        @hookimpl
+        def lakelog_segment_rolled(cls, path: object) -> None: ...
+
+    row = next(row for row in load(Sample()).plugins() if row.name.endswith("Sample"))
+    assert len(row.hooks) == 3
+
+
+def test_wrappers_are_refused() -> None:
+    def wrapper() -> Any:
+        return (yield)
+
+    marked = hookimpl(wrapper=True)(wrapper)
+    refuses(plain(lakelog_writers=marked), BadHook, "is a hook wrapper")
+
+
+def test_a_plugin_must_be_hashable() -> None:
+    @attrs.define
+    class Unhashable:
+        __name__ = "sample"
+
+        @hookimpl
+        def lakelog_store_closed(self) -> None: ...
+
+    refuses(Unhashable(), PluginError, "cannot be hashed")
+
+
+# --- what hooks return ---
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (None, r"lakelog_writers returned None; return a list"),
+        (factory(), r"returned Factory.*; return a list of factories"),
+        ("writer", r"returned 'writer'; return a list of factories"),
+        ((item for item in [1]), r"returned <generator.*; return a list of factories"),
+        ([factory(kind=Kind.WRITER), object()], r"a list with <object.*; return Factory objects"),
+        ([factory(kind=Kind.CLEANER)], r"lakelog_writers returned 'sample', whose kind is .*CLEA"),
+        ([factory("Big Name", kind=Kind.WRITER)], r"the name 'Big Name'; a name is lower-case"),
+        ([factory("under_score", kind=Kind.WRITER)], r"lower-case words"),
+        ([factory("", kind=Kind.WRITER)], r"lower-case words"),
+        ([factory("auto", kind=Kind.WRITER)], r"'auto', which the core's own settings use"),
+        ([factory("disk-watcher", kind=Kind.WRITER)], r"'disk-watcher', which the core's"),
+        ([factory(kind=Kind.WRITER, settings=dict)], r"no attrs class; use @attrs.frozen"),
+        ([factory(kind=Kind.WRITER, settings="Pace")], r"are 'Pace', which is no attrs class"),
+        ([factory(kind=Kind.WRITER, make="make")], r"make of 'sample' is 'make', which cannot be"),
+    ],
+)
+def test_a_hook_returns_factories_of_its_kind(value: object, match: str) -> None:
+    refuses(plugin(lakelog_writers=lambda: value), BadStrategy, match)
+
+
+def test_a_hook_that_raises() -> None:
+    def fails() -> Any:
+        raise ZeroDivisionError("by zero")
+
+    with pytest.raises(PluginError, match=r"'sample': lakelog_writers failed with ZeroDiv") as got:
+        load(plugin(lakelog_writers=fails))
+    assert isinstance(got.value.__cause__, ZeroDivisionError)
+
+
+def test_an_empty_list_is_an_honest_offer() -> None:
+    assert load(plugin(lakelog_writers=nothing())).plugins()
+
+
+def test_a_broken_plugin_can_be_switched_off() -> None:
+    registry = load(plain("broken"), Offering(factory()), disabled=["broken"])
+    assert "sample" in registry.names(Kind.FLUSH_STRATEGY)

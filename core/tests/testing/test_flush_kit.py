@@ -1,0 +1,56 @@
+"""The kits of flush strategies let sound ones pass, and find each mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from core.tests.testing import strategies
+from lakelog.errors import LakelogError
+from lakelog.interfaces import FlushStrategy
+from lakelog.testing import DurableFlushStrategyContract, FakeLog, ReplicatorContract
+
+
+class TestInline(DurableFlushStrategyContract):
+    def make(self) -> strategies.Inline:
+        return strategies.Inline()
+
+
+class TestGroup(DurableFlushStrategyContract):
+    def make(self) -> strategies.Group:
+        return strategies.Group()
+
+
+class TestAsReplicator(ReplicatorContract):
+    def make(self) -> strategies.Group:
+        return strategies.Group()
+
+
+class Hasty(DurableFlushStrategyContract):
+    patience_seconds = 0.5
+    made: Callable[[], FlushStrategy]
+
+    def make(self) -> FlushStrategy:
+        return type(self).made()
+
+
+@pytest.mark.parametrize(
+    ("made", "test"),
+    [
+        (strategies.Held, "test_a_put_that_does_not_wait_is_not_held_up_by_a_slow_disk"),
+        (strategies.Forgetful, "test_close_flushes_what_is_left"),
+        (strategies.Early, "test_it_is_not_told_so_before_the_sync_returned"),
+        (strategies.Generous, "test_an_append_behind_a_sync_that_runs_waits_for_the_next"),
+        (strategies.Hopeful, "test_a_failed_sync_fails_every_waiter_and_every_later_put"),
+        (strategies.Refusing, "test_every_put_gets_a_status_of_a_message_that_is_in_the_log"),
+        (strategies.Endless, "test_it_starts_and_closes_without_appends"),
+        (strategies.Abandoning, "test_close_leaves_no_waiter_and_no_thread"),
+        (object, "test_it_has_the_methods_of_its_kind"),
+    ],
+)
+def test_each_mistake_is_found(made: Callable[[], FlushStrategy], test: str) -> None:
+    kit = type("Kit", (Hasty,), {"made": staticmethod(made)})()
+    arguments = () if made is object else (FakeLog(),)
+    with pytest.raises((AssertionError, TimeoutError, LakelogError, pytest.fail.Exception)):
+        getattr(kit, test)(*arguments)
