@@ -1,0 +1,24 @@
+"""Records: messages to bytes and back, one at a time and many at once; pure, no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.codec.decode import decode
+
+if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.run import decode_run
+
+__all__ = ["RecordBatch", "decode", "decode_run"]
+
+_NEED_NUMPY = {"RecordBatch": "recordbatch", "decode_run": "run"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs NumPy when it is first used."""
+    if name not in _NEED_NUMPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_NEED_NUMPY[name]}"), name)

@@ -1,0 +1,61 @@
+"""One record to one :class:`~lakelog.StoredMessage`: the scalar path of reading."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
+from lakelog.hosts import decode_host, host_bytes
+from lakelog.layout import AT_BORN_HOST, PREFIX, SUFFIX
+from lakelog.message import Body, StoredMessage
+from lakelog.sysflag import BORN_HOST_V6
+
+_LONG: Final = Struct(">q")
+
+
+def decode(
+    data: Body, at: int = 0, *, offset: int | None = None, verify: bool = True
+) -> StoredMessage:
+    """The message whose record starts at ``data[at]``.
+
+    :param offset: where the record must stand in the log; ``None`` takes its own word for it
+    :param verify: whether its checksums are computed; lengths and place are always checked
+
+    Raises :class:`~lakelog.errors.CorruptRecord`.
+    """
+    view = memoryview(data).cast("B")
+    frame = read_frame(view, at, len(view), at if offset is None else offset)
+    if offset is not None:
+        verify_place(view, frame, offset)
+    if verify:
+        verify_checksums(view, frame, at if offset is None else offset)
+    return decode_frame(view, frame)
+
+
+def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
+    """The message of a record whose frame was checked."""
+    fixed = PREFIX.unpack_from(view, frame.start)
+    _, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = fixed
+    store_time_at = frame.start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+    suffix_at = frame.body_at - SUFFIX.size
+    reconsume_times, prepared, _ = SUFFIX.unpack_from(view, suffix_at)
+    return StoredMessage(
+        frame.topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        frame.size,
+        frame.magic,
+        bytes(view[frame.body_at : frame.body_at + frame.body_length]),
+        body_crc,
+        bytes(view[frame.properties_at : frame.properties_at + frame.properties_length]),
+        flag,
+        sys_flag,
+        born,
+        decode_host(bytes(view[frame.start + AT_BORN_HOST : store_time_at])),
+        _LONG.unpack_from(view, store_time_at)[0],
+        decode_host(bytes(view[store_time_at + _LONG.size : suffix_at])),
+        reconsume_times,
+        prepared,
+    )

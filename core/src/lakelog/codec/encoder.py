@@ -1,0 +1,105 @@
+"""From messages to encoded records: chooses the scalar, the vectorised or the light-queue path."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.hostpair import HostPair, host_pair
+from lakelog.codec.light import EncodedLight
+from lakelog.codec.limits import Limits, illegal
+from lakelog.codec.one import EncodedOne, encode_record
+from lakelog.codec.pieces import EncodedPieces
+from lakelog.codec.queuechoice import RoundRobin
+from lakelog.errors import IllegalMessage
+from lakelog.message import Message
+from lakelog.properties import INNER_MULTI_DISPATCH, decode_properties, light_queues
+
+DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
+"""What the property string of a message for light queues holds."""
+_VECTORISED_FROM: Final = 48
+"""Below this many messages NumPy costs more than it saves (measured at 128 B and 1 KiB)."""
+
+
+@attrs.frozen
+class Encoder:
+    """Encodes outside the append lock; safe to use from several threads.
+
+    :ivar store_host: for messages that name none
+    :ivar record_crc: whether records end with their checksum
+    :ivar max_light_queues: how many light queues there may be, or ``None`` if there are none
+    """
+
+    limits: Limits
+    store_host: str
+    record_crc: bool
+    max_light_queues: int | None
+    queues: RoundRobin
+    _own_hosts: HostPair = attrs.field(init=False)
+
+    @_own_hosts.default
+    def _default_hosts(self) -> HostPair:
+        return host_pair(self.store_host, self.store_host)
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        """The records of ``messages``.
+
+        Raises :class:`~lakelog.errors.IllegalMessage`; in a batch it names the message's number.
+        """
+        if len(messages) == 1:
+            return self.encode_one(messages[0])
+        if len(messages) >= _VECTORISED_FROM:
+            batch = self._vectorised(messages)
+            if batch is not None:
+                return batch
+        return EncodedPieces([self._numbered(at, each) for at, each in enumerate(messages)])
+
+    def encode_one(self, message: Message) -> EncodedOne:
+        """The record of one message."""
+        try:
+            one, properties = encode_record(message, self)
+        except struct.error as error:
+            raise illegal(f"a number of the message does not fit its field: {error}") from None
+        except (AttributeError, TypeError) as error:
+            raise illegal(f"{message!r} cannot be stored: {error}") from error
+        if self.max_light_queues is not None and DISPATCHED in properties:
+            return self._light(one, properties)
+        return one
+
+    def hosts_of(self, message: Message) -> HostPair:
+        """The hosts of ``message``; the store's own for those that it does not name."""
+        born, store = message.born_host, message.store_host
+        if born is store is None:
+            return self._own_hosts
+        return host_pair(born or self.store_host, store or self.store_host)
+
+    def queue_of(self, message: Message) -> int:
+        """The queue of ``message``; the next one of its topic if it names none."""
+        queue_id = message.queue_id
+        if queue_id is None:
+            return self.queues.choose(message.topic)
+        if queue_id < 0:
+            raise illegal(f"queue {queue_id} cannot be; queues are numbered from 0")
+        return queue_id
+
+    def _light(self, one: EncodedOne, properties: bytes) -> EncodedOne:
+        topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))
+        if not topics or self.max_light_queues is None:
+            return one
+        return EncodedLight(one, len(properties), topics, self.limits, self.max_light_queues)
+
+    def _numbered(self, at: int, message: Message) -> EncodedOne:
+        try:
+            return self.encode_one(message)
+        except IllegalMessage as error:
+            what = f"message {at} of the batch: {error}"
+            raise IllegalMessage(what, status=error.status) from None
+
+    def _vectorised(self, messages: Sequence[Message]) -> EncodedBatch | None:
+        from lakelog.codec.many import encode_columns
+
+        return encode_columns(messages, self)

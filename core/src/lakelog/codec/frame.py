@@ -1,0 +1,173 @@
+"""Where the parts of one record stand, found without trusting a single byte of it.
+
+A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
+checksum, and the record's own checksum where it is there.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import attrs
+
+from lakelog.checksum import body_crc
+from lakelog.codec.recordcrc import is_sealed, seal_holds
+from lakelog.errors import CorruptRecord
+from lakelog.hosts import host_bytes
+from lakelog.layout import (
+    AT_BORN_HOST,
+    AT_PHYSICAL_OFFSET,
+    AT_SYS_FLAG,
+    BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_MIN_BYTES,
+)
+from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+_LONG: Final = Struct(">q")
+_INT: Final = Struct(">i")
+_SHORT: Final = Struct(">h")
+_CRC_AT: Final = 8
+
+
+@attrs.frozen(slots=True)
+class Frame:
+    """The parts of a record, in bytes from the start of the buffer.
+
+    :ivar start: first byte of the record; :ivar size: its length
+    :ivar sys_flag: its system flags, which give the lengths of both hosts
+    """
+
+    start: int
+    size: int
+    magic: int
+    sys_flag: int
+    body_at: int
+    body_length: int
+    topic_at: int
+    topic_length: int
+    topic: str
+    properties_at: int
+    properties_length: int
+
+
+def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
+    """The frame of the record at ``data[start:end]``, which stands at ``offset`` of the log.
+
+    Raises :class:`~lakelog.errors.CorruptRecord` where the lengths do not agree; reads nothing
+    outside ``data[start:end]``.
+    """
+    if start < 0 or end - start < RECORD_MIN_BYTES:
+        raise CorruptRecord(
+            "too few bytes are left", offset=offset, expected=RECORD_MIN_BYTES, found=end - start
+        )
+    size, magic = BLANK.unpack_from(data, start)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise CorruptRecord(
+            "no record starts here",
+            offset=offset,
+            expected=f"magic {MAGIC_V1:08x} or {MAGIC_V2:08x}",
+            found=f"{magic:08x}",
+        )
+    if not RECORD_MIN_BYTES <= size <= end - start:
+        raise CorruptRecord(
+            "its length is wrong",
+            offset=offset,
+            expected=f"{RECORD_MIN_BYTES} to {end - start} bytes",
+            found=size,
+        )
+    return _parts(data, start, size, magic, offset)
+
+
+def _parts(data: memoryview, start: int, size: int, magic: int, offset: int) -> Frame:
+    end = start + size
+    (sys_flag,) = _INT.unpack_from(data, start + AT_SYS_FLAG)
+    hosts = host_bytes(bool(sys_flag & BORN_HOST_V6)) + host_bytes(bool(sys_flag & STORE_HOST_V6))
+    body_at = start + AT_BORN_HOST + hosts + 8 + 16
+    topic_size = 1 if magic == MAGIC_V1 else 2
+    body_length = _length(_INT, data, body_at - 4, end - topic_size - 2, "body", offset)
+    topic_at = body_at + body_length + topic_size
+    topic_length = int.from_bytes(data[topic_at - topic_size : topic_at], "big")
+    properties_at = topic_at + topic_length + 2
+    if properties_at > end:
+        raise CorruptRecord(
+            "its topic does not fit",
+            offset=offset,
+            expected=f"at most {end - topic_at - 2} bytes",
+            found=topic_length,
+        )
+    properties_length = _length(_SHORT, data, properties_at - 2, end, "properties", offset)
+    if properties_at + properties_length != end:
+        raise CorruptRecord(
+            "its parts do not fill it",
+            offset=offset,
+            expected=size,
+            found=properties_at + properties_length - start,
+        )
+    return Frame(
+        start,
+        size,
+        magic,
+        sys_flag,
+        body_at,
+        body_length,
+        topic_at,
+        topic_length,
+        _text(data[topic_at : topic_at + topic_length], offset),
+        properties_at,
+        properties_length,
+    )
+
+
+def _text(topic: memoryview, offset: int) -> str:
+    try:
+        return str(topic, "utf-8")
+    except UnicodeDecodeError:
+        raise CorruptRecord("its topic is no UTF-8", offset=offset) from None
+
+
+def _length(layout: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
+    length = int(layout.unpack_from(data, at)[0]) if at + layout.size <= end else -1
+    if not 0 <= length <= end - at - layout.size:
+        raise CorruptRecord(
+            f"its {what} does not fit",
+            offset=offset,
+            expected=f"0 to {end - at - layout.size} bytes",
+            found=length,
+        )
+    return length
+
+
+def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
+    """Check that a record states the place where it stands.
+
+    Raises :class:`~lakelog.errors.CorruptRecord`.
+    """
+    (stated,) = _LONG.unpack_from(data, frame.start + AT_PHYSICAL_OFFSET)
+    if stated != offset:
+        raise CorruptRecord(
+            "it belongs to another place", offset=offset, expected=offset, found=stated
+        )
+
+
+def verify_frame(data: memoryview, frame: Frame, offset: int) -> None:
+    """Check place and checksums of a record; raise :class:`~lakelog.errors.CorruptRecord`."""
+    verify_place(data, frame, offset)
+    verify_checksums(data, frame, offset)
+
+
+def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
+    """Check the checksum of the body, and of the record if it has one."""
+    (stated,) = _INT.unpack_from(data, frame.start + _CRC_AT)
+    found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
+    if stated != found:
+        raise CorruptRecord(
+            "its body is damaged", offset=offset, expected=f"CRC {stated}", found=f"CRC {found}"
+        )
+    end = frame.start + frame.size
+    if is_sealed(data[frame.properties_at : end]) and not seal_holds(data[frame.start : end]):
+        raise CorruptRecord(
+            "it is damaged", offset=offset, expected="the CRC at its end", found="another"
+        )

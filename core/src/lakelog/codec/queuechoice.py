@@ -1,0 +1,19 @@
+"""Which queue a message goes to that names none: round robin over the queues of its topic."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+
+
+class RoundRobin:
+    """A turn per topic; safe to use from several threads."""
+
+    def __init__(self, queues_per_topic: int) -> None:
+        self._queues = queues_per_topic
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(count)
+
+    def choose(self, topic: str) -> int:
+        """The next queue of ``topic``, from 0."""
+        return next(self._turns[topic]) % self._queues

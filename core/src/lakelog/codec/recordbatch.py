@@ -1,0 +1,251 @@
+"""A run of records as columns: NumPy arrays for fields of fixed width, the rest on demand."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.codec.decode import decode
+from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
+from lakelog.hosts import decode_host
+from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
+from lakelog.message import StoredMessage
+from lakelog.properties import decode_properties
+from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+Ints = NDArray[np.int64]
+ShortInts = NDArray[np.int32]
+Fields = NDArray[Any]
+_HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
+_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets"})
+"""Attributes that are not one element per record."""
+
+
+class RecordBatch:
+    """Records that follow one another in the log.
+
+    Columns are arrays with one element per record. Integers have the machine's byte order.
+
+    :ivar buffer: the bytes the records stand in, for as long as the batch is held
+    :ivar base_offset: physical offset of the first byte of ``buffer``
+    :ivar starts: ``int64``, where each record starts in ``buffer``
+    """
+
+    def __init__(self, buffer: memoryview, base_offset: int, starts: Ints) -> None:
+        self.buffer = buffer
+        self.base_offset = base_offset
+        self.starts = starts
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, part: slice) -> RecordBatch:
+        """Some of the records, with what is already known of them."""
+        some = RecordBatch(self.buffer, self.base_offset, self.starts[part])
+        known = vars(self).items()
+        vars(some).update({name: col[part] for name, col in known if name not in _OF_THE_BUFFER})
+        return some
+
+    # --- fields of fixed width ---
+
+    @cached_property
+    def _prefix(self) -> Fields:
+        return gather(self.buffer, PREFIX, self.starts)
+
+    @cached_property
+    def _suffix(self) -> Fields:
+        return gather(self.buffer, SUFFIX, self.body_positions - SUFFIX.itemsize)
+
+    def _native(self, field: str) -> Fields:
+        column = self._prefix[field]
+        return column.astype(column.dtype.newbyteorder("="))
+
+    @cached_property
+    def sizes(self) -> ShortInts:
+        """``int32``: length of each record in bytes."""
+        return self._native("size")
+
+    @cached_property
+    def ends(self) -> Ints:
+        """``int64``: first byte in ``buffer`` behind each record."""
+        return self.starts + self.sizes
+
+    @cached_property
+    def magics(self) -> NDArray[np.uint32]:
+        """``uint32``: magic number, which tells V1 from V2."""
+        return self._native("magic")
+
+    @cached_property
+    def body_crcs(self) -> NDArray[np.uint32]:
+        """``uint32``: stated checksum of the body."""
+        return self._native("body_crc")
+
+    @cached_property
+    def queue_ids(self) -> ShortInts:
+        """``int32``."""
+        return self._native("queue_id")
+
+    @cached_property
+    def flags(self) -> ShortInts:
+        """``int32``: the user's flag."""
+        return self._native("flag")
+
+    @cached_property
+    def queue_offsets(self) -> Ints:
+        """``int64``: number in the queue."""
+        return self._native("queue_offset")
+
+    @cached_property
+    def physical_offsets(self) -> Ints:
+        """``int64``: place in the log, in bytes, as the record states it."""
+        return self._native("physical_offset")
+
+    @cached_property
+    def sys_flags(self) -> ShortInts:
+        """``int32``: see :mod:`lakelog.sysflag`."""
+        return self._native("sys_flag")
+
+    @cached_property
+    def born_timestamps_ms(self) -> Ints:
+        """``int64``: ms since 1970."""
+        return self._native("born_timestamp")
+
+    @cached_property
+    def store_timestamps_ms(self) -> Ints:
+        """``int64``: ms since 1970."""
+        return anywhere(self.buffer, LONG)[self._store_times_at].astype(np.int64)
+
+    @cached_property
+    def reconsume_times(self) -> ShortInts:
+        """``int32``."""
+        return self._suffix["reconsume_times"].astype(np.int32)
+
+    @cached_property
+    def prepared_transaction_offsets(self) -> Ints:
+        """``int64``: physical offset of the prepared record that each ends, or 0."""
+        return self._suffix["prepared_transaction_offset"].astype(np.int64)
+
+    # --- where the parts of varying length stand ---
+
+    def _host_bytes(self, v6: int) -> Ints:
+        """Bytes of each host whose being IPv6 the bit ``v6`` says."""
+        return _HOST_BYTES[(self.sys_flags & v6).astype(np.bool_).view(np.int8)]
+
+    @cached_property
+    def _store_times_at(self) -> Ints:
+        return self.starts + AT_BORN_HOST + self._host_bytes(BORN_HOST_V6)
+
+    @cached_property
+    def body_positions(self) -> Ints:
+        """``int64``: first byte of each body in ``buffer``."""
+        store_host_at = self._store_times_at + LONG.itemsize
+        return store_host_at + self._host_bytes(STORE_HOST_V6) + SUFFIX.itemsize
+
+    @cached_property
+    def body_lengths(self) -> Ints:
+        """``int64``: bytes of each body."""
+        return self._suffix["body_length"].astype(np.int64)
+
+    @cached_property
+    def octets(self) -> NDArray[np.uint8]:
+        """``uint8``: all of ``buffer``."""
+        return np.frombuffer(self.buffer, np.uint8)
+
+    @cached_property
+    def _v2(self) -> NDArray[np.bool_]:
+        return np.equal(self.magics, MAGIC_V2)
+
+    @cached_property
+    def topic_positions(self) -> Ints:
+        """``int64``: first byte of each topic in ``buffer``."""
+        return self.body_positions + self.body_lengths + 1 + self._v2
+
+    @cached_property
+    def topic_lengths(self) -> Ints:
+        """``int64``: bytes of each topic."""
+        low = self.octets[self.topic_positions - 1].astype(np.int64)
+        if not self._v2.any():
+            return low
+        return low + self.octets[self.topic_positions - 2].astype(np.int64) * self._v2 * 256
+
+    @cached_property
+    def property_positions(self) -> Ints:
+        """``int64``: first byte of each property string in ``buffer``."""
+        return self.topic_positions + self.topic_lengths + 2
+
+    @cached_property
+    def property_lengths(self) -> Ints:
+        """``int64``: bytes of each property string."""
+        return anywhere(self.buffer, SHORT)[self.property_positions - 2].astype(np.int64)
+
+    # --- parts of varying length ---
+
+    def _slices(self, positions: Ints, lengths: Ints) -> list[memoryview]:
+        view = self.buffer
+        return [
+            view[at:end]
+            for at, end in zip(positions.tolist(), (positions + lengths).tolist(), strict=True)
+        ]
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """Topics, each different one decoded once."""
+        known: dict[bytes, str] = {}
+        return [
+            known.get(raw) or known.setdefault(raw, raw.decode())
+            for raw in map(bytes, self._slices(self.topic_positions, self.topic_lengths))
+        ]
+
+    @cached_property
+    def bodies(self) -> list[memoryview]:
+        """Bodies as stored, without a copy."""
+        return self._slices(self.body_positions, self.body_lengths)
+
+    @cached_property
+    def property_strings(self) -> list[bytes]:
+        """Property strings byte for byte."""
+        return [bytes(raw) for raw in self._slices(self.property_positions, self.property_lengths)]
+
+    @cached_property
+    def properties(self) -> list[dict[str, str]]:
+        """Properties; of a name that repeats, the last value."""
+        return [decode_properties(each) for each in self.property_strings]
+
+    @cached_property
+    def tags(self) -> list[str | None]:
+        """The property ``TAGS`` of each record."""
+        return [each.get("TAGS") for each in self.properties]
+
+    @cached_property
+    def keys(self) -> list[str | None]:
+        """The property ``KEYS`` of each record."""
+        return [each.get("KEYS") for each in self.properties]
+
+    def hosts(self) -> list[tuple[str, str]]:
+        """Born host and store host of each record."""
+        times = self._store_times_at
+        born = self._slices(self.starts + AT_BORN_HOST, times - self.starts - AT_BORN_HOST)
+        ends = self.body_positions - SUFFIX.itemsize
+        store = self._slices(times + LONG.itemsize, ends - times - LONG.itemsize)
+        return [
+            (decode_host(bytes(a)), decode_host(bytes(b))) for a, b in zip(born, store, strict=True)
+        ]
+
+    def record(self, at: int) -> memoryview:
+        """The bytes of one whole record."""
+        start = int(self.starts[at])
+        return self.buffer[start : start + int(self.sizes[at])]
+
+    def message(self, at: int) -> StoredMessage:
+        """One record as a message; it was checked when the batch was decoded."""
+        return decode(self.record(at), verify=False)
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last record."""
+        if not len(self.starts):
+            return self.base_offset
+        return self.base_offset + int(self.starts[-1]) + int(self.sizes[-1])

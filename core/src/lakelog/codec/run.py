@@ -1,0 +1,116 @@
+"""A run of records from bytes: Python follows the chain of lengths, NumPy checks the rest."""
+
+from __future__ import annotations
+
+import struct
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.checksum import CRC31_MASK, crc32
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.seals import unbroken_seals
+from lakelog.codec.topictext import topics_are_text
+from lakelog.layout import MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
+from lakelog.message import Body
+
+_SIZE: Final = struct.Struct(">i")
+_LENGTHS_BYTES: Final = 3
+"""The shortest topic length and the length of the properties."""
+MAX_RECORDS: Final = 1 << 16
+"""A batch holds at most this many records unless told otherwise."""
+
+Bools = NDArray[np.bool_]
+
+
+def decode_run(
+    data: Body, base_offset: int = 0, *, verify: bool = True, max_records: int = MAX_RECORDS
+) -> RecordBatch:
+    """The records that stand back to back at the start of ``data``.
+
+    Ends, without an error, before the first bytes that are no whole record, and before the first
+    record whose checks fail: compare ``end_offset`` with what was expected.
+
+    :param base_offset: physical offset of ``data[0]``; a record that states another place than
+        its own fails
+    :param verify: whether checksums are computed; lengths and places are always checked
+    """
+    view = memoryview(data).cast("B")
+    batch = RecordBatch(view, base_offset, _follow(view, max_records))
+    for holds in (*_CHECKS, *_CHECKSUMS) if verify else _CHECKS:
+        good = holds(batch)
+        if not good.all():
+            batch = batch[: int(good.argmin())]
+    return batch
+
+
+def _follow(view: memoryview, max_records: int) -> NDArray[np.int64]:
+    """Where records start, as far as lengths lead: all of each stands in ``view``."""
+    starts: list[int] = []
+    found, unpack, at = starts.append, _SIZE.unpack_from, 0
+    try:
+        for _ in repeat(None, max_records):
+            size = unpack(view, at)[0]
+            if size < RECORD_MIN_BYTES:
+                break
+            found(at)
+            at += size
+    except struct.error:  # behind the end
+        pass
+    if at > len(view):
+        starts.pop()
+    return np.fromiter(starts, np.int64, len(starts))
+
+
+# Each check reads only what those before it proved to stand inside the record.
+
+
+def _are_records(batch: RecordBatch) -> Bools:
+    magics = batch.magics
+    return np.asarray((magics == MAGIC_V1) | (magics == MAGIC_V2))
+
+
+def _hold_heads(batch: RecordBatch) -> Bools:
+    return np.asarray(batch.body_positions + batch._v2 + _LENGTHS_BYTES <= batch.ends)
+
+
+def _hold_bodies(batch: RecordBatch) -> Bools:
+    lengths = batch.body_lengths
+    ends = batch.body_positions + lengths + batch._v2 + _LENGTHS_BYTES
+    return np.asarray((lengths >= 0) & (ends <= batch.ends))
+
+
+def _hold_topics(batch: RecordBatch) -> Bools:
+    return np.asarray(batch.property_positions <= batch.ends)
+
+
+def _are_filled(batch: RecordBatch) -> Bools:
+    lengths = batch.property_lengths
+    return np.asarray((lengths >= 0) & (batch.property_positions + lengths == batch.ends))
+
+
+def _stand_in_place(batch: RecordBatch) -> Bools:
+    return np.asarray(batch.physical_offsets == batch.starts + batch.base_offset)
+
+
+def _have_sound_bodies(batch: RecordBatch) -> Bools:
+    view, begins = batch.buffer, batch.body_positions
+    ends = (begins + batch.body_lengths).tolist()
+    # A comprehension: chained maps are slower by a third.
+    found = [crc32(view[begin:end]) for begin, end in zip(begins.tolist(), ends, strict=True)]
+    crcs = np.fromiter(found, np.uint32, len(found)) & CRC31_MASK
+    return np.asarray(crcs == batch.body_crcs)
+
+
+_CHECKS: Final = (
+    _are_records,
+    _hold_heads,
+    _hold_bodies,
+    _hold_topics,
+    _are_filled,
+    _stand_in_place,
+    topics_are_text,
+)
+_CHECKSUMS: Final = (_have_sound_bodies, unbroken_seals)

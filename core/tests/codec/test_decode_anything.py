@@ -1,0 +1,136 @@
+"""Decoding never fails otherwise than it says, and never calls a record whole that is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tests.codec.examples import BASES, damaged_logs, hostile_lengths
+from core.tests.codec.support import log_of, whole_prefix, whole_record
+from lakelog.codec import RecordBatch, decode, decode_run
+from lakelog.errors import CorruptRecord
+from lakelog.message import Message
+
+_COLUMNS = [
+    name
+    for name in dir(RecordBatch)
+    if not name.startswith("_") and name not in ("hosts", "record", "message")
+]
+
+
+def _scalar_prefix(data: bytes, base: int, *, verify: bool) -> list[int]:
+    starts, at = [], 0
+    try:
+        while at < len(data):
+            message = decode(data, at, offset=base + at, verify=verify)
+            starts.append(at)
+            at += message.size
+    except CorruptRecord:
+        pass
+    return starts
+
+
+def _check(data: bytes, base: int) -> None:
+    """Decode in the middle of bytes that would continue the run, so that overreading shows."""
+    around = log_of([Message("other", b"x" * 30)]) * 2
+    view = memoryview(around + data + around)[len(around) : len(around) + len(data)]
+    for verify in (True, False):
+        expected = whole_prefix(data, base, checksums=verify)
+        batch = decode_run(view, base, verify=verify)
+        assert batch.starts.tolist() == expected
+        assert _scalar_prefix(data, base, verify=verify) == expected
+        assert all(len(getattr(batch, name)) == len(expected) for name in _COLUMNS if _many(name))
+        assert len(batch.hosts()) == len(expected)
+
+
+def _many(name: str) -> bool:
+    return name not in ("buffer", "base_offset", "end_offset", "octets")
+
+
+@given(st.binary(max_size=400), BASES)
+def test_arbitrary_bytes(data: bytes, base: int) -> None:
+    _check(data, base)
+
+
+@given(damaged_logs())
+def test_damaged_logs(log: tuple[bytes, int]) -> None:
+    _check(*log)
+
+
+@given(hostile_lengths())
+def test_hostile_lengths(log: tuple[bytes, int]) -> None:
+    _check(*log)
+
+
+@given(damaged_logs(), st.integers(-5, 500))
+def test_decode_at_any_place_of_a_damaged_log(log: tuple[bytes, int], at: int) -> None:
+    data, base = log
+    try:
+        message = decode(data, at, offset=base + at)
+    except CorruptRecord:
+        assert at < 0 or whole_record(data[at:], base + at) is None
+    else:
+        assert message.size == whole_record(data[at:], base + at)
+
+
+@pytest.mark.parametrize("record_crc", [False, True])
+def test_every_bit_of_a_record_with_its_checks(record_crc: bool) -> None:
+    good = log_of([Message("tä", b"body", tags="a", keys="b")], record_crc=record_crc)
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit >> 3] ^= 1 << (bit & 7)
+        assert decode_run(bad).starts.tolist() == whole_prefix(bytes(bad), 0), f"bit {bit}"
+        if record_crc and bit >> 3 not in range(len(good) - 20, len(good) - 11):
+            assert len(decode_run(bad)) == 0, f"bit {bit} is covered"
+
+
+def test_properties_of_32768_bytes_are_no_record() -> None:
+    head = log_of([Message("t", b"")])
+    data = bytearray(head[:-2] + (32768).to_bytes(2, "big") + bytes(32768))
+    data[:4] = len(data).to_bytes(4, "big")
+    assert len(decode_run(data, verify=False)) == 0
+
+
+def test_a_topic_that_is_no_text_is_damage_in_both_paths() -> None:
+    data = bytearray(log_of([Message("ok", b""), Message("topic", b"")]))
+    data[-4] = 0xFF
+    assert len(decode_run(data, verify=False)) == 1
+    with pytest.raises(CorruptRecord, match="UTF-8"):
+        decode(data, len(log_of([Message("ok", b"")])))
+
+
+def test_max_records() -> None:
+    data = log_of([Message("t", b"x")] * 5)
+    assert len(decode_run(data, max_records=3)) == 3
+    assert len(decode_run(data, max_records=0)) == 0
+    assert decode_run(data, max_records=3).end_offset == len(data) // 5 * 3
+
+
+def test_a_slice_keeps_what_is_known() -> None:
+    data = log_of([Message(f"t{at}", b"x" * at, queue_id=at) for at in range(6)])
+    batch = decode_run(data)
+    assert batch.topics == ["t0", "t1", "t2", "t3", "t4", "t5"]
+    part = batch[2:4]
+    assert part.topics == ["t2", "t3"]
+    assert part.queue_ids.tolist() == [2, 3]
+    assert part.body_lengths.tolist() == [2, 3]
+    assert part.flags.tolist() == [0, 0]
+    assert part.end_offset == batch.physical_offsets[4]
+    assert part.record(0) == batch.record(2)
+    assert part.message(1) == batch.message(3)
+
+
+@pytest.mark.parametrize("flags", [0x10, 0x20, 0x30])
+def test_a_short_last_record_that_claims_long_hosts(flags: int) -> None:
+    data = bytearray(log_of([Message("t", b""), Message("t", b"")]))
+    data[len(data) // 2 + 39] = flags
+    assert decode_run(data).starts.tolist() == [0]
+    with pytest.raises(CorruptRecord):
+        decode(data, len(data) // 2)
+
+
+@pytest.mark.parametrize("at", [-93, -92, -1, 1, 92, 10_000])
+def test_decode_at_a_place_where_no_record_starts(at: int) -> None:
+    with pytest.raises(CorruptRecord):
+        decode(log_of([Message("t", b"")]), at)

@@ -1,0 +1,161 @@
+"""One message, one record: every field at its byte, every layout that there is."""
+
+from __future__ import annotations
+
+import struct
+from itertools import product
+
+import pytest
+
+from core.tests.codec.support import STORED_MS, an_encoder, crc31, placed, record_of
+from lakelog.codec import decode, decode_run
+from lakelog.layout import MAGIC_V1, MAGIC_V2
+from lakelog.message import Message
+from lakelog.msgid import MessageId, format_message_id, parse_message_id
+from lakelog.queueoffsets import QueueOffsets
+from lakelog.sysflag import Transaction, is_queued
+
+_BORN_MS = 1_699_999_999_000
+_PROPERTIES = (
+    b"UNIQ_KEY\x017F00000100002A9F0000000000000001\x02WAIT\x01true\x02"
+    b"TAGS\x01TagA\x02KEYS\x01k000001\x02"
+)
+_V4, _V6 = "10.0.0.1:1000", "[2001:db8::1]:40001"
+_V4_BYTES = bytes([10, 0, 0, 1]) + (1000).to_bytes(4, "big")
+_V6_BYTES = bytes.fromhex("20010db8000000000000000000000001") + (40001).to_bytes(4, "big")
+
+
+def test_golden_record() -> None:
+    properties = _PROPERTIES
+    assert len(properties) == 75
+    message = Message(
+        "Topic-01", b"Store Msg 1", properties=properties, queue_id=3, flag=-7, sys_flag=0x2,
+        born_timestamp_ms=_BORN_MS, born_host=_V4, store_host="127.0.0.1:10911",
+        reconsume_times=2, prepared_transaction_offset=4096,
+    )  # fmt: skip
+    offsets = QueueOffsets({("Topic-01", 3): 41})
+    record = placed(an_encoder().encode_one(message), offsets, 0x1122334455)
+    assert len(record) == 185
+    fields = [
+        (0, (185).to_bytes(4, "big")),
+        (4, bytes.fromhex("daa320a7")),
+        (8, crc31(b"Store Msg 1").to_bytes(4, "big")),
+        (12, (3).to_bytes(4, "big")),
+        (16, (-7).to_bytes(4, "big", signed=True)),
+        (20, (41).to_bytes(8, "big")),
+        (28, bytes.fromhex("0000001122334455")),
+        (36, (2).to_bytes(4, "big")),
+        (40, _BORN_MS.to_bytes(8, "big")),
+        (48, _V4_BYTES),
+        (56, STORED_MS.to_bytes(8, "big")),
+        (64, bytes.fromhex("7f000001") + (10911).to_bytes(4, "big")),
+        (72, (2).to_bytes(4, "big")),
+        (76, (4096).to_bytes(8, "big")),
+        (84, (11).to_bytes(4, "big")),
+        (88, b"Store Msg 1"),
+        (99, bytes([8])),
+        (100, b"Topic-01"),
+        (108, (75).to_bytes(2, "big")),
+        (110, properties),
+    ]
+    for (at, expected), (end, _) in zip(fields, [*fields[1:], (185, b"")], strict=True):
+        assert record[at:end] == expected, f"bytes {at} to {end}"
+
+
+@pytest.mark.parametrize(
+    ("topic", "magic", "block"),
+    [
+        ("t" * 127, MAGIC_V1, b"\x7f" + b"t" * 127),
+        ("t" * 128, MAGIC_V2, b"\x00\x80" + b"t" * 128),
+        ("t" * 255, MAGIC_V2, b"\x00\xff" + b"t" * 255),
+        ("ä" * 64, MAGIC_V2, b"\x00\x80" + b"\xc3\xa4" * 64),
+        ("ä" * 63, MAGIC_V1, b"\x7e" + b"\xc3\xa4" * 63),
+    ],
+)
+@pytest.mark.parametrize(("born", "store"), list(product((_V4, _V6), repeat=2)))
+def test_topic_lengths_and_host_families(
+    topic: str, magic: int, block: bytes, born: str, store: str
+) -> None:
+    message = Message(
+        topic, b"body", queue_id=1, born_host=born, store_host=store, properties=b"A\x01b\x02"
+    )
+    record = record_of(message, position=77)
+    born_bytes, store_bytes = ({_V4: _V4_BYTES, _V6: _V6_BYTES}[host] for host in (born, store))
+    flags = (0x10 if born == _V6 else 0) | (0x20 if store == _V6 else 0)
+    assert record[4:8] == magic.to_bytes(4, "big")
+    assert record[36:40] == flags.to_bytes(4, "big")
+    hosts = born_bytes + STORED_MS.to_bytes(8, "big") + store_bytes
+    assert record[48:] == hosts + bytes(12) + b"\0\0\0\x04body" + block + b"\0\x04A\x01b\x02"
+    decoded, run = decode(record, offset=77), decode_run(record, 77)
+    assert (decoded.topic, decoded.magic, decoded.body) == (topic, magic, b"body")
+    assert (decoded.born_host, decoded.store_host) == (born, store)
+    assert (run.topics, run.hosts()) == ([topic], [(born, store)])
+    assert run.message(0) == decoded
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_each_bit_of_the_system_flags(bit: int) -> None:
+    given = struct.unpack(">i", struct.pack(">I", 1 << bit))[0]
+    decoded = decode(record_of(Message("t", b"x", sys_flag=given)))
+    host_bits = 0x30
+    assert decoded.sys_flag & 0xFFFFFFFF == (1 << bit) & ~host_bits
+
+
+@pytest.mark.parametrize("kind", Transaction)
+def test_prepared_and_rollback_take_no_queue_offset(kind: Transaction) -> None:
+    offsets = QueueOffsets({("t", 0): 9})
+    queued = kind in (Transaction.NONE, Transaction.COMMIT)
+    message = Message("t", b"x", queue_id=0, sys_flag=kind.value, prepared_transaction_offset=5)
+    decoded = decode(placed(an_encoder().encode_one(message), offsets))
+    assert decoded.transaction is kind
+    assert is_queued(decoded.sys_flag) is queued
+    assert decoded.queue_offset == (9 if queued else 0)
+    assert decoded.prepared_transaction_offset == 5
+    assert offsets.next(("t", 0)) == (10 if queued else 9)
+
+
+def test_inner_batch_bit_and_empty_parts() -> None:
+    record = record_of(Message("t", sys_flag=0x80, born_timestamp_ms=0))
+    decoded = decode(record)
+    assert (len(record), decoded.sys_flag, decoded.body, decoded.body_crc) == (92, 0x80, b"", 0)
+    assert decoded.properties == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "offset", "text"),
+    [
+        ("127.0.0.1:10911", 185, "7F00000100002A9F00000000000000B9"),
+        (_V6, 2**40, _V6_BYTES.hex().upper() + "0000010000000000"),
+    ],
+)
+def test_message_ids_both_ways(host: str, offset: int, text: str) -> None:
+    assert format_message_id(host, offset) == text
+    assert parse_message_id(text) == MessageId(host, offset)
+    assert parse_message_id(text.lower()) == MessageId(host, offset)
+    assert decode(record_of(Message("t", store_host=host), position=offset)).message_id == text
+
+
+@pytest.mark.parametrize("text", ["", "7F", "G" * 32, "0" * 33, "0" * 55, " " * 32])
+def test_other_texts_are_no_message_ids(text: str) -> None:
+    with pytest.raises(ValueError, match="not a message id"):
+        parse_message_id(text)
+
+
+def test_property_bytes_are_kept() -> None:
+    odd = b"B\x012\x02A\x011\x02B\x013\x02UNIQ_KEY\x01u\x02broken\x02\xff\x01\xfe\x02end\x01"
+    decoded = decode(record_of(Message("t", b"x", properties=odd)))
+    assert decoded.properties_bytes == odd
+    assert decoded.properties["B"] == "3"
+    assert decoded.unique_key == "u"
+
+
+@pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]])
+def test_bodies_of_every_kind(body: bytes) -> None:
+    assert decode(record_of(Message("t", body))).body == b"abc"
+
+
+def test_tags_keys_and_further_properties_stand_in_this_order() -> None:
+    message = Message("t", tags="a", keys=["k1", "k2"], properties={"Z": "1", "A": "ä"})
+    decoded = decode(record_of(message))
+    assert decoded.properties_bytes == "TAGS\x01a\x02KEYS\x01k1 k2\x02Z\x011\x02A\x01ä\x02".encode()
+    assert (decoded.tags, decoded.keys) == ("a", ["k1", "k2"])
