@@ -1,0 +1,197 @@
+"""Puts: encode, append, wait for flush and copies, confirm, answer. Nothing of pluggy in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+from lakelog.coalesce import Burst, Coalescer, fail_all
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.commitlog import CommitLog
+from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StoreFailed
+from lakelog.health import Health
+from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
+from lakelog.layout import BLANK_MIN_BYTES
+from lakelog.message import Message
+from lakelog.positions import Confirmations
+from lakelog.putfuture import PutFuture
+from lakelog.results import PutResult
+from lakelog.status import PutStatus
+
+
+class Appender:
+    """The writing half of a store."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        confirmations: Confirmations,
+        callback: AppendCallback,
+        flush: FlushStrategy,
+        replicator: Replicator | None,
+        health: Health,
+    ) -> None:
+        self._log = log
+        self._append = log.append
+        self._confirm = confirmations.end
+        self._encode = callback.encode
+        self._flush = flush
+        self._replicator = replicator
+        self._health = health
+        self._coalescer = Coalescer(self._put_burst)
+
+    # --- one message ---
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message and wait for what the strategies promise."""
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        try:
+            batch = self._encode((message,))
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
+        return batch.results(self._finish(self._append(batch), batch.wait))[0]
+
+    def _finish(self, end: int, wait: bool) -> PutStatus:
+        """Wait for flush and copies; whatever comes, the put then has its result."""
+        try:
+            status = self._flush.submit(end, wait)
+            if type(status) is not PutStatus:
+                status = _await(status)
+            if self._replicator is not None:
+                status = _combined(status, _await(self._replicator.submit(end, wait)))
+            return status
+        finally:
+            self._confirm(end)
+
+    # --- many messages ---
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """Append many messages, in order, and wait once for all of them."""
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        if not messages:
+            return []
+        try:
+            batches = list(self._encoded(messages))
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
+        if len(batches) == 1:
+            batch = batches[0]
+            return batch.results(self._finish(self._append(batch), batch.wait))
+        return self._put_pieces(batches)
+
+    def _put_pieces(self, batches: Sequence[EncodedBatch]) -> list[PutResult]:
+        results: list[PutResult] = []
+        for batch in batches:
+            try:
+                end = self._append(batch)
+            except PutRefused as error:
+                error.accepted = results
+                raise
+            results += batch.results(self._finish(end, batch.wait))
+        return results
+
+    def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
+        """One batch; or several, where one would not fit into a segment."""
+        batch = self._encode(messages)
+        if len(batch.buffer) + BLANK_MIN_BYTES <= self._log.segments.size_bytes or batch.count == 1:
+            yield batch
+            return
+        half = len(messages) // 2
+        yield from self._encoded(messages[:half])
+        yield from self._encoded(messages[half:])
+
+    # --- asynchronous puts ---
+
+    def put_async(self, message: Message) -> PutFuture:
+        """Queue one message; the future gets what :meth:`put` would return or raise."""
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        return self._coalescer.put(message)
+
+    def _put_burst(self, burst: Burst) -> None:
+        messages, futures = [each[0] for each in burst], [each[1] for each in burst]
+        try:
+            batches = list(self._encoded(messages))
+        except IllegalMessage as error:
+            self._put_singly(burst, error)
+            return
+        for batch in batches:
+            self._put_encoded(batch, futures[: batch.count])
+            del futures[: batch.count]
+
+    def _put_singly(self, burst: Burst, error: IllegalMessage) -> None:
+        """One of the messages is illegal: the others must not suffer."""
+        if len(burst) == 1:
+            fail_all([burst[0][1]], PutRefused(error.status, str(error)))
+            return
+        for each in burst:
+            self._put_burst([each])
+
+    def _put_encoded(self, batch: EncodedBatch, futures: Sequence[PutFuture]) -> None:
+        try:
+            end = self._append(batch)
+        except LakelogError as error:
+            fail_all(futures, error)
+            return
+        finish = partial(self._answer, batch, end, futures)
+        try:
+            outcomes = [self._flush.submit(end, batch.wait)]
+            if self._replicator is not None:
+                outcomes.append(self._replicator.submit(end, batch.wait))
+        except StoreFailed as error:
+            self._confirm(end)
+            fail_all(futures, error)
+            return
+        _when_all(outcomes, finish)
+
+    def _answer(
+        self,
+        batch: EncodedBatch,
+        end: int,
+        futures: Sequence[PutFuture],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Every outcome is known: confirm, and hand out the results."""
+        try:
+            status = PutStatus.PUT_OK
+            for outcome in outcomes:
+                status = _combined(status, _await(outcome))
+        except LakelogError as error:
+            self._confirm(end)
+            fail_all(futures, error)
+            return
+        self._confirm(end)
+        for future, result in zip(futures, batch.results(status), strict=True):
+            future.set_result(result)
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Append and flush what is left; raises what the strategies raise."""
+        self._coalescer.close()
+        self._health.refuse("the store is closed")
+        self._log.settle()
+        if self._replicator is not None:
+            self._replicator.close()
+        self._flush.close()
+
+
+def _await(outcome: Outcome) -> PutStatus:
+    return outcome.result() if isinstance(outcome, Future) else outcome
+
+
+def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
+    """The worse of two; where both are bad, the copy's, as in RocketMQ."""
+    return flush if replica is PutStatus.PUT_OK else replica
+
+
+def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
+    """Call ``finish`` with ``outcomes`` once each is known, in whatever thread that is."""
+    pending = [each for each in outcomes if isinstance(each, Future) and not each.done()]
+    if not pending:
+        finish(outcomes)
+        return
+    pending[0].add_done_callback(lambda _: _when_all(outcomes, finish))

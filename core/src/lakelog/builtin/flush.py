@@ -1,0 +1,61 @@
+"""The flush strategies ``none`` and ``inline``: never, and always."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.status import PutStatus
+
+
+class NoFlush:
+    """The operating system decides; what was put survives the process, not the machine."""
+
+    def __init__(self) -> None:
+        self._log: Flushable | None = None
+
+    def start(self, log: Flushable) -> None:
+        """Remember the log for the end."""
+        self._log = log
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+        """Nothing to wait for."""
+        return PutStatus.PUT_OK
+
+    def close(self) -> None:
+        """A clean close leaves everything durable all the same."""
+        if self._log is not None:
+            self._log.sync()
+
+
+class InlineFlush:
+    """Each put that waits syncs for itself, unless another one's sync has covered it."""
+
+    def __init__(self) -> None:
+        self._log: Flushable | None = None
+
+    def start(self, log: Flushable) -> None:
+        """Remember what to sync."""
+        self._log = log
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """Sync now."""
+        log = self._log
+        if wait and log is not None and log.flushed < end_offset:
+            log.sync()
+        return PutStatus.PUT_OK
+
+    def close(self) -> None:
+        """Sync what did not wait."""
+        if self._log is not None:
+            self._log.sync()
+
+
+def make_none(_settings: Any, _context: Context) -> NoFlush:
+    """Build ``none``."""
+    return NoFlush()
+
+
+def make_inline(_settings: Any, _context: Context) -> InlineFlush:
+    """Build ``inline``."""
+    return InlineFlush()

@@ -1,0 +1,76 @@
+"""Asynchronous puts: bursts become batches, appended by one thread in the order of the calls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+from typing import Final, TypeAlias
+
+from lakelog.errors import LakelogError
+from lakelog.message import Message
+from lakelog.putfuture import PutFuture
+
+Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
+MAX_BURST: Final = 1024
+MAX_WAITING: Final = 65_536
+"""A caller waits while this many messages wait before its own."""
+
+
+class Coalescer:
+    """Collects messages while the ones before are being appended."""
+
+    def __init__(self, put_burst: Callable[[Burst], None]) -> None:
+        self._put_burst = put_burst
+        self._waiting: deque[tuple[Message, PutFuture]] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._thread: Thread | None = None
+
+    def put(self, message: Message) -> PutFuture:
+        """Queue ``message``; its future gets what a put would return or raise."""
+        future = PutFuture()
+        with self._changed:
+            self._start()
+            while len(self._waiting) >= MAX_WAITING:
+                self._changed.wait()
+            self._waiting.append((message, future))
+            self._changed.notify_all()
+        return future
+
+    def _start(self) -> None:
+        if self._closed:
+            raise RuntimeError("put_async after close")
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="lakelog-put-async", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while burst := self._next_burst():
+            begun = [each for each in burst if each[1].set_running_or_notify_cancel()]
+            if begun:
+                self._put_burst(begun)
+
+    def _next_burst(self) -> Burst:
+        """What has been collected; empty once closed and drained."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            size = min(MAX_BURST, len(self._waiting))
+            burst = [self._waiting.popleft() for _ in range(size)]
+            self._changed.notify_all()
+        return burst
+
+    def close(self) -> None:
+        """Append what waits, then stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def fail_all(futures: Sequence[PutFuture], error: LakelogError) -> None:
+    """Give ``error`` to everyone who waits."""
+    for future in futures:
+        future.set_exception(error)

@@ -1,0 +1,189 @@
+"""The commit log: appends encoded batches under one lock, and makes them durable on request.
+
+The lock is held for placing and copying alone; encoding comes before it, waiting after it.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.errors import PutRefused
+from lakelog.health import Health
+from lakelog.interfaces import AppendCallback
+from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.positions import Confirmations, Positions
+from lakelog.queueoffsets import QueueOffsets
+from lakelog.segments import Segments
+from lakelog.status import AppendStatus, PutStatus
+
+_REFUSALS = {
+    AppendStatus.END_OF_FILE: (PutStatus.MESSAGE_SIZE_EXCEEDED, "it does not fit into a segment"),
+    AppendStatus.MESSAGE_SIZE_EXCEEDED: (
+        PutStatus.MESSAGE_SIZE_EXCEEDED,
+        "a record is larger than max_message_size_bytes allows",
+    ),
+    AppendStatus.PROPERTIES_SIZE_EXCEEDED: (
+        PutStatus.PROPERTIES_SIZE_EXCEEDED,
+        "the properties are too long once the offsets in light queues stand in them",
+    ),
+    AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
+}
+
+
+class CommitLog:
+    """The log of one owner.
+
+    :ivar positions: how far it has come
+    :ivar last_timestamp_ms: store time of the last message; never goes back
+    """
+
+    def __init__(  # each is a collaborator of its own
+        self,
+        segments: Segments,
+        positions: Positions,
+        confirmations: Confirmations,
+        queue_offsets: QueueOffsets,
+        callback: AppendCallback,
+        health: Health,
+        busy_timeout_ms: int,
+        last_timestamp_ms: int,
+    ) -> None:
+        self.segments = segments
+        self.positions = positions
+        self.last_timestamp_ms = last_timestamp_ms
+        self._confirmations = confirmations
+        self._queue_offsets = queue_offsets
+        self._place = callback.place
+        self._health = health
+        self._busy_seconds = busy_timeout_ms / 1000
+        self._lock = Lock()
+        self._locked_since = 0.0
+        self._sync_lock = Lock()
+
+    # --- append ---
+
+    def append(self, batch: EncodedBatch) -> int:
+        """Put ``batch`` at the end of the log; the offset behind it.
+
+        Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
+        :class:`~lakelog.errors.StoreFailed` when that cannot be known.
+        """
+        if not self._lock.acquire(timeout=self._busy_seconds):
+            self._wait_for_lock()
+        self._locked_since = time.monotonic()
+        try:
+            if self._health.refusal is not None:
+                raise self._health.refused()
+            return self._append(batch)
+        finally:
+            self._lock.release()
+
+    def _wait_for_lock(self) -> None:
+        """Wait on, unless it is one append that takes all the time."""
+        while True:
+            held = time.monotonic() - self._locked_since
+            if held > self._busy_seconds:
+                raise PutRefused(
+                    PutStatus.OS_PAGE_CACHE_BUSY,
+                    f"another append has taken {held:.1f} s (os_page_cache_busy_timeout_ms)",
+                )
+            if self._lock.acquire(timeout=self._busy_seconds):
+                return
+
+    def _append(self, batch: EncodedBatch) -> int:
+        now_ms = max(time.time_ns() // 1_000_000, self.last_timestamp_ms)
+        segments, position = self.segments, self.positions.appended
+        remaining = segments.active_offset + segments.size_bytes - position
+        status = self._place(batch, position, remaining, self._queue_offsets, now_ms)
+        if status is AppendStatus.END_OF_FILE:
+            status, position = self._roll_and_place(batch, now_ms)
+        if status is not AppendStatus.PUT_OK:
+            raise PutRefused(*_REFUSALS[status])
+        self._write(position, batch.buffer)
+        batch.advance(self._queue_offsets)
+        self.last_timestamp_ms = now_ms
+        end = position + len(batch.buffer)
+        self._confirmations.begin(end)
+        self.positions.appended = end
+        return end
+
+    def _write(self, position: int, data: bytearray | bytes) -> None:
+        segments = self.segments
+        if position == segments.active_offset:
+            segments.prepare_next()
+        try:
+            segments.active.write(position - segments.active_offset, data)
+        except OSError as error:
+            raise self._health.fail(error) from error
+
+    def _roll_and_place(self, batch: EncodedBatch, now_ms: int) -> tuple[AppendStatus, int]:
+        """Place in the next segment; roll only if ``batch`` fits into it."""
+        segments = self.segments
+        end = segments.active_offset + segments.size_bytes
+        if len(batch.buffer) + BLANK.size > segments.size_bytes:
+            return AppendStatus.END_OF_FILE, end
+        status = self._place(batch, end, segments.size_bytes, self._queue_offsets, now_ms)
+        if status is AppendStatus.PUT_OK:
+            self._roll(end)
+        return status, end
+
+    def _roll(self, end: int) -> None:
+        segments, position = self.segments, self.positions.appended
+        try:
+            writer = segments.prepare_roll()
+        except OSError as error:
+            raise PutRefused(
+                PutStatus.CREATE_MAPPED_FILE_FAILED,
+                f"no room for the next segment of {segments.size_bytes} bytes: {error}",
+            ) from error
+        self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+        segments.roll(writer)
+        self.positions.appended = end
+
+    def settle(self) -> None:
+        """Wait for an append that is under way; none follows once puts are refused."""
+        with self._lock:
+            pass
+
+    # --- durability: the log as a flush strategy sees it ---
+
+    @property
+    def appended(self) -> int:
+        """End of what was appended."""
+        return self.positions.appended
+
+    @property
+    def flushed(self) -> int:
+        """End of what is durable."""
+        return self.positions.flushed
+
+    def commit(self) -> int:
+        """Hand staged bytes to the page cache; the end of what others see."""
+        try:
+            self.positions.committed = self.segments.commit()
+        except OSError as error:
+            raise self._health.fail(error) from error
+        return self.positions.committed
+
+    def sync(self) -> int:
+        """Make durable what was appended before the call; the new ``flushed``.
+
+        After one failure every later call fails too: what was not durable by then never counts.
+        """
+        with self._sync_lock:
+            if self._health.failure is not None:
+                raise self._health.failed()
+            end = self.positions.appended
+            if end > self.positions.flushed:
+                self._sync()
+                self.positions.flushed = end
+            return self.positions.flushed
+
+    def _sync(self) -> None:
+        self.commit()
+        try:
+            self.segments.sync()
+        except OSError as error:
+            raise self._health.fail(error) from error

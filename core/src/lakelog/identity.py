@@ -1,0 +1,60 @@
+"""Who a store is: ``lakelog/store.json`` holds its UUID and the version of lakelog's own files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import NotAStore
+from lakelog.files import FileSystem, read_file, write_file
+from lakelog.layout import OWN_DIR, STORE_FILE
+
+FORMAT_VERSION: Final = 1
+
+
+@attrs.frozen
+class StoreIdentity:
+    """:ivar uuid: never changes; :ivar created_by_lakelog: whether lakelog made the directory."""
+
+    uuid: str
+    created_by_lakelog: bool
+
+
+def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
+    """The identity of the store directory ``path``, if lakelog ever owned it."""
+    file = path / OWN_DIR / STORE_FILE
+    content = read_file(files, file)
+    if content is None:
+        return None
+    try:
+        found = json.loads(content)
+        version, identity = (
+            found["version"],
+            StoreIdentity(found["uuid"], found["created_by_lakelog"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotAStore(
+            f"it is damaged ({error}); delete it to give the store a new identity", path=file
+        ) from None
+    if version != FORMAT_VERSION:
+        raise NotAStore(
+            f"a lakelog that knows version {version} wrote it; this one knows {FORMAT_VERSION}",
+            path=file,
+        )
+    return identity
+
+
+def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
+    """Give the store directory ``path`` an identity, durably.
+
+    :param new: whether lakelog makes the store just now
+    """
+    identity = StoreIdentity(str(uuid4()), new)
+    content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / STORE_FILE, json.dumps(content, indent=2).encode() + b"\n")
+    return identity

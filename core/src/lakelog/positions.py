@@ -1,0 +1,60 @@
+"""How far a log has come; every position is an offset in bytes from the start of the log.
+
+``minimum <= confirmed <= appended`` and ``flushed <= committed <= appended``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+
+import attrs
+
+
+@attrs.define(slots=True, eq=False)
+class Positions:
+    """The positions of one store.
+
+    :ivar minimum: first byte that is still there
+    :ivar appended: end of what was appended
+    :ivar committed: end of what is in the page cache or beyond, where other processes see it
+    :ivar flushed: end of what a sync that returned has made durable
+    :ivar confirmed: end of the longest prefix in which every put has its result; reads stop here
+    """
+
+    minimum: int
+    appended: int
+    committed: int
+    flushed: int
+    confirmed: int
+
+    @classmethod
+    def at(cls, minimum: int, end: int) -> Positions:
+        """The positions of a log that holds ``minimum`` to ``end``, all of it durable."""
+        return cls(minimum, end, end, end, end)
+
+
+class Confirmations:
+    """Moves ``confirmed`` over puts that have their results, whatever order these come in."""
+
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+        self._open: deque[int] = deque()
+        self._done: set[int] = set()
+        self._lock = Lock()
+
+    def begin(self, end_offset: int) -> None:
+        """A put was appended up to ``end_offset``; called inside the append lock."""
+        self._open.append(end_offset)
+
+    def end(self, end_offset: int) -> None:
+        """That put has its result, whatever it is."""
+        with self._lock:
+            waiting = self._open
+            if waiting[0] != end_offset:
+                self._done.add(end_offset)
+                return
+            self._positions.confirmed = waiting.popleft()
+            while waiting and waiting[0] in self._done:
+                self._done.remove(waiting[0])
+                self._positions.confirmed = waiting.popleft()

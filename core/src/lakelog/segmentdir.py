@@ -1,0 +1,99 @@
+"""What a directory of segments holds: names, lengths and gaps; pure functions over a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+
+from lakelog.errors import BadSegment
+from lakelog.layout import SEGMENT_NAME_DIGITS
+
+
+@attrs.frozen
+class SegmentFile:
+    """A segment file.
+
+    :ivar start_offset: physical offset of its first byte, which is its name
+    :ivar length: its length in bytes; less than a segment's if it was cut
+    """
+
+    path: Path
+    start_offset: int
+    length: int
+
+
+def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[SegmentFile]:
+    """The segments among the files of ``directory``, in the order of the log."""
+    return sorted(
+        (
+            SegmentFile(directory / name, int(name), length)
+            for name, length in listing
+            if is_segment_name(name)
+        ),
+        key=lambda segment: segment.start_offset,
+    )
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether ``name`` is a decimal offset of 20 digits."""
+    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def problems(
+    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
+) -> list[BadSegment]:
+    """Everything about a directory of segments of ``size_bytes`` that is not as it should be.
+
+    The real store refuses to load over any of them.
+    """
+    segments = segment_files(directory, listing)
+    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
+    found += [_odd_length(each, size_bytes) for each in segments if each.length != size_bytes]
+    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
+    pairs = pairwise(segments)
+    return found + [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
+
+
+def _stray(path: Path) -> BadSegment:
+    return BadSegment(
+        "this is no segment: move it elsewhere",
+        path=path,
+        expected=f"a name of {SEGMENT_NAME_DIGITS} digits",
+        found=path.name,
+    )
+
+
+def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    return BadSegment(
+        f"the segment is {segment.length} bytes long and should be {size_bytes} "
+        "(segment_size_bytes); open the store with mode='read' to read what is whole",
+        path=segment.path,
+        offset=segment.start_offset + min(segment.length, size_bytes),
+        expected=size_bytes,
+        found=segment.length,
+    )
+
+
+def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    return BadSegment(
+        f"its name is no multiple of segment_size_bytes, {size_bytes}",
+        path=segment.path,
+        offset=segment.start_offset,
+        expected=f"a multiple of {size_bytes}",
+        found=segment.start_offset,
+    )
+
+
+def _gap(before: SegmentFile, behind: SegmentFile) -> BadSegment:
+    size = behind.start_offset - before.start_offset
+    return BadSegment(
+        f"segments are missing between {before.path.name} and this one; put them back, or open the "
+        "store with mode='read' to read what is there",
+        path=behind.path,
+        offset=before.start_offset + before.length,
+        expected=before.start_offset + before.length,
+        found=before.start_offset + size,
+    )

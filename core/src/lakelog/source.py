@@ -1,0 +1,142 @@
+"""Where a scan reads from: segments as bytes, whoever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from lakelog.files import File, FileSystem
+from lakelog.segmentdir import SegmentFile, segment_files
+from lakelog.segments import Segments
+
+
+class Extent(Protocol):
+    """One segment, as a scan sees it; positions are offsets in the log.
+
+    :ivar start: its first byte
+    :ivar end: behind its last byte; less than a segment's if it was cut
+    """
+
+    start: int
+    end: int
+
+    @property
+    def path(self) -> Path | None:
+        """Its file, where there is one to name."""
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Bytes from ``offset``, fewer than ``length`` only at the end."""
+
+    def next_data(self, offset: int) -> int | None:
+        """Where the next bytes stand that may be other than zero."""
+
+
+class Source(Protocol):
+    """A log as a scan sees it."""
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts, in order."""
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        """The segments from the one that holds ``start`` on, in order."""
+
+
+class FileExtent:
+    """A segment file read by ``pread``: right for files that nobody vouches for."""
+
+    def __init__(self, segment: SegmentFile, file: File, size_bytes: int) -> None:
+        self.start = segment.start_offset
+        self.end = segment.start_offset + min(segment.length, size_bytes)
+        self._segment = segment
+        self._file = file
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._segment.path
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Read at most to the end of the segment."""
+        length = min(length, self.end - offset)
+        return memoryview(self._file.read_at(offset - self.start, length))
+
+    def next_data(self, offset: int) -> int | None:
+        """Ask the file system, which knows what was never written."""
+        position = self._file.next_data(offset - self.start)
+        return None if position is None else self.start + position
+
+
+class FileSource:
+    """A directory of segments, read without a lock and without changing a byte."""
+
+    def __init__(self, files: FileSystem, directory: Path, size_bytes: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._size_bytes = size_bytes
+
+    def segments(self) -> list[SegmentFile]:
+        """The segment files that are there now."""
+        return segment_files(self._directory, self._files.list(self._directory))
+
+    def starts(self) -> list[int]:
+        """Where the segments that are there now start."""
+        return [segment.start_offset for segment in self.segments()]
+
+    def extents(self, start: int) -> Iterator[FileExtent]:
+        """Each segment, open for as long as the caller looks at it."""
+        for segment in self.segments():
+            if segment.start_offset + self._size_bytes > start:
+                with self._opened(segment) as file:
+                    if file is not None:
+                        yield FileExtent(segment, file, self._size_bytes)
+
+    @contextmanager
+    def _opened(self, segment: SegmentFile) -> Iterator[File | None]:
+        """The file, or ``None`` if it was deleted meanwhile."""
+        try:
+            file = self._files.open(segment.path)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+class ViewExtent:
+    """A segment of an open store, read without a copy."""
+
+    path = None
+
+    def __init__(self, segments: Segments, start: int) -> None:
+        self.start = start
+        self.end = start + segments.size_bytes
+        self._segments = segments
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """View at most to the end of the segment."""
+        return self._segments.view(offset, length)
+
+    def next_data(self, offset: int) -> int | None:
+        """A store that is open knows its end: everything before it is data."""
+        return offset
+
+
+class ViewSource:
+    """The segments of an open store."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts."""
+        return self._segments.starts()
+
+    def extents(self, start: int) -> Iterator[ViewExtent]:
+        """Each segment from the one that holds ``start``."""
+        for first in self.starts():
+            if first + self._segments.size_bytes > start:
+                yield ViewExtent(self._segments, first)

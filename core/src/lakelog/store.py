@@ -1,0 +1,166 @@
+"""The store: wiring and lifecycle only; every duty is another module's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from lakelog.errors import PutRefused, StoreClosed
+from lakelog.logreader import LogReader, OnDamage
+from lakelog.message import Message, StoredMessage
+from lakelog.owner import OwnedLog
+from lakelog.putfuture import PutFuture
+from lakelog.registry.events import Events
+from lakelog.results import PutResult
+from lakelog.scan import Piece
+from lakelog.settings.effective import Settings
+from lakelog.status import PutStatus
+
+
+class Store:
+    """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
+
+    All methods may be called from several threads.
+
+    :ivar path: the store directory
+    :ivar settings: what it was opened with, and where each value came from
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Settings,
+        reader: LogReader,
+        owned: OwnedLog | None,
+        events: Events,
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self._reader = reader
+        self._owned = owned
+        self._events = events
+        self._closed = False
+        if owned is not None:
+            self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
+
+    # --- writing ---
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message.
+
+        :returns: where it is; its status is ``PUT_OK``, or says what could not be had in time
+            although the message is in the log
+
+        Raises :class:`~lakelog.PutRefused` when the message is not in the log, and
+        :class:`~lakelog.errors.StoreFailed` when a write or sync failed.
+        """
+        return self._writing().appender.put(message)
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """Append many messages of any topics and queues, in their order and side by side.
+
+        One wait covers all of them. A batch that does not fit into one segment goes in pieces;
+        :class:`~lakelog.PutRefused` then has the results of what is in the log already in
+        ``accepted``. Otherwise all are appended or none.
+        """
+        return self._writing().appender.put_batch(messages)
+
+    def put_async(self, message: Message) -> PutFuture:
+        """Append one message in the background, in the order of the calls.
+
+        :returns: a :class:`concurrent.futures.Future`, which can be awaited too; it gets what
+            :meth:`put` would return or raise
+        """
+        return self._writing().appender.put_async(message)
+
+    def _writing(self) -> OwnedLog:
+        if self._owned is None:
+            raise PutRefused(
+                PutStatus.SERVICE_NOT_AVAILABLE,
+                f"{self.path} is open for reading; open it with mode='owner' to write",
+            )
+        return self._owned
+
+    # --- reading ---
+
+    def look_up(self, where: int | str) -> StoredMessage:
+        """The message whose record starts at an offset, or that has an offset message id.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange`, :class:`~lakelog.errors.CorruptRecord`,
+        and ``ValueError`` for text that is no message id.
+        """
+        return self._reading().look_up(where)
+
+    def scan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Every message whose record starts from ``start`` up to ``end``, in the log's order.
+
+        :param start: an offset where a record starts; ``None`` is the first that is there
+        :param end: an offset; ``None`` is the end of what is confirmed
+        :param on_damage: told of bytes that are no whole record; without it they are logged. A
+            damaged record is never yielded; whole ones behind it are.
+        """
+        return self._reading().messages(start, end, on_damage)
+
+    def scan_pieces(
+        self, start: int | None = None, end: int | None = None, *, verify: bool = True
+    ) -> Iterator[Piece]:
+        """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
+        return self._reading().pieces(start, end, verify=verify)
+
+    @property
+    def min_offset(self) -> int:
+        """First byte of the log that is still there."""
+        return self._reading().min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Where reads stop: behind the last message that has its result."""
+        return self._reading().max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """End of what is durable; in a store opened for reading, 0: it cannot be known yet."""
+        return self._owned.positions.flushed if self._owned is not None else 0
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store was opened for reading."""
+        return self._owned is None
+
+    def _reading(self) -> LogReader:
+        if self._closed:
+            raise StoreClosed("the store is closed", path=self.path)
+        return self._reader
+
+    # --- lifecycle ---
+
+    def close(self) -> None:
+        """Flush and close; nothing happens to a store that is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._owned is not None:
+            self._owned.close()
+        self._events.store_closed(self.path)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "reading" if self.read_only else "owned"
+        return f"<lakelog.Store {self.path} ({state})>"

@@ -1,0 +1,52 @@
+"""The strategies that a store's settings choose, made and checked before any file is touched."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from lakelog.interfaces import AppendCallback, Context, FlushStrategy, Kind, Replicator, Writer
+from lakelog.registry import Registry
+from lakelog.settings.effective import Settings
+
+AUTO = "auto"
+_AUTO_FLUSH = ("timed", "none")
+"""What ``flush = "auto"`` chooses: the first of these that is installed."""
+_log = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Strategies:
+    """One object per choice."""
+
+    append: AppendCallback
+    writer: Writer
+    flush: FlushStrategy
+    replicator: Replicator | None
+
+
+def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
+    """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`."""
+    core = settings.core
+
+    def make(kind: Kind, name: str) -> object:
+        registry.factory(kind, name)
+        return registry.make(kind, name, settings.section(name), context)
+
+    return Strategies(
+        make(Kind.APPEND_CALLBACK, core.append),  # type: ignore[arg-type]  # the registry checks
+        make(Kind.WRITER, core.writer),  # type: ignore[arg-type]
+        make(Kind.FLUSH_STRATEGY, flush_name(registry, settings)),  # type: ignore[arg-type]
+        make(Kind.REPLICATOR, core.replicator) if core.replicator else None,  # type: ignore[arg-type]
+    )
+
+
+def flush_name(registry: Registry, settings: Settings) -> str:
+    """The flush strategy that is used; where lakelog chooses it, the log says so."""
+    if settings.core.flush != AUTO:
+        return settings.core.flush
+    installed = registry.names(Kind.FLUSH_STRATEGY)
+    name = next(each for each in _AUTO_FLUSH if each in installed)
+    _log.info("flush strategy %r (flush = 'auto')", name)
+    return name
