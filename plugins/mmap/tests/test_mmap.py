@@ -1,0 +1,46 @@
+"""The writer ``mmap`` keeps the contract of writers, with and without warming and locking."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from lakelog.testing import PluginContract, WriterContract
+from lakelog_mmap import plugin
+from lakelog_mmap.settings import MmapSettings
+from lakelog_mmap.writer import MmapWriter
+
+
+class TestMmapWriter(WriterContract):
+    def make(self) -> MmapWriter:
+        return MmapWriter(MmapSettings())
+
+
+class TestWarmAndLocked(WriterContract):
+    def make(self) -> MmapWriter:
+        return MmapWriter(MmapSettings(warm=True, lock_memory=True))
+
+
+class TestPlugin(PluginContract):
+    plugin = plugin
+
+
+def test_memory_that_may_not_be_locked_is_an_error() -> None:
+    """In a process of its own, without privileges and with nothing to lock."""
+    code = """
+import mmap, os, resource
+from lakelog_mmap import memory
+region = mmap.mmap(-1, mmap.PAGESIZE)
+memory.lock(region)
+memory.unlock(region)
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    memory.lock(region)
+except OSError as error:
+    print("refused:", error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("refused:")
+    assert "mlock of 4096 bytes" in run.stdout
