@@ -1,0 +1,1 @@
+"""A flush strategy for lakelog: durable once per so many appends."""
