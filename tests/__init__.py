@@ -1,0 +1,1 @@
+"""Tests across packages, and what they share: fixtures, the real store, benchmarks."""

@@ -1,0 +1,41 @@
+"""Fixtures for every test below this folder."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.oracle import java
+from tests.support.fixtures import StoreFixtures
+
+if TYPE_CHECKING:
+    from tests.oracle.java import Oracle
+
+# The first use of a cold checkout downloads the jars and compiles.
+_JAVA_TIMEOUT_SECONDS = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "oracle" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.java)
+            item.add_marker(pytest.mark.timeout(_JAVA_TIMEOUT_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
+    """Give store directories: `.get(name)` to read, `.copy(name, tmp_path)` to write."""
+    return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Oracle:
+    """Give the real RocketMQ store; without a JDK and Maven tests skip, but in CI they fail."""
+    reason = java.missing()
+    if reason is None:
+        return java.build_oracle()
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run the real store, but {reason}")
+    pytest.skip(reason)

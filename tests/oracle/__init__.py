@@ -1,0 +1,1 @@
+"""The real RocketMQ message store as a reference: small Java programs over its released jars."""

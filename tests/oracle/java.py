@@ -1,0 +1,111 @@
+"""Runs the real RocketMQ store: dump what it reads, fill a store, measure it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tests.oracle import build
+from tests.support.rows import Row, parse
+
+NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+_HEAP: Final = "512m"
+_REFUSED: Final = 3
+_NEEDED: Final = ("java", "javac", "mvn")
+
+
+def missing() -> str | None:
+    """Say what this machine lacks to run the real store, if anything."""
+    absent = [command for command in _NEEDED if shutil.which(command) is None]
+    if not absent:
+        return None
+    return f"the real store needs a JDK (17 or later) and Maven; not found: {', '.join(absent)}"
+
+
+def build_oracle() -> Oracle:
+    """Build what is not built yet."""
+    return Oracle(build.jars(), build.classes())
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The compiled programs; options are properties of RocketMQ's MessageStoreConfig."""
+
+    jars: Path
+    classes: Path
+
+    def dump(
+        self, store: Path, options: Mapping[str, str] = NO_OPTIONS, *, in_place: bool = False
+    ) -> list[Row]:
+        """Let the real store open a copy of the directory, and list what it reads.
+
+        In place, the store is also shut down, and leaves the directory as a stopped broker would.
+        A store that it refuses to load gives one row, with `loaded` false.
+        """
+        if in_place:
+            return self._dump(store, options, "shutdown")
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / "store"
+            subprocess.run(["cp", "-a", "--sparse=always", store, copy], check=True)
+            return self._dump(copy, options, "halt")
+
+    def fill(
+        self,
+        store: Path,
+        options: Mapping[str, str] = NO_OPTIONS,
+        *,
+        halt: bool = False,
+        **settings: int,
+    ) -> Row:
+        """Write messages; the settings are those of Fill.java, with underscores for dashes."""
+        command = [*_arguments(settings), "--exit", "halt" if halt else "shutdown"]
+        return self._run("Fill", store, command, options)[0]
+
+    def bench(self, store: Path, mode: str, **settings: int | str) -> Row:
+        """Measure in an empty directory; the settings are those of Bench.java."""
+        return self._run("Bench", store, ["--mode", mode, *_arguments(settings)])[0]
+
+    def _dump(self, store: Path, options: Mapping[str, str], at_the_end: str) -> list[Row]:
+        return self._run("Dump", store, ["--exit", at_the_end], options)
+
+    def _run(
+        self,
+        program: str,
+        store: Path,
+        arguments: list[str],
+        options: Mapping[str, str] = NO_OPTIONS,
+    ) -> list[Row]:
+        properties = [f"{name}={value}" for name, value in options.items()]
+        command = [*self._java(), f"lakelog.oracle.{program}", "--store", str(store)]
+        done = subprocess.run(
+            command + arguments + properties, capture_output=True, encoding="utf-8", check=False
+        )
+        if done.returncode not in (0, _REFUSED):
+            raise RuntimeError(f"{program} ended with {done.returncode}:\n{done.stderr}")
+        return parse(done.stdout)
+
+    def _java(self) -> list[str]:
+        # The logging library writes below the home directory, unless told otherwise twice.
+        return [
+            "java",
+            f"@{build.HERE / 'jvm.args'}",
+            f"-Xms{_HEAP}",
+            f"-Xmx{_HEAP}",
+            f"-Duser.home={build.CACHE / 'home'}",
+            f"-Drmq.logback.configurationFile={self.classes / 'logback.xml'}",
+            "-cp",
+            os.pathsep.join([str(self.jars / "*"), str(self.classes)]),
+        ]
+
+
+def _arguments(settings: Mapping[str, int | str]) -> list[str]:
+    pairs = ([f"--{name.replace('_', '-')}", str(value)] for name, value in settings.items())
+    return [argument for pair in pairs for argument in pair]
