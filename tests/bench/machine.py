@@ -1,0 +1,47 @@
+"""Where figures come from: without it they say nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+_PACKAGES = ("lakelog-core", "lmdb", "rocksdict", "numpy")
+
+
+def describe(directory: Path) -> dict[str, str]:
+    """Name what the figures depend on."""
+    return {
+        "cpu": f"{_processor()}, {os.cpu_count()} cores",
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "file system": file_system(directory),
+        **{package: _version(package) for package in _PACKAGES},
+    }
+
+
+def file_system(directory: Path) -> str:
+    """Name the type of the file system that holds the directory."""
+    mounts = [
+        (len(mount.mountpoint), mount.fstype)
+        for mount in psutil.disk_partitions(all=True)
+        if directory.resolve().is_relative_to(mount.mountpoint)
+    ]
+    return max(mounts)[1] if mounts else "unknown"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,83 @@
+"""Writes scores as tables to read and as JSON to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.model import LAKELOG, Suite
+from tests.bench.rounds import Score
+
+Results = Mapping[str, Sequence[Score]]
+"""The scores of a suite, by the title of the contest."""
+
+
+def table(console: Console, suite: Suite, results: Results) -> None:
+    """Print a suite: medians of the rounds, how far apart they lie, each store's settings."""
+    lines = Table(title=f"{suite.name}: {suite.about}", title_justify="left")
+    lines.add_column("")
+    lines.add_column("store")
+    for column in suite.columns:
+        lines.add_column(column.heading, justify="right")
+    lines.add_column("spread", justify="right")
+    lines.add_column(f"times {LAKELOG}", justify="right")
+    for title, scores in results.items():
+        for score in scores:
+            lines.add_row(title if score is scores[0] else "", *_cells(suite, score, scores))
+        lines.add_section()
+    console.print(lines)
+    _notes(console, results)
+
+
+def as_json(suite: Suite, results: Results) -> list[dict[str, Any]]:
+    """List every contender of every contest, with all samples."""
+    return [
+        {
+            "suite": suite.name,
+            "contest": title,
+            "store": score.contender.name,
+            "settings": score.contender.note,
+            "not_run": score.reason or None,
+            "median": {column.name: score.median(column.name) for column in suite.columns}
+            if score.samples
+            else {},
+            "samples": score.samples,
+            "times_lakelog": ratio(suite, score, scores),
+        }
+        for title, scores in results.items()
+        for score in scores
+    ]
+
+
+def ratio(suite: Suite, score: Score, scores: Sequence[Score]) -> float | None:
+    """Compare with lakelog in the same rounds; above 1 is faster than lakelog."""
+    column = suite.columns[0].name
+    for other in scores:
+        if other.contender.name == LAKELOG and other.samples and score.samples:
+            quotient = score.median(column) / other.median(column)
+            return 1 / quotient if suite.lower_is_better else quotient
+    return None
+
+
+def _cells(suite: Suite, score: Score, scores: Sequence[Score]) -> list[str]:
+    if not score.samples:
+        return [score.contender.name, f"[dim]{score.reason}[/]"]
+    first = suite.columns[0]
+    values = score.values(first.name)
+    against = ratio(suite, score, scores)
+    return [
+        score.contender.name,
+        *(format(score.median(column.name), column.form) for column in suite.columns),
+        f"{(max(values) - min(values)) / score.median(first.name):.0%}",
+        "" if against is None else f"{against:.2f}",
+    ]
+
+
+def _notes(console: Console, results: Results) -> None:
+    notes = {score.contender.name: score.contender.note for s in results.values() for score in s}
+    for name, note in notes.items():
+        console.print(f"  [bold]{name}[/]: {note}", highlight=False)
+    console.print()

@@ -1,0 +1,50 @@
+"""Plays contests in rounds: each round runs every contender once, in an order that rotates."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.model import CannotRunError, Contender, Contest, Sample
+
+
+@dataclass
+class Score:
+    """What one contender achieved, round by round; or why it did not run."""
+
+    contender: Contender
+    samples: list[Sample] = field(default_factory=list)
+    reason: str = ""
+
+    def values(self, column: str) -> list[float]:
+        """One figure, round by round."""
+        return [sample[column] for sample in self.samples]
+
+    def median(self, column: str) -> float:
+        """The figure to report."""
+        return statistics.median(self.values(column))
+
+
+def play(
+    contest: Contest, rounds: int, scratch: Path, progress: Callable[[str], None]
+) -> Sequence[Score]:
+    """Run all rounds of a contest; who cannot run is not asked again."""
+    scores = [Score(contender) for contender in contest.contenders]
+    for number in range(rounds):
+        first = number % len(scores)
+        for score in scores[first:] + scores[:first]:
+            if not score.reason:
+                progress(f"{contest.title}, round {number + 1}: {score.contender.name}")
+                _run(score, scratch)
+    return scores
+
+
+def _run(score: Score, scratch: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        try:
+            score.samples.append(score.contender.run(Path(directory)))
+        except CannotRunError as reason:
+            score.reason = str(reason)
