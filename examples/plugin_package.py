@@ -1,0 +1,45 @@
+"""How does a store find a plugin that is a package of its own?
+
+By its entry point. This copies plugins/_template, which is a whole plugin, installs the copy (into
+a temporary folder, with what is here: nothing is downloaded), and uses it in another process. Yours
+would go into your environment with ``pip install``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TEMPLATE = Path(__file__).parents[1] / "plugins" / "_template"
+OFFLINE = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+
+PROGRAM = """
+import lakelog
+
+# Nothing here names the package: its entry point says that it offers `every-n`.
+settings = {"flush": "every-n", "every-n": {"appends": 10}, "segment_size_bytes": "1MiB"}
+with lakelog.open("store", settings=settings) as store:
+    for _ in range(25):
+        store.put(lakelog.Message("orders", b"hello"))
+    print(f"appended {store.max_offset}, durable {store.flushed_offset}")
+"""
+
+
+def main(folder: Path) -> None:
+    """Copy, install, use."""
+    project, site = folder / "project", folder / "site"
+    shutil.copytree(TEMPLATE, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, *OFFLINE, "--target", str(site), str(project)], check=True)
+    print("installed:", *sorted(each.name for each in site.iterdir()))
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, env=environment, check=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

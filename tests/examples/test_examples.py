@@ -1,0 +1,103 @@
+"""Every example runs, and so does every block of README.md that says so.
+
+A block runs if the line before its fence is ``<!-- run -->``. Python blocks are executed in a
+folder of their own; of shell blocks, lines that start with ``lakelog`` run there one after the
+other, and ``make`` targets must exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+README: Final = ROOT / "README.md"
+EXAMPLES: Final = sorted(
+    str(file.relative_to(ROOT / "examples"))
+    for file in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/run.py")]
+)
+ARGUMENTS: Final = {"demo.py": ["20000"]}
+BLOCK: Final = re.compile(r"^<!-- run -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MAKE: Final = re.compile(r"\bmake ([a-z]+)\b")
+LINK: Final = re.compile(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)")
+PAGES: Final = (README, ROOT / "contrib" / "README.md", *(ROOT / "core" / "docs").rglob("*.md"))
+
+
+@attrs.frozen
+class Block:
+    """One fenced block of the README."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(language: str) -> list[Block]:
+    """The runnable blocks in one language."""
+    text = README.read_text()
+    found = [(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in BLOCK.finditer(text)]
+    return [Block(*each) for each in found if each[0] == language]
+
+
+def run(command: list[str], cwd: Path) -> str:
+    """Run a program as a reader would: our scripts on the path, no settings of ours."""
+    scripts = str(Path(sys.executable).parent)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LAKELOG_", "PYTEST"))}
+    environment["PATH"] = os.pathsep.join([scripts, environment.get("PATH", "")])
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, f"{shlex.join(command)} returned {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / name), *ARGUMENTS.get(name, [])]
+    assert run(command, tmp_path).strip(), "it should print something"
+    assert list(tmp_path.iterdir()) == [], "it should leave nothing behind"
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: f"line {block.line}")
+def test_python_in_the_readme_runs(block: Block, tmp_path: Path) -> None:
+    run([sys.executable, "-c", block.text], tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=lambda block: f"line {block.line}")
+def test_shell_in_the_readme_runs(block: Block, tmp_path: Path) -> None:
+    lines = [line for line in block.text.splitlines() if line.startswith("lakelog ")]
+    assert lines
+    for line in lines:
+        run(["bash", "-o", "pipefail", "-c", line], tmp_path)
+
+
+def test_the_readme_has_blocks_that_run() -> None:
+    assert blocks("python")
+    assert blocks("sh")
+
+
+def test_targets_that_the_readme_names_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(MAKE.findall(" ".join(re.findall(r"`[^`]+`|^make .*$", README.read_text(), re.M))))
+    assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    broken = [to for to in LINK.findall(page.read_text()) if not (page.parent / to).exists()]
+    assert broken == []
