@@ -1,0 +1,222 @@
+"""The rules that core/docs/ARCHITECTURE.md states, checked on the sources."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import grimp
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+CORE: Final = ROOT / "core" / "src" / "lakelog"
+
+# From the bottom up: a module imports from its own row and from rows above it in this list, never
+# from below. A package stands for all its modules. `testing` may import everything.
+LAYERS: Final = (
+    "layout status sysflag hosts msgid properties message results errors putfuture queueoffsets "
+    "checksum compression",
+    "codec",
+    "files segmentdir identity ownership checkpoint preallocate positions health queueends "
+    "coalesce settings",
+    "interfaces hookspecs",
+    "registry builtin",
+    "strategies segments source directory pieces",
+    "resync scan survey commitlog appender logreader",
+    "owner",
+    "store opening",
+    "check",
+    "cli",
+)
+ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.split()}
+
+# What a plugin may import.
+PUBLIC_NAMES: Final = (
+    "checksum codec compression errors files hookspecs hosts interfaces layout message msgid "
+    "properties queueoffsets results settings.model status sysflag testing"
+)
+PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
+
+HEAVY: Final = ("numpy", "cattrs", "pluggy", "typer", "rich", "lz4")
+MOST_LINES: Final = 400
+SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "tests", "examples")
+
+# No machine's paths, no registry's host: an installation must work behind any mirror.
+FORBIDDEN: Final = re.compile(
+    r"(?<![\w.\$}/-])/(?:work|root)/|/(?:home|Users)/[a-z]\w*/"
+    r"|https?://(?!maven\.apache\.org/POM/)[^\s\"'<>)]*(?:pypi|pythonhosted|maven|sonatype|proxy\.golang|registry\.npmjs)"
+    r"|repo1?\.(?:maven|apache)\.|--(?:extra-)?index-url[ =]http",
+    re.IGNORECASE,
+)
+
+
+@cache
+def graph(*, at_run_time: bool) -> Mapping[str, frozenset[str]]:
+    """What each module of lakelog imports, imports inside of functions included.
+
+    :param at_run_time: without what only type checkers import
+    """
+    built = grimp.build_graph("lakelog", exclude_type_checking_imports=at_run_time, cache_dir=None)
+    return {
+        module: frozenset(built.find_modules_directly_imported_by(module))
+        for module in built.modules
+    }
+
+
+def below(imports: Mapping[str, frozenset[str]], start: str) -> set[str]:
+    """Everything that ``start`` imports, directly or not."""
+    found, waiting = set[str](), [start]
+    while waiting:
+        new = imports.get(waiting.pop(), frozenset()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def cycles(imports: Mapping[str, frozenset[str]]) -> set[frozenset[str]]:
+    """Modules that import one another, in whatever number of steps."""
+    reached = {module: below(imports, module) for module in imports}
+    return {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in imports
+        if module in reached[module]
+    }
+
+
+def part(module: str) -> str:
+    """The module or package right below ``lakelog``."""
+    return [*module.split("."), ""][1]
+
+
+def checked_files() -> list[Path]:
+    """What is in git, or would be after ``git add .``."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("no git repository here")
+    files = (ROOT / name for name in done.stdout.split("\0") if name)
+    return [file for file in files if file.is_file() and not file.is_symlink()]
+
+
+# --- the core's own modules ---
+
+
+def test_no_modules_import_one_another() -> None:
+    assert cycles(graph(at_run_time=True)) == set()
+
+
+def test_even_annotations_reach_in_circles_only_inside_of_one_package() -> None:
+    for cycle in cycles(graph(at_run_time=False)):
+        assert len({part(module) for module in cycle}) == 1, sorted(cycle)
+
+
+def test_every_module_has_its_row() -> None:
+    parts = {part(module) for module in graph(at_run_time=True)} - {"", "testing"}
+    assert sorted(parts - ROW.keys()) == [], "give them a row in LAYERS, and in ARCHITECTURE.md"
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{module} imports {imported}"
+        for module, imports in graph(at_run_time=True).items()
+        for imported in imports
+        if part(module) in ROW and ROW.get(part(imported), len(LAYERS)) > ROW[part(module)]
+    ]
+    assert sorted(wrong) == []
+
+
+def test_the_built_in_strategies_are_reached_through_the_registry_only() -> None:
+    wrong = [
+        module
+        for module, imports in graph(at_run_time=False).items()
+        if part(module) not in ("builtin", "testing")
+        and any(part(imported) == "builtin" for imported in imports)
+    ]
+    named = [file for file in CORE.rglob("*.py") if '"lakelog.builtin' in file.read_text()]
+    assert wrong == []
+    assert named == [CORE / "registry" / "sources.py"]
+
+
+def test_the_core_imports_no_plugin() -> None:
+    wrong = [file for file in CORE.rglob("*.py") for name in imported(file) if is_plugin(name)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("statement", ["import lakelog", "import lakelog; lakelog.Message('t')"])
+def test_an_import_of_lakelog_is_light(statement: str) -> None:
+    program = f"{statement}; import sys; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# --- plugins ---
+
+
+def is_plugin(module: str) -> bool:
+    """Whether a module belongs to a plugin of ours."""
+    return module.startswith("lakelog_")
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Full names of what a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "lakelog":
+                yield from (f"lakelog.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def is_public(module: str) -> bool:
+    """Whether a plugin may import ``module`` of lakelog."""
+    import lakelog
+
+    name = module.removeprefix("lakelog").removeprefix(".")
+    exported = name in ("", *lakelog.__all__)
+    return exported or any(name == each or name.startswith(f"{each}.") for each in PUBLIC)
+
+
+def plugin_sources() -> list[Path]:
+    """Every module of every plugin in this repository, the template's too."""
+    return sorted((ROOT / "plugins").glob("*/src/**/*.py"))
+
+
+@pytest.mark.parametrize("file", plugin_sources(), ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_plugin_imports_public_names_only_and_no_other_plugin(file: Path) -> None:
+    own = file.relative_to(ROOT / "plugins").parts[2]
+    names = list(imported(file))
+    others = [name for name in names if is_plugin(name) and name.split(".")[0] != own]
+    inner = [name for name in names if name.split(".")[0] == "lakelog" and not is_public(name)]
+    assert (others, inner) == ([], [])
+
+
+# --- files ---
+
+
+def test_no_file_of_python_is_long() -> None:
+    files = [each for folder in SOURCE_FOLDERS for each in (ROOT / folder).rglob("*.py")]
+    long = {
+        str(each): n for each in files if (n := len(each.read_text().splitlines())) > MOST_LINES
+    }
+    assert long == {}
+
+
+def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
+    found = []
+    for file in checked_files():
+        if file == Path(__file__) or b"\x00" in (data := file.read_bytes()):
+            continue
+        for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
+            if FORBIDDEN.search(line):
+                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert found == []
