@@ -16,7 +16,7 @@ ARGS ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo bench lock clean jdk-note
+.PHONY: help setup test matrix lint format demo bench lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,21 @@ setup: $(VENV)/.installed ## Install everything into .venv; the command is .venv
 
 test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+# Of each supported version that is present, other than the one in .venv: its own environment.
+matrix: setup ## Run the core's tests with the other Pythons that are here (3.11 to 3.13)
+	@ours=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	for version in 3.11 3.12 3.13; do \
+		test $$version != $$ours || continue; \
+		found=; \
+		for p in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version*/bin/python; do \
+			if $$p -c 'import venv' 2>/dev/null; then found=$$p; break; fi; \
+		done; \
+		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
+		echo "Python $$version"; \
+		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found && \
+		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) core/tests plugins/mmap $(ARGS) || exit 1; \
+	done
 
 lint: setup ## Lint, check the format and the types
 	$(BIN)/ruff check
@@ -49,7 +64,7 @@ lock: ## Pin the newest third-party packages again (needs python3.11)
 	$(PIP_COMPILE) --output-file requirements-bench.lock requirements-bench.in
 
 clean: ## Remove .venv and what the tools left behind
-	rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 # One line, and the rest runs: only the tests and examples that start Java need a JDK.

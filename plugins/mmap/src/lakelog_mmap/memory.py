@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 
@@ -18,6 +17,8 @@ def unlock(memory: mmap.mmap) -> None:
 
 
 def _call(name: str, memory: mmap.mmap) -> None:
+    import ctypes  # takes longer to import than a store to open, and few lock memory
+
     libc = ctypes.CDLL(None, use_errno=True)
     start = ctypes.c_char.from_buffer(memory)
     try:
