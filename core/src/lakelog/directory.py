@@ -11,7 +11,7 @@ import attrs
 
 from lakelog.errors import BadSegment, NotAStore, StoreCrashed, StoreError
 from lakelog.files import FileSystem
-from lakelog.layout import ABORT_FILE, COMMITLOG_DIR, OWN_DIR, segment_name
+from lakelog.layout import ABORT_FILE, COMMITLOG_DIR, LOCK_FILE, OWN_DIR, segment_name
 from lakelog.segmentdir import problems
 from lakelog.settings.model import StoreSettings
 
@@ -41,7 +41,7 @@ class StoreDirectory:
         if not self.path.is_dir():
             raise NotAStore("this is a file; a store is a directory", path=self.path)
         found = sorted(each.name for each in self.path.iterdir())
-        if set(found) - {OWN_DIR, "lost+found"}:
+        if set(found) - {OWN_DIR, LOCK_FILE, "lost+found"}:
             raise NotAStore(
                 f"the directory holds {', '.join(found[:3])} and no {self.commitlog.name}/; "
                 "give an empty directory, or one that RocketMQ or lakelog wrote",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Protocol, TypeAlias
 
 from lakelog.codec import decode
-from lakelog.codec.recordbatch import RecordBatch
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
-from lakelog.scan import Damage, Piece, scan
-from lakelog.source import Source
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.source import Extent, Source
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -51,13 +51,13 @@ class LogReader:
     def _found_end(self) -> int:
         """Behind the last record or blank, found by reading the last segment that holds any."""
         end = self._bounds.minimum()
-        for extent in reversed(list(self._source.starts())):
-            for piece in scan(self._source, extent, None):
-                if isinstance(piece, RecordBatch):
-                    end = piece.end_offset
-                elif not isinstance(piece, Damage):
+        for start in reversed(self._source.starts()):
+            for piece in self._scan(start, None, verify=True):
+                if isinstance(piece, Blank):
                     end = piece.offset + piece.size
-            if end > extent:
+                elif not isinstance(piece, Damage):
+                    end = piece.end_offset
+            if end > start:
                 break
         return end
 
@@ -67,19 +67,34 @@ class LogReader:
         limit = self._bounds.end()
         if limit is not None:
             end = limit if end is None else min(limit, end)
-        pieces = scan(self._source, first, end, verify=verify)
-        return self._without_live_tail(pieces) if self._is_live() else pieces
+        if self._is_live():
+            return self._beside_owner(first, end, verify=verify)
+        return self._scan(first, end, verify=verify)
 
-    @staticmethod
-    def _without_live_tail(pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """While its owner writes, what stands behind the last record is not finished yet."""
-        held: Damage | None = None
-        for piece in pieces:
-            if held is not None:
-                yield held
-            held = piece if isinstance(piece, Damage) else None
-            if held is None:
-                yield piece
+    def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        from lakelog.scan import scan  # brings NumPy, which a store that only writes can do without
+
+        return scan(self._source, start, end, verify=verify)
+
+    def _beside_owner(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        """Scan while the owner writes: what stands behind the last record is not finished yet.
+
+        Damage with something whole behind it may have been seen while it was written, so it is
+        looked at again: the owner writes in order, and by now it is there.
+        """
+        doubted: int | None = None
+        again: int | None = start
+        while again is not None:
+            at, again, held = again, None, None
+            for piece in self._scan(at, end, verify=verify):
+                if held is not None and held.offset != doubted:
+                    doubted = again = held.offset
+                    break
+                if held is not None:
+                    yield held
+                held = piece if isinstance(piece, Damage) else None
+                if held is None:
+                    yield piece
 
     def messages(
         self, start: int | None, end: int | None, on_damage: OnDamage | None
@@ -87,13 +102,10 @@ class LogReader:
         """Every message from ``start`` to ``end``."""
         report = on_damage or _warn
         for piece in self.pieces(start, end):
-            if isinstance(piece, RecordBatch):
-                for at in range(len(piece)):
-                    message = piece.message(at)
-                    if end is None or message.physical_offset < end:
-                        yield message
-            elif isinstance(piece, Damage):
+            if isinstance(piece, Damage):
                 report(piece)
+            elif not isinstance(piece, Blank):
+                yield from (piece.message(at) for at in range(len(piece)))
 
     def look_up(self, where: int | str) -> StoredMessage:
         """The message at an offset, or with a message id."""
@@ -108,9 +120,14 @@ class LogReader:
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
-        extent = next(self._source.extents(offset), None)
-        if extent is None or not extent.start <= offset < extent.end:
-            raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
+        with closing(self._source.extents(offset)) as extents:
+            extent = next(extents, None)
+            if extent is None or not extent.start <= offset < extent.end:
+                raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
+            return self._decode_from(extent, offset)
+
+    @staticmethod
+    def _decode_from(extent: Extent, offset: int) -> StoredMessage:
         head = extent.read(offset, BLANK.size)
         size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
         if magic == MAGIC_BLANK:

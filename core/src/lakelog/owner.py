@@ -5,6 +5,7 @@ Whatever goes wrong on the way, the directory is left as it was found, but for e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.layout import LOCK_FILE, OWN_DIR, TMP_DIR
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
+from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
 from lakelog.preallocate import Preallocator, SegmentMaker
 from lakelog.queueends import queue_ends
 from lakelog.queueoffsets import QueueOffsets
-from lakelog.scan import scan
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
@@ -108,7 +109,8 @@ def _survey(directory: StoreDirectory, core: StoreSettings) -> Survey:
     source = FileSource(directory.files, directory.commitlog, core.segment_size_bytes)
     starts = source.starts()
     first = starts[0] if starts else 0
-    found = survey(scan(source, first), first, queue_ends(directory.files, directory.path))
+    pieces = _scan(source, first) if starts else ()
+    found = survey(pieces, first, queue_ends(directory.files, directory.path))
     for damage in found.damage:
         raise BadSegment(
             f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record. This "
@@ -117,6 +119,12 @@ def _survey(directory: StoreDirectory, core: StoreSettings) -> Survey:
             offset=damage.offset,
         )
     return found
+
+
+def _scan(source: FileSource, first: int) -> Iterator[Piece]:
+    from lakelog.scan import scan  # brings NumPy, which an empty store can do without
+
+    return scan(source, first)
 
 
 def _prepare(
@@ -135,8 +143,8 @@ def _prepare(
     files.make_dir(maker.temporary)
     _clear(files, maker)
     identity = read_identity(files, path) or make_identity(files, path, new=is_new)
+    undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
     write_abort(files, path)
-    undo.callback(_forget_abort, files, path)
     write_checkpoint(files, path, read_checkpoint(files, path))
     segments = _segments(maker, core, strategies, found)
     undo.callback(segments.close)

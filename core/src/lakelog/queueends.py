@@ -45,7 +45,7 @@ def _end(files: FileSystem, segments: list[SegmentFile]) -> int:
         units = _units(read_file(files, segment.path) or b"")
         if units:
             return segment.start_offset // UNIT_BYTES + units
-    return 0
+    return segments[0].start_offset // UNIT_BYTES if segments else 0
 
 
 def _units(data: bytes) -> int:

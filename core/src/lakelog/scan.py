@@ -7,8 +7,7 @@ its lengths, its place, its checksums, and a store time that is not older than t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
@@ -24,42 +23,12 @@ from lakelog.layout import (
     MAGIC_V2,
     RECORD_MIN_BYTES,
 )
+from lakelog.pieces import Blank, Damage, Piece
 from lakelog.resync import find_record
 from lakelog.source import Extent, Source
 
 WINDOW_BYTES: Final = 4 << 20
 """How much is looked at at once."""
-
-
-@attrs.frozen
-class Blank:
-    """The record that fills the rest of a segment: ``size`` bytes from ``offset``."""
-
-    offset: int
-    size: int
-
-
-@attrs.frozen
-class Damage:
-    """Bytes that are no whole record.
-
-    :ivar offset: first byte
-    :ivar end_offset: behind the last one; a record, a segment or nothing follows
-    :ivar path: the segment file, where it is known
-    """
-
-    offset: int
-    end_offset: int
-    error: CorruptRecord
-    path: Path | None = None
-
-    def __str__(self) -> str:
-        """What is wrong, and where."""
-        place = f"{self.path}: " if self.path else ""
-        return f"{place}{self.error}; passed over {self.offset} to {self.end_offset}"
-
-
-Piece: TypeAlias = RecordBatch | Blank | Damage
 
 
 def scan(
@@ -77,7 +46,7 @@ def scan(
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
-            return
+            break
     yield from walk.tail()
 
 
@@ -100,7 +69,7 @@ class _Walk:
         end = extent.end if self._end is None else min(self._end, extent.end)
         window = WINDOW_BYTES
         while self._at < end:
-            data = extent.read(self._at, min(window, end - self._at))
+            data = extent.read(self._at, min(window, max(end - self._at, RECORD_MIN_BYTES)))
             batch = decode_run(data, self._at, verify=self._verify)
             if len(batch):
                 yield from self._good(batch)
@@ -110,6 +79,7 @@ class _Walk:
                 return
             elif larger := self._size_of_larger(extent, data):
                 window = larger
+                end = max(end, self._at + larger)  # it starts before the end: it belongs here
             elif not self._resume(extent, data):
                 return
 
@@ -147,6 +117,7 @@ class _Walk:
             self._note_tail(extent)
             self._at = extent.end
             return False
+        self._bad = attrs.evolve(self._bad, end_offset=found)
         self._at = found
         return True
 

@@ -10,10 +10,10 @@ from lakelog.errors import PutRefused, StoreClosed
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import Message, StoredMessage
 from lakelog.owner import OwnedLog
+from lakelog.pieces import Piece
 from lakelog.putfuture import PutFuture
 from lakelog.registry.events import Events
 from lakelog.results import PutResult
-from lakelog.scan import Piece
 from lakelog.settings.effective import Settings
 from lakelog.status import PutStatus
 
@@ -146,9 +146,11 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        if self._owned is not None:
-            self._owned.close()
-        self._events.store_closed(self.path)
+        try:
+            if self._owned is not None:
+                self._owned.close()
+        finally:
+            self._events.store_closed(self.path)
 
     def __enter__(self) -> Store:
         return self

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-from numpy.typing import NDArray
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.pieces import Blank, Damage, Piece
 from lakelog.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -17,8 +16,12 @@ from lakelog.properties import (
     light_queues,
 )
 from lakelog.queueoffsets import Queue
-from lakelog.scan import Blank, Damage, Piece
 from lakelog.sysflag import INNER_BATCH, PREPARED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lakelog.codec.recordbatch import RecordBatch
 
 INNER_NUMBER = "INNER_NUM"
 """How many messages an inner batch holds, each of which takes a queue offset."""
@@ -57,12 +60,12 @@ def survey(pieces: Iterable[Piece], start: int, queue_ends: Mapping[Queue, int])
     """
     found = Survey(start, start, next_offsets=dict(queue_ends))
     for piece in pieces:
-        if isinstance(piece, RecordBatch):
-            _count(found, piece)
-        elif isinstance(piece, Blank):
+        if isinstance(piece, Blank):
             found.end_offset = piece.offset + piece.size
-        else:
+        elif isinstance(piece, Damage):
             found.damage.append(piece)
+        else:
+            _count(found, piece)
     return found
 
 

@@ -1,0 +1,44 @@
+"""What a scan finds between the records of a log: blanks, and damage with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from lakelog.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import RecordBatch
+
+
+@attrs.frozen
+class Blank:
+    """The record that fills the rest of a segment: ``size`` bytes from ``offset``."""
+
+    offset: int
+    size: int
+
+
+@attrs.frozen
+class Damage:
+    """Bytes that are no whole record.
+
+    :ivar offset: first byte
+    :ivar end_offset: behind the last one; a record, a segment or nothing follows
+    :ivar path: the segment file, where it is known
+    """
+
+    offset: int
+    end_offset: int
+    error: CorruptRecord
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        """What is wrong, and where."""
+        place = f"{self.path}: " if self.path else ""
+        return f"{place}{self.error}; passed over {self.offset} to {self.end_offset}"
+
+
+Piece: TypeAlias = "RecordBatch | Blank | Damage"

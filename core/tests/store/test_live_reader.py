@@ -1,0 +1,82 @@
+"""A reader beside a living owner: what it saw half-written is looked at again, and not lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog.files import RealFileSystem
+from lakelog.logreader import LogReader
+from lakelog.source import FileExtent, FileSource
+
+SEGMENT_BYTES = 1 << 20
+COUNT = 300
+
+
+class HalfWritten(FileSource):
+    """The first reads see zeros where the owner has not yet copied a record to."""
+
+    def __init__(self, path: Path, hole: int, looks: int) -> None:
+        super().__init__(RealFileSystem(), path / "commitlog", SEGMENT_BYTES)
+        self.hole = hole
+        self.looks = looks
+
+    def extents(self, start: int) -> Iterator[FileExtent]:
+        for extent in super().extents(start):
+            whole = self.looks <= 0
+            self.looks -= 1
+            yield extent if whole else _Holed(extent, self.hole)
+
+
+class _Holed(FileExtent):
+    def __init__(self, extent: FileExtent, hole: int) -> None:
+        self.__dict__.update(extent.__dict__)
+        self._hole = hole
+
+    def read(self, offset: int, length: int) -> memoryview:
+        data = bytearray(super().read(offset, length))
+        for at in range(self._hole, self._hole + 100):
+            if 0 <= at - offset < len(data):
+                data[at - offset] = 0
+        return memoryview(bytes(data))
+
+
+class Everything:
+    """Bounds of a reader that goes by the files."""
+
+    def minimum(self) -> int:
+        return 0
+
+    def end(self) -> int | None:
+        return None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with lakelog.open(path, plugins=[], segment_size_bytes=SEGMENT_BYTES, flush="none") as opened:
+        opened.put_batch([lakelog.Message("t", b"y" * 500) for _ in range(COUNT)])
+    return path
+
+
+def _read(source: FileSource, *, live: bool) -> tuple[int, int]:
+    damage: list[object] = []
+    reader = LogReader(source, Everything(), lambda: live)
+    return sum(1 for _ in reader.messages(None, None, damage.append)), len(damage)
+
+
+def test_what_was_half_written_is_read_at_the_second_look(store: Path) -> None:
+    assert _read(HalfWritten(store, hole=60_000, looks=1), live=True) == (COUNT, 0)
+
+
+def test_damage_that_stays_is_reported_beside_an_owner_too(store: Path) -> None:
+    messages, damage = _read(HalfWritten(store, hole=60_000, looks=9), live=True)
+    assert (messages < COUNT, damage) == (True, 1)
+
+
+def test_without_an_owner_there_is_no_second_look(store: Path) -> None:
+    messages, damage = _read(HalfWritten(store, hole=60_000, looks=1), live=False)
+    assert (messages < COUNT, damage) == (True, 1)
