@@ -1,0 +1,40 @@
+"""What the program's exit code says, and which of them an error means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakelog.errors import (
+    CorruptRecord,
+    IllegalMessage,
+    LakelogError,
+    PutRefused,
+    StoreError,
+    StoreFailed,
+)
+
+OK: Final = 0
+DAMAGED: Final = 1
+USAGE: Final = 2
+NOT_OPENED: Final = 3
+REFUSED: Final = 4
+INTERRUPTED: Final = 130
+
+HELP: Final = (
+    "Exit codes: 0 ok; 1 damage was found, or a check failed; 2 wrong usage, settings or plugins; "
+    "3 the store could not be opened; 4 a put was refused or failed; 130 interrupted."
+)
+
+_BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
+    (PutRefused, REFUSED),
+    (IllegalMessage, REFUSED),
+    (StoreFailed, REFUSED),
+    (StoreError, NOT_OPENED),
+    (CorruptRecord, DAMAGED),
+)
+"""The first class that fits counts; every other error of lakelog is one of usage."""
+
+
+def of(error: LakelogError) -> int:
+    """The exit code that an error means."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), USAGE)

@@ -1,0 +1,58 @@
+"""Opens a store for a command, with the settings that its options give."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lakelog.errors import SettingsError
+from lakelog.opening import Mode, open_store
+from lakelog.settings.explain import unused_lines
+from lakelog.store import Store
+
+
+def open_for(
+    mode: Mode,
+    path: Path,
+    broker_conf: Path | None,
+    settings: Path | None,
+    assignments: Iterable[str] | None,
+) -> Store:
+    """Open the store in ``path``; settings that have no meaning here are told on stderr."""
+    store = open_store(
+        path,
+        mode=mode,
+        settings=settings,
+        broker_conf=broker_conf,
+        **dict(map(assignment, assignments or ())),
+    )
+    for line in unused_lines(store.settings):
+        typer.echo(f"note: {line}", err=True)
+    return store
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """The key and the value of ``KEY=VALUE``.
+
+    >>> assignment("timed.flush_interval_ms=500"), assignment("flush=inline")
+    (('timed.flush_interval_ms', 500), ('flush', 'inline'))
+    """
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise SettingsError(f"--set {text} is not KEY=VALUE")
+    if key in inspect.signature(open_store).parameters:
+        raise SettingsError("this is no setting", key=key, source="--set")
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, or else a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

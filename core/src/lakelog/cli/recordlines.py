@@ -1,0 +1,71 @@
+"""Records as the lines of ``dump --records``: names and values as the real store's dump has them.
+
+Numbers are what the record holds; hosts are written ``address|port`` as Java writes addresses,
+that is IPv6 with all eight groups, and IPv4 where an IPv6 address only wraps one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from lakelog.checksum import crc32
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.pieces import Blank
+
+Row = dict[str, Any]
+
+
+def record_lines(batch: RecordBatch) -> Iterator[Row]:
+    """One row per record of a batch."""
+    columns = _columns(batch)
+    for at, values in enumerate(zip(*columns.values(), strict=True)):
+        row: Row = {"kind": "rec", **dict(zip(columns, values, strict=True))}
+        row["rawCrc32"] = crc32(batch.record(at))
+        row["pos"] = row["physOffset"]
+        yield row
+
+
+def blank_line(blank: Blank) -> Row:
+    """The row of the filler at the end of a segment."""
+    return {"kind": "blank", "physOffset": blank.offset, "size": blank.size}
+
+
+def _columns(batch: RecordBatch) -> dict[str, list[Any]]:
+    hosts = batch.hosts()
+    return {
+        "topic": batch.topics,
+        "queueId": batch.queue_ids.tolist(),
+        "queueOffset": batch.queue_offsets.tolist(),
+        "physOffset": batch.physical_offsets.tolist(),
+        "storeSize": batch.sizes.tolist(),
+        "magic": [f"{magic:08x}" for magic in batch.magics.tolist()],
+        "sysFlag": batch.sys_flags.tolist(),
+        "flag": batch.flags.tolist(),
+        "bodyCRC": batch.body_crcs.tolist(),
+        "bornTimestamp": batch.born_timestamps_ms.tolist(),
+        "bornHost": [java_host(born) for born, _ in hosts],
+        "storeTimestamp": batch.store_timestamps_ms.tolist(),
+        "storeHost": [java_host(store) for _, store in hosts],
+        "reconsumeTimes": batch.reconsume_times.tolist(),
+        "preparedTransactionOffset": batch.prepared_transaction_offsets.tolist(),
+    }
+
+
+@lru_cache(maxsize=4096)
+def java_host(host: str) -> str:
+    """A host as Java's ``InetAddress`` prints it.
+
+    >>> java_host("10.0.0.1:80"), java_host("[2001:db8::1]:80")
+    ('10.0.0.1|80', '2001:db8:0:0:0:0:0:1|80')
+    """
+    address, _, port = host.rpartition(":")
+    ip = ipaddress.ip_address(address.strip("[]"))
+    if ip.version == 4:
+        return f"{ip}|{port}"
+    if ip.ipv4_mapped:
+        return f"{ip.ipv4_mapped}|{port}"
+    groups = ":".join(f"{int(group, 16):x}" for group in ip.exploded.split(":"))
+    return f"{groups}|{port}"

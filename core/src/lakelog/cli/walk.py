@@ -1,0 +1,44 @@
+"""Walks the log of an open store with a progress bar; damage is told on stderr as it is met."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from lakelog.cli.progress import progress
+from lakelog.directory import StoreDirectory
+from lakelog.files import RealFileSystem
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.segmentdir import segment_files
+from lakelog.store import Store
+
+
+def walk(store: Store, start: int | None = None, end: int | None = None) -> Iterator[Piece]:
+    """Everything in the log from ``start`` to ``end``, each damage already told."""
+    first = max(store.min_offset, start or 0)
+    last = _log_end(store) if end is None else end
+    # lines on a terminal are progress enough, and a bar between them would only flicker
+    with progress("reading", max(0, last - first), hidden=sys.stdout.isatty()) as advance:
+        for piece in store.scan_pieces(start, end):
+            if isinstance(piece, Damage):
+                typer.echo(f"damaged: {piece}", err=True)
+            yield piece
+            advance(_end_of(piece) - first)
+
+
+def directory_of(store: Store) -> StoreDirectory:
+    """Where the files of an open store stand."""
+    return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
+
+
+def _log_end(store: Store) -> int:
+    """Behind the last byte of the last segment."""
+    directory = directory_of(store)
+    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    return max((each.start_offset + each.length for each in segments), default=0)
+
+
+def _end_of(piece: Piece) -> int:
+    return piece.offset + piece.size if isinstance(piece, Blank) else piece.end_offset

@@ -1,0 +1,43 @@
+"""Runs the program as a user does, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def lakelog(tmp_path: Path) -> Run:
+    """Give a function that runs ``lakelog ARGS``, in an empty directory."""
+
+    def run(*args: object, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "lakelog.cli.main", *map(str, args)],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"},
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def store(lakelog: Run, tmp_path: Path) -> Path:
+    """Give a store with three messages in it."""
+    made = lakelog("put", "store", "orders", "a", "b", "c", "--queue", 1, "--set", SEGMENT)
+    assert made.returncode == 0, made.stderr
+    return tmp_path / "store"
+
+
+SEGMENT = "segment_size_bytes=64KiB"

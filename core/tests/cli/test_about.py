@@ -1,0 +1,106 @@
+"""What the program says about itself: help, plugins, settings, and what it lacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from core.tests.cli.conftest import Run
+from lakelog.cli.app import make_app
+from lakelog.errors import StoreFailed
+from lakelog.hookspecs import hookimpl
+from lakelog.registry import Registry
+
+
+def test_help_tells_the_exit_codes_and_the_commands(lakelog: Run) -> None:
+    done = lakelog("--help")
+    assert done.returncode == 0
+    for word in ("Exit codes", "init", "put", "scan", "dump", "verify", "plugins", "config"):
+        assert word in done.stdout
+
+
+def test_version(lakelog: Run) -> None:
+    from importlib.metadata import version
+
+    assert lakelog("--version").stdout == f"{version('lakelog-core')}\n"
+
+
+def test_config_show_has_values_and_origins(lakelog: Run, store: Path) -> None:
+    done = lakelog("config", "show", store, "--json", "--set", "record_crc=true")
+    rows = {row["key"]: row for row in json.loads(done.stdout)["settings"]}
+    assert (rows["record_crc"]["value"], rows["record_crc"]["origin"]) == (True, "argument")
+    assert rows["segment_size_bytes"]["value"] == 65536
+    assert rows["writer"] == {"key": "writer", "value": "file", "origin": "default"}
+    assert "writer = file  (default)\n" in lakelog("config", "show", store).stdout
+
+
+def test_a_settings_file_is_weaker_than_an_assignment(
+    lakelog: Run, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "my.toml").write_text("queues_per_topic = 7\nmax_light_queues = 8\n")
+    options = ["--json", "--settings", "my.toml", "--set", "max_light_queues=9"]
+    done = lakelog("config", "show", store, *options)
+    rows = {row["key"]: row["value"] for row in json.loads(done.stdout)["settings"]}
+    assert (rows["queues_per_topic"], rows["max_light_queues"]) == (7, 9)
+
+
+def test_config_schema_is_a_schema(lakelog: Run) -> None:
+    made = json.loads(lakelog("config", "schema").stdout)
+    assert made["$schema"].startswith("https://json-schema.org/")
+    assert {"segment_size_bytes", "file"} <= set(made["properties"])
+
+
+def test_plugins_tells_what_a_store_uses(lakelog: Run, store: Path) -> None:
+    done = lakelog("plugins", "--json", "--store", store, "--set", "flush=inline")
+    rows = {(row["kind"], row["name"]): row for row in json.loads(done.stdout)["strategies"]}
+    assert rows["flush_strategy", "inline"]["active"]
+    assert not rows["flush_strategy", "none"]["active"]
+    assert rows["writer", "file"]["distribution"] == "lakelog-core"
+    assert rows["writer", "file"]["settings"][0]["name"] == "map_below_bytes"
+    said = lakelog("plugins", "--store", store).stdout
+    assert "writer file [active]" in said
+    assert "plugin builtin (lakelog-core" in said
+
+
+def test_plugins_without_a_store(lakelog: Run) -> None:
+    done = lakelog("plugins", "--json")
+    assert "active" not in json.loads(done.stdout)["strategies"][0]
+    assert lakelog("plugins", "--set", "flush=none").returncode == 2
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; import lakelog.cli.main as m; m.run()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install lakelog-core[cli]" in done.stderr
+
+
+class _Greeter:
+    @hookimpl
+    def lakelog_cli_commands(self, app: object) -> None:
+        app.command("greet")(self.greet)  # type: ignore[attr-defined]  # a Typer application
+
+    def greet(self, fail: bool = False) -> None:
+        if fail:
+            raise StoreFailed("disk gone\nreally", path="/p")
+        print("hello")  # noqa: T201
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [([], 0, "hello\n"), (["--fail"], 4, "lakelog: /p: disk gone really\n")],
+)
+def test_a_plugin_adds_a_command(args: list[str], code: int, said: str) -> None:
+    app = make_app()
+    Registry.load([_Greeter()], {}).events.cli_commands(app)
+    done = CliRunner().invoke(app, ["greet", *args])
+    assert (done.exit_code, done.output) == (code, said)

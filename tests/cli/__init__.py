@@ -1,0 +1,1 @@
+"""The command line over stores that the real RocketMQ store wrote."""
