@@ -19,6 +19,15 @@ from lakelog.putfuture import PutFuture
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
+_OF_ONE_MESSAGE = frozenset(
+    {
+        PutStatus.MESSAGE_SIZE_EXCEEDED,
+        PutStatus.PROPERTIES_SIZE_EXCEEDED,
+        PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+    }
+)
+"""Refusals inside the append lock that are one message's fault."""
+
 
 class Appender:
     """The writing half of a store."""
@@ -112,27 +121,37 @@ class Appender:
         return self._coalescer.put(message)
 
     def _put_burst(self, burst: Burst) -> None:
-        messages, futures = [each[0] for each in burst], [each[1] for each in burst]
         try:
-            batches = list(self._encoded(messages))
+            batches = list(self._encoded([message for message, _ in burst]))
         except IllegalMessage as error:
+            self._put_singly(burst, PutRefused(error.status, str(error)))
+            return
+        except Exception as error:  # noqa: BLE001  # what is no message is the caller's to hear of
             self._put_singly(burst, error)
             return
+        done = 0
         for batch in batches:
-            self._put_encoded(batch, futures[: batch.count])
-            del futures[: batch.count]
+            self._put_encoded(batch, burst[done : done + batch.count])
+            done += batch.count
 
-    def _put_singly(self, burst: Burst, error: IllegalMessage) -> None:
-        """One of the messages is illegal: the others must not suffer."""
+    def _put_singly(self, burst: Burst, error: Exception) -> None:
+        """One of the messages is refused: the others must not suffer."""
         if len(burst) == 1:
-            fail_all([burst[0][1]], PutRefused(error.status, str(error)))
+            fail_all([burst[0][1]], error)
             return
         for each in burst:
             self._put_burst([each])
 
-    def _put_encoded(self, batch: EncodedBatch, futures: Sequence[PutFuture]) -> None:
+    def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
+        futures = [future for _, future in burst]
         try:
             end = self._append(batch)
+        except PutRefused as error:
+            if error.status in _OF_ONE_MESSAGE:
+                self._put_singly(burst, error)
+            else:
+                fail_all(futures, error)
+            return
         except LakelogError as error:
             fail_all(futures, error)
             return
@@ -174,9 +193,11 @@ class Appender:
         self._coalescer.close()
         self._health.refuse("the store is closed")
         self._log.settle()
-        if self._replicator is not None:
-            self._replicator.close()
-        self._flush.close()
+        try:
+            if self._replicator is not None:
+                self._replicator.close()
+        finally:
+            self._flush.close()
 
 
 def _await(outcome: Outcome) -> PutStatus:

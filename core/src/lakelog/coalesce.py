@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Final, TypeAlias
 
-from lakelog.errors import LakelogError
+from lakelog.errors import PutRefused
 from lakelog.message import Message
 from lakelog.putfuture import PutFuture
+from lakelog.status import PutStatus
 
 Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
 MAX_BURST: Final = 1024
@@ -31,16 +32,16 @@ class Coalescer:
         """Queue ``message``; its future gets what a put would return or raise."""
         future = PutFuture()
         with self._changed:
-            self._start()
-            while len(self._waiting) >= MAX_WAITING:
+            while len(self._waiting) >= MAX_WAITING and not self._closed:
                 self._changed.wait()
+            self._start()
             self._waiting.append((message, future))
             self._changed.notify_all()
         return future
 
     def _start(self) -> None:
         if self._closed:
-            raise RuntimeError("put_async after close")
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
         if self._thread is None:
             self._thread = Thread(target=self._run, name="lakelog-put-async", daemon=True)
             self._thread.start()
@@ -49,7 +50,14 @@ class Coalescer:
         while burst := self._next_burst():
             begun = [each for each in burst if each[1].set_running_or_notify_cancel()]
             if begun:
-                self._put_burst(begun)
+                self._put(begun)
+
+    def _put(self, burst: Burst) -> None:
+        """Whatever goes wrong, nobody waits for ever, and the next burst has its turn."""
+        try:
+            self._put_burst(burst)
+        except Exception as error:  # noqa: BLE001  # it is handed to those who wait
+            fail_all([future for _, future in burst if not future.done()], error)
 
     def _next_burst(self) -> Burst:
         """What has been collected; empty once closed and drained."""
@@ -70,7 +78,7 @@ class Coalescer:
             self._thread.join()
 
 
-def fail_all(futures: Sequence[PutFuture], error: LakelogError) -> None:
+def fail_all(futures: Sequence[PutFuture], error: Exception) -> None:
     """Give ``error`` to everyone who waits."""
     for future in futures:
         future.set_exception(error)

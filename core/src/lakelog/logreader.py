@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Protocol, TypeAlias
 
 from lakelog.codec import decode
@@ -120,11 +119,11 @@ class LogReader:
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
-        with closing(self._source.extents(offset)) as extents:
-            extent = next(extents, None)
-            if extent is None or not extent.start <= offset < extent.end:
-                raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
-            return self._decode_from(extent, offset)
+        for extent in self._source.extents(offset):  # open for as long as the loop holds it
+            if extent.start <= offset < extent.end:
+                return self._decode_from(extent, offset)
+            break
+        raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
 
     @staticmethod
     def _decode_from(extent: Extent, offset: int) -> StoredMessage:

@@ -160,6 +160,8 @@ def _prepare(
         core.os_page_cache_busy_timeout_ms,
         found.last_timestamp_ms,
     )
+    if found.end_offset > segments.active_offset:
+        segments.prepare_next()
     strategies.flush.start(log)
     if strategies.replicator is not None:
         strategies.replicator.start(log)

@@ -81,7 +81,8 @@ def _locked(files: FileSystem, path: Path) -> StoreLocked:
 def _command(pid: int) -> str:
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\x00")
-        return f" ({b' '.join(words).decode(errors='replace').strip()[:80]})"
+        text = b" ".join(words).decode(errors="replace")
+        return f" ({' '.join(text.split())[:80]})"
     return ""
 
 

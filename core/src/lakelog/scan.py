@@ -59,12 +59,16 @@ class _Walk:
         self._verify = verify
         self._last_time_ms = 0
         self._bad: Damage | None = None
+        self._begun = False
 
     def is_done(self, extent: Extent) -> bool:
         return self._end is not None and extent.end >= self._end
 
     def through(self, extent: Extent) -> Iterator[Piece]:
         """Everything in one segment."""
+        if self._begun and self._bad is None and extent.start > self._at:
+            self._bad = Damage(self._at, self._at, _missing(self._at, extent.start), extent.path)
+        self._begun = True
         self._at = max(self._at, extent.start)
         end = extent.end if self._end is None else min(self._end, extent.end)
         window = WINDOW_BYTES
@@ -138,6 +142,12 @@ class _Walk:
         """Damage that nothing follows; zeros there are just the end of the log."""
         if self._bad is not None and self._bad.end_offset > self._bad.offset:
             yield self._bad
+
+
+def _missing(offset: int, behind: int) -> CorruptRecord:
+    return CorruptRecord(
+        "a segment, or its end, is missing", offset=offset, expected=offset, found=behind
+    )
 
 
 def _why(data: memoryview, offset: int) -> CorruptRecord:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from lakelog.errors import OffsetOutOfRange
+from lakelog.files import File
 from lakelog.interfaces import SegmentWriter, Writer
 from lakelog.preallocate import Preallocator, SegmentMaker
 
@@ -68,10 +69,18 @@ class Segments:
         self._preallocator = preallocator
         self._writer = writer
         file = preallocator.take(active_offset) if not position else maker.adopt(active_offset)
-        self.active: SegmentWriter = writer.open(file, self.size_bytes, position)
+        self.active: SegmentWriter = self._opened(file, position)
         self._open: dict[int, _Viewable] = {active_offset: self.active}
+        self._tail = (active_offset, self.active)
         self._unsynced: list[SegmentWriter] = [self.active]
         self.on_roll: Callable[[int], None] = _ignore
+
+    def _opened(self, file: File, position: int) -> SegmentWriter:
+        try:
+            return self._writer.open(file, self.size_bytes, position)
+        except BaseException:
+            file.close()
+            raise
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
@@ -102,7 +111,7 @@ class Segments:
     def prepare_roll(self) -> SegmentWriter:
         """The writer of the next segment; raises ``OSError`` where none can be made."""
         next_offset = self.active_offset + self.size_bytes
-        return self._writer.open(self._preallocator.take(next_offset), self.size_bytes, 0)
+        return self._opened(self._preallocator.take(next_offset), 0)
 
     def roll(self, writer: SegmentWriter) -> None:
         """Go on in the segment that ``prepare_roll`` gave."""
@@ -110,11 +119,12 @@ class Segments:
         self._open[self.active_offset] = writer
         self._unsynced.append(writer)
         self.active = writer
+        self._tail = (self.active_offset, writer)
         self.on_roll(self.active_offset)
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache; the end of what others see."""
-        offset, active = self.active_offset, self.active
+        offset, active = self._tail  # at once: another thread may roll
         for sealed in self._unsynced[:-1]:
             sealed.commit()
         return offset + active.commit()
@@ -124,7 +134,9 @@ class Segments:
         writers = list(self._unsynced)
         for writer in writers:
             writer.sync()
-        del self._unsynced[: len(writers) - 1]
+        for sealed in writers[:-1]:
+            with suppress(ValueError):  # one that was deleted meanwhile
+                self._unsynced.remove(sealed)
 
     def delete_first(self) -> int:
         """Delete the first segment; the new first offset. The active one is never deleted."""
@@ -144,8 +156,9 @@ class Segments:
             segment.close()
 
     def close(self) -> None:
-        """Let go of all files, and of segments that were never used."""
-        for segment in self._open.values():
+        """Let go of all files, and of segments that were never used; once is enough."""
+        while self._open:
+            _, segment = self._open.popitem()
             with suppress(OSError):
                 segment.close()
         self._preallocator.close()

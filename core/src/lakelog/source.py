@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -39,7 +39,7 @@ class Source(Protocol):
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
 
-    def extents(self, start: int) -> Generator[Extent]:
+    def extents(self, start: int) -> Iterator[Extent]:
         """The segments from the one that holds ``start`` on, in order, each open until the next."""
 
 
@@ -84,7 +84,7 @@ class FileSource:
         """Where the segments that are there now start."""
         return [segment.start_offset for segment in self.segments()]
 
-    def extents(self, start: int) -> Generator[FileExtent]:
+    def extents(self, start: int) -> Iterator[FileExtent]:
         """Each segment, open for as long as the caller looks at it."""
         for segment in self.segments():
             if segment.start_offset + self._size_bytes > start:
@@ -135,7 +135,7 @@ class ViewSource:
         """Where each segment starts."""
         return self._segments.starts()
 
-    def extents(self, start: int) -> Generator[ViewExtent]:
+    def extents(self, start: int) -> Iterator[ViewExtent]:
         """Each segment from the one that holds ``start``."""
         for first in self.starts():
             if first + self._segments.size_bytes > start:

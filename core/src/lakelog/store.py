@@ -60,9 +60,9 @@ class Store:
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
         """Append many messages of any topics and queues, in their order and side by side.
 
-        One wait covers all of them. A batch that does not fit into one segment goes in pieces;
-        :class:`~lakelog.PutRefused` then has the results of what is in the log already in
-        ``accepted``. Otherwise all are appended or none.
+        All are appended or none, and one wait covers all of them. A batch that does not fit into
+        one segment goes in pieces, one wait each; :class:`~lakelog.PutRefused` then has the
+        results of what is in the log already in ``accepted``.
         """
         return self._writing().appender.put_batch(messages)
 

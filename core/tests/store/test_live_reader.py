@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ class HalfWritten(FileSource):
         self.hole = hole
         self.looks = looks
 
-    def extents(self, start: int) -> Iterator[FileExtent]:
+    def extents(self, start: int) -> Generator[FileExtent, None, None]:
         for extent in super().extents(start):
             whole = self.looks <= 0
             self.looks -= 1

@@ -1,0 +1,123 @@
+"""Small stores, and what stands on the disk."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message, PutResult, Store
+from lakelog.errors import LakelogError
+from lakelog.files import File, RealFileSystem
+from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.testing import FaultyFile
+
+SEGMENT = 16 << 10
+
+
+def open_small(path: Path, **more: Any) -> Store:
+    """Open a store of small segments; plugins that happen to be installed play no part."""
+    given = {
+        "plugins": [],
+        "flush": "none",
+        "segment_size_bytes": SEGMENT,
+        "preallocate": False,
+        **more,
+    }
+    return lakelog.open(path, **given)
+
+
+def read_small(path: Path, **more: Any) -> Store:
+    return lakelog.open(path, mode="read", plugins=[], **more)
+
+
+def record_bytes(topic: str = "t") -> int:
+    """The length of a record without a body and properties."""
+    return RECORD_MIN_BYTES + len(topic)
+
+
+def a_record_of(size: int, topic: str = "t") -> Message:
+    """A message whose record has exactly ``size`` bytes."""
+    return Message(topic, b"b" * (size - record_bytes(topic)), queue_id=0)
+
+
+def fill(store: Store, count: int, body_bytes: int = 400) -> list[PutResult]:
+    return [
+        store.put(Message("t", b"%06d" % number + b"." * (body_bytes - 6), queue_id=0))
+        for number in range(count)
+    ]
+
+
+def a_store(path: Path, count: int = 100, **more: Any) -> list[PutResult]:
+    """Make a store that was closed."""
+    with open_small(path, **more) as store:
+        return fill(store, count)
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted((path / "commitlog").iterdir())
+
+
+def tree(path: Path) -> dict[str, str]:
+    """Every name below ``path``, with a digest of each file's content."""
+    if not path.exists():
+        return {}
+    if path.is_file():
+        return {"": _digest(path)}
+    return {
+        str(each.relative_to(path)): _digest(each) if each.is_file() else "directory"
+        for each in sorted(path.rglob("*"))
+    }
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class FaultyFiles(RealFileSystem):
+    """The operating system's files, each of which can be made to fail.
+
+    :ivar opened: every file that was opened, by name; the latest of a name counts
+    :ivar failing: what fails with ``EIO`` in files whose name is a segment's
+    """
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "opened", {})
+        object.__setattr__(self, "failing", set())
+
+    opened: dict[str, FaultyFile]
+    failing: set[str]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = FaultyFile(super().open(path, write=write, create=create))
+        self.opened[path.name] = file
+        if path.name.isdigit():
+            file.failing = self.failing
+        return file
+
+
+def is_eio(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def bodies(found: Sequence[Any]) -> list[bytes]:
+    return [bytes(each.body) for each in found]
+
+
+@contextmanager
+def refused(
+    path: Path, kind: type[LakelogError], *words: str
+) -> Iterator[pytest.ExceptionInfo[LakelogError]]:
+    """Expect an error that says ``words``, and a tree of files that stays as it is."""
+    before = tree(path)
+    with pytest.raises(kind) as caught:
+        yield caught
+    for word in words:
+        assert word in str(caught.value)
+    assert tree(path) == before

@@ -1,0 +1,310 @@
+"""What cannot be opened or put is refused with its reason, and no file is changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from core.tests.store.support import (
+    SEGMENT,
+    a_store,
+    bodies,
+    open_small,
+    read_small,
+    refused,
+    segments,
+    tree,
+)
+from lakelog import Message
+from lakelog.errors import (
+    BadSegment,
+    LakelogError,
+    MissingPlugin,
+    NotAStore,
+    SettingsError,
+    StoreCrashed,
+    StoreLocked,
+    UnknownSetting,
+)
+from lakelog.pieces import Damage
+
+NOBODY = 65534
+
+
+# --- what is no store --------------------------------------------------------------------------
+
+
+def test_a_directory_with_other_files(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("work")
+    with refused(tmp_path, NotAStore, str(tmp_path), "thesis.tex", "commitlog"):
+        open_small(tmp_path)
+    with refused(tmp_path, NotAStore, "thesis.tex"):
+        read_small(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_a_file(mode: Any, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"no store")
+    with refused(tmp_path, NotAStore, "a file", str(file)):
+        lakelog.open(file, mode=mode, plugins=[])
+
+
+def test_an_absent_path_cannot_be_read(tmp_path: Path) -> None:
+    with refused(tmp_path, NotAStore, str(tmp_path / "absent")):
+        read_small(tmp_path / "absent")
+
+
+def test_an_empty_directory_cannot_be_read(tmp_path: Path) -> None:
+    with refused(tmp_path, NotAStore):
+        read_small(tmp_path)
+
+
+def test_an_unknown_mode(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'write'.*'owner' or 'read'"):
+        lakelog.open(tmp_path, mode="write", plugins=[])  # type: ignore[arg-type]
+
+
+# --- segments ----------------------------------------------------------------------------------
+
+
+def test_a_segment_of_odd_length(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    cut = segments(tmp_path)[1]
+    os.truncate(cut, 5000)
+    with refused(tmp_path, BadSegment, str(cut), "5000", str(SEGMENT), "mode='read'") as caught:
+        open_small(tmp_path)
+    error = caught.value
+    assert isinstance(error, BadSegment)
+    assert (error.offset, error.expected, error.found) == (SEGMENT + 5000, SEGMENT, 5000)
+
+    damage: list[object] = []
+    with read_small(tmp_path, segment_size_bytes=SEGMENT) as store:
+        found = [each.physical_offset for each in store.scan(on_damage=damage.append)]
+    lost = range(SEGMENT + 5000, 2 * SEGMENT)
+    whole = [
+        each.physical_offset
+        for each in results
+        if each.end_offset - 1 not in lost and each.physical_offset not in lost
+    ]
+    assert found == whole
+    assert len(damage) == 1
+
+
+def test_a_gap_between_segments(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    gone = segments(tmp_path)[1]
+    gone.unlink()
+    with refused(tmp_path, BadSegment, "missing between", segments(tmp_path)[0].name):
+        open_small(tmp_path)
+    damage: list[Damage] = []
+    with read_small(tmp_path) as store:
+        found = [each.physical_offset for each in store.scan(on_damage=damage.append)]
+    there = [each.physical_offset for each in results]
+    assert found == [each for each in there if not SEGMENT <= each < 2 * SEGMENT]
+    assert [(each.offset, each.end_offset) for each in damage] == [(SEGMENT, 2 * SEGMENT)]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak"])
+def test_a_stray_file(name: str, tmp_path: Path) -> None:
+    a_store(tmp_path)
+    (tmp_path / "commitlog" / name).write_bytes(b"stray")
+    with refused(tmp_path, BadSegment, name, "no segment"):
+        open_small(tmp_path)
+    with read_small(tmp_path) as store:
+        assert len(list(store.scan())) == 100
+
+
+def test_a_segment_of_odd_name(tmp_path: Path) -> None:
+    a_store(tmp_path)
+    last = segments(tmp_path)[-1]
+    last.rename(last.with_name(f"{int(last.name) + 1:020d}"))
+    with refused(tmp_path, BadSegment, "multiple"):
+        open_small(tmp_path)
+
+
+def test_another_segment_size_than_that_of_the_files(tmp_path: Path) -> None:
+    a_store(tmp_path)
+    with refused(tmp_path, LakelogError, str(SEGMENT)):
+        open_small(tmp_path, segment_size_bytes=2 * SEGMENT)
+
+
+def test_a_damaged_record(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    segment = segments(tmp_path)[1]
+    data = bytearray(segment.read_bytes())
+    data[150] ^= 1
+    segment.write_bytes(data)
+    bad = next(each for each in results if each.physical_offset >= SEGMENT)
+    with refused(tmp_path, BadSegment, "mode='read'", str(segment)) as caught:
+        open_small(tmp_path)
+    assert isinstance(caught.value, BadSegment)
+    assert caught.value.offset == bad.physical_offset
+
+
+# --- ownership ---------------------------------------------------------------------------------
+
+
+def test_a_second_owner_in_this_process(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        with refused(tmp_path, StoreLocked, str(os.getpid()), "mode='read'") as caught:
+            open_small(tmp_path)
+        assert isinstance(caught.value, StoreLocked)
+        assert caught.value.owner_pid == os.getpid()
+        store.put(Message("t", b"still mine"))
+        with pytest.raises(StoreLocked):  # closing a descriptor of `lock` released nothing
+            open_small(tmp_path)
+    open_small(tmp_path).close()
+
+
+def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""
+        import lakelog
+        store = lakelog.open({str(tmp_path)!r}, plugins=[], flush="none", segment_size_bytes=65536,
+                             preallocate=False)
+        store.put(lakelog.Message("t", b"theirs"))
+        print("open", flush=True)
+        input()
+        store.close()
+        """)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        with refused(tmp_path, StoreLocked, f"process {child.pid}") as caught:
+            open_small(tmp_path, segment_size_bytes=65536)
+        assert isinstance(caught.value, StoreLocked)
+        assert caught.value.owner_pid == child.pid
+        with read_small(tmp_path) as reader:
+            assert bodies(list(reader.scan())) == [b"theirs"]
+        child.communicate("\n")
+    assert child.returncode == 0
+    open_small(tmp_path, segment_size_bytes=65536).close()
+
+
+def test_a_store_that_was_not_closed(tmp_path: Path) -> None:
+    a_store(tmp_path)
+    (tmp_path / "abort").write_text("4711")
+    with refused(tmp_path, StoreCrashed, "abort", "mode='read'"):
+        open_small(tmp_path)
+    with read_small(tmp_path) as store:
+        assert len(list(store.scan())) == 100
+
+
+def test_a_store_that_is_new_and_was_not_finished(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(b"")
+    open_small(tmp_path).close()
+
+
+# --- permissions -------------------------------------------------------------------------------
+
+
+def as_nobody(program: str) -> str:
+    """Run a program for which permissions count, and give what it prints."""
+    start = f"import os\nif os.getuid() == 0:\n    os.setgid({NOBODY})\n    os.setuid({NOBODY})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", PRELOAD + start + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PRELOAD = """
+import numpy, lakelog, lakelog.errors, lakelog.store, lakelog.opening, lakelog.builtin.append
+import lakelog.codec.many, lakelog.codec.run
+"""
+
+
+@pytest.fixture
+def reachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that another user can reach."""
+    folder = Path("/tmp") / f"lakelog-permissions-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_what_we_may_not_read(mode: str, reachable: Path) -> None:
+    path = reachable / "store"
+    a_store(path)
+    for each in segments(path):
+        each.chmod(0)
+    before = {name: tree(path)[name] for name in ("lock", "checkpoint")}
+    said = as_nobody(f"""
+        try:
+            with lakelog.open({str(path)!r}, mode={mode!r}, plugins=[],
+                              segment_size_bytes={SEGMENT}) as store:
+                list(store.scan())
+        except (lakelog.errors.StoreError, PermissionError) as error:
+            print(type(error).__name__, error)
+        """)
+    assert "Permission denied" in said
+    if mode == "owner":
+        assert said.startswith("StoreError")
+        assert "check permissions" in said
+    assert {name: tree(path)[name] for name in ("lock", "checkpoint")} == before
+    assert not (path / "abort").exists()
+
+
+def test_where_we_may_not_write(reachable: Path) -> None:
+    reachable.chmod(0o555)
+    said = as_nobody(f"""
+        try:
+            lakelog.open({str(reachable / "new")!r}, plugins=[], flush="none")
+        except lakelog.errors.StoreError as error:
+            print(error)
+        """)
+    assert "Permission denied" in said
+    assert list(reachable.iterdir()) == []
+
+
+# --- settings and plugins ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ('record_crc = "perhaps"', "record_crc"),
+        ("segment_size_bytes = true", "segment_size_bytes"),
+        ('segment_size_bytes = "many"', "segment_size_bytes"),
+        ("segment_size_bytes = 12", "segment_size_bytes"),
+        ("writer = 5", "writer"),
+        ("writer = [", "TOML"),
+    ],
+)
+def test_a_settings_file_with_a_wrong_value(line: str, word: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"[store]\n{line}\n" if "[store]" in line else f"{line}\n")
+    with refused(tmp_path, SettingsError, word, "mine.toml"):
+        lakelog.open(tmp_path / "store", plugins=[], settings=file)
+
+
+@pytest.mark.parametrize("kind", ["writer", "flush", "append", "replicator"])
+def test_a_strategy_that_is_not_there(kind: str, tmp_path: Path) -> None:
+    with refused(tmp_path, MissingPlugin, "'magic'"):
+        open_small(tmp_path / "store", **{kind: "magic"})
+
+
+def test_a_setting_that_is_misspelt(tmp_path: Path) -> None:
+    with refused(tmp_path, UnknownSetting, "segment_size_byte", "segment_size_bytes"):
+        open_small(tmp_path / "store", segment_size_byte=1)
+
+
+def test_a_store_host_that_is_none(tmp_path: Path) -> None:
+    with refused(tmp_path, (SettingsError), "localhost"):
+        open_small(tmp_path / "store", store_host="localhost")

@@ -1,0 +1,329 @@
+"""The log of one owner: edges, rolls, order, what stands on the disk, and what readers hold."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import threading
+import time
+import tracemalloc
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.store.support import (
+    SEGMENT,
+    a_record_of,
+    a_store,
+    bodies,
+    fill,
+    open_small,
+    read_small,
+    segments,
+)
+from lakelog import Message, PutRefused, PutStatus, Store
+from lakelog.errors import OffsetOutOfRange
+from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.pieces import Blank
+from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+
+
+def owned(store: Store) -> Any:
+    """The inner side of an open store."""
+    return store._owned
+
+
+# --- edges of segments -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [8, 9, 15, 91, 1000])
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_record_may_leave_eight_bytes_or_more(left: int, reopen: bool, tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    assert store.put(a_record_of(SEGMENT - left)).end_offset == SEGMENT - left
+    if reopen:
+        store.close()
+        store = open_small(tmp_path)
+    with store:
+        assert len(segments(tmp_path)) == 1
+        behind = store.put(a_record_of(max(200, left)))
+        assert behind.physical_offset == SEGMENT
+        assert behind.queue_offset == 1
+        blank = segments(tmp_path)[0].read_bytes()[-left:]
+        assert blank[:8] == BLANK.pack(left, MAGIC_BLANK)
+        assert Blank(SEGMENT - left, left) in list(store.scan_pieces())
+        assert len(list(store.scan())) == 2
+
+
+@pytest.mark.parametrize("left", range(8))
+def test_a_record_that_would_leave_less_rolls(left: int, tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        first = store.put(a_record_of(SEGMENT - 1000))
+        behind = store.put(a_record_of(1000 - left))
+        assert behind.physical_offset == SEGMENT
+        blank = segments(tmp_path)[0].read_bytes()[first.end_offset :]
+        assert blank == BLANK.pack(1000, MAGIC_BLANK) + bytes(992)
+
+
+@pytest.mark.parametrize("left", range(8))
+def test_a_record_that_fits_into_no_segment_rolls_nothing(left: int, tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        store.put(Message("t"))
+        with pytest.raises(PutRefused) as caught:
+            store.put(a_record_of(SEGMENT - left))
+        assert caught.value.status is PutStatus.MESSAGE_SIZE_EXCEEDED
+        assert len(segments(tmp_path)) == 1
+        assert store.put(a_record_of(SEGMENT - 8)).physical_offset == SEGMENT
+
+
+def test_closing_where_the_log_ends_with_a_segment(tmp_path: Path) -> None:
+    """The segment that was rolled to holds nothing: it goes on there."""
+    with open_small(tmp_path, preallocate=True) as store:
+        store.put(a_record_of(SEGMENT - 8))
+    assert len(segments(tmp_path)) == 1
+    for number in range(1, 5):
+        with open_small(tmp_path, preallocate=True) as store:
+            assert store.put(a_record_of(SEGMENT - 8)).physical_offset == number * SEGMENT
+    with read_small(tmp_path) as store:
+        assert [each.queue_offset for each in store.scan()] == list(range(5))
+        assert store.max_offset == 5 * SEGMENT - 8
+
+
+def test_empty_segments_behind_the_log_are_used(tmp_path: Path) -> None:
+    """RocketMQ leaves the segments that it made ahead of need."""
+    a_store(tmp_path, 10)
+    for number in (1, 2):
+        (tmp_path / "commitlog" / f"{number * SEGMENT:020d}").write_bytes(bytes(SEGMENT))
+    with read_small(tmp_path) as reader:
+        end = reader.max_offset
+    with open_small(tmp_path) as store:
+        assert store.max_offset == end
+        fill(store, 100)
+        assert len(list(store.scan())) == 110
+    assert all(each.stat().st_size == SEGMENT for each in segments(tmp_path))
+
+
+def test_a_batch_larger_than_a_segment(tmp_path: Path) -> None:
+    messages = [Message("t", b"%05d" % number * 50, queue_id=0) for number in range(500)]
+    with open_small(tmp_path) as store:
+        results = list(store.put_batch(messages))
+        assert [each.queue_offset for each in results] == list(range(500))
+        assert bodies(list(store.scan())) == bodies(messages)
+        for message, result in zip(messages, results, strict=True):
+            assert store.look_up(result.physical_offset).body == message.body
+            assert store.look_up(result.message_id).body == message.body
+    assert len(segments(tmp_path)) > 5
+
+
+def test_a_batch_of_nothing(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        assert list(store.put_batch([])) == []
+
+
+def test_a_scan_between_any_two_offsets(tmp_path: Path) -> None:
+    """Records that start from `start` up to `end`, wherever `end` falls."""
+    results = a_store(tmp_path, 90, segment_size_bytes=SEGMENT)
+    places = [each.physical_offset for each in results]
+    edge = next(place for place in places if place >= SEGMENT)
+    ends = {0, 1, 7, 8, 90, 91, 92, 500, SEGMENT - 3, SEGMENT, edge + 1, places[-1], places[-1] + 1}
+    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
+        for store in (owner, reader):
+            for end in sorted(ends | {places[40] + 8, places[41], 10**9}):
+                for start in (0, places[3], edge):
+                    damage: list[object] = []
+                    got = [
+                        each.physical_offset
+                        for each in store.scan(start, end, on_damage=damage.append)
+                    ]
+                    assert got == [place for place in places if start <= place < end]
+                    assert damage == []
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_only_whole_segments_ever_stand_in_the_log(tmp_path: Path) -> None:
+    seen: set[tuple[int, int]] = set()
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            with os.scandir(tmp_path / "commitlog") as entries:
+                for entry in entries:
+                    status = entry.stat()
+                    seen.add((len(entry.name), status.st_size))
+                    assert status.st_blocks * 512 >= SEGMENT
+
+    with open_small(tmp_path, preallocate=True) as store, ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        for _ in range(60):
+            store.put_batch([Message("t", bytes(1500))] * 40)
+        stop.set()
+        watching.result()
+    assert seen == {(20, SEGMENT)}
+    assert len(segments(tmp_path)) > 200
+
+
+def test_the_files_beside_the_log_are_those_of_rocketmq(tmp_path: Path) -> None:
+    zero = bytes(4096)
+    with open_small(tmp_path) as store:
+        assert (tmp_path / "abort").read_text() == str(os.getpid())
+        assert (tmp_path / "abort.bak").read_bytes() == b""
+        assert (tmp_path / "lock").read_bytes() == b"lock"
+        assert (tmp_path / "checkpoint").read_bytes() == zero
+        result = fill(store, 10)[-1]
+        assert (tmp_path / "checkpoint").read_bytes() == zero
+    assert not (tmp_path / "abort").exists()
+    numbers = (result.store_timestamp_ms, 0, 0, 0, result.end_offset)
+    after = struct.pack(">qqqqq", *numbers).ljust(4096, b"\0")
+    assert (tmp_path / "checkpoint").read_bytes() == after
+    with open_small(tmp_path):
+        assert (tmp_path / "checkpoint").read_bytes() == after
+    assert (tmp_path / "checkpoint").read_bytes() == after
+
+
+def test_the_checkpoint_of_rocketmq_keeps_what_lakelog_does_not_know(tmp_path: Path) -> None:
+    result = a_store(tmp_path, 2)[-1]
+    theirs = struct.pack(">qqqqq", 1, 2, 3, 4, 5).ljust(4096, b"\0")
+    (tmp_path / "checkpoint").write_bytes(theirs)
+    open_small(tmp_path).close()
+    numbers = struct.unpack(">qqqqq", (tmp_path / "checkpoint").read_bytes()[:40])
+    assert numbers == (result.store_timestamp_ms, 2, 3, 4, result.end_offset)
+
+
+def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
+    def held() -> list[str]:
+        links = []
+        for each in os.listdir("/proc/self/fd"):
+            try:
+                links.append(os.readlink(f"/proc/self/fd/{each}"))
+            except FileNotFoundError:
+                continue
+        return [each for each in links if str(tmp_path) in each]
+
+    for _ in range(3):
+        with open_small(tmp_path, preallocate=True) as store:
+            fill(store, 100)
+            store.put_async(Message("t")).result()
+            list(store.scan())
+        with read_small(tmp_path) as reader:
+            list(reader.scan())
+            reader.look_up(0)
+        del store, reader
+        gc.collect()  # a map goes with its last view
+        assert held() == []
+        assert not [each for each in threading.enumerate() if each.name.startswith("lakelog")]
+
+
+# --- reading while owned -----------------------------------------------------------------------
+
+
+def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        fill(store, 100)
+        log = owned(store).segments
+        mine, theirs = log.view(0, 1000), segments(tmp_path)[0].read_bytes()[:1000]
+        assert log.delete_first() == SEGMENT
+        assert bytes(mine) == theirs
+        assert len(segments(tmp_path)) == 3
+        with pytest.raises(OffsetOutOfRange):
+            log.view(0, 10)
+        store.put(Message("t"))
+        owned(store).log.sync()
+        fill(store, 100)
+        owned(store).log.sync()
+        assert log.active in log._unsynced
+    assert bytes(mine) == theirs
+
+
+def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path) -> None:
+    """What was deleted during a sync must not push the active segment out of the next one."""
+    with open_small(tmp_path) as store:
+        fill(store, 100)
+        log = owned(store).segments
+        first = log._unsynced[0]
+        first.sync = log.delete_first
+        log.sync()
+        assert log._unsynced == [log.active]
+
+
+def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        with pytest.raises(ValueError, match="active"):
+            owned(store).segments.delete_first()
+        store.put(Message("t"))
+
+
+def test_reading_by_place_copies_nothing(tmp_path: Path) -> None:
+    size = 8 << 20
+    with open_small(tmp_path, segment_size_bytes=size) as store:
+        fill(store, 1)
+        for _ in range(7):
+            store.put(Message("t", bytes(1 << 20)))
+        log = owned(store).segments
+        gc.collect()
+        tracemalloc.start()
+        views = [log.view(offset, 1 << 20) for offset in range(0, 7 << 20, 4096)]
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert sum(map(len, views)) > 1 << 30
+        assert peak < 1 << 20
+
+
+def test_reading_ends_at_what_is_confirmed(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        fill(store, 3)
+        confirmed = store.max_offset
+        owned(store).log.append(owned(store).appender._encode((Message("t", b"no result yet"),)))
+        assert store.max_offset == confirmed
+        assert len(list(store.scan())) == 3
+        with pytest.raises(OffsetOutOfRange):
+            store.look_up(confirmed)
+        owned(store).appender._confirm(owned(store).positions.appended)
+        assert len(list(store.scan())) == 4
+
+
+# --- queue offsets and time --------------------------------------------------------------------
+
+
+def test_queue_offsets_go_on_after_a_reopen(tmp_path: Path) -> None:
+    def light(names: str) -> Message:
+        return Message("top", properties={"INNER_MULTI_DISPATCH": names}, queue_id=0)
+
+    counts: dict[tuple[str, int], int] = defaultdict(int)
+    for _ in range(3):
+        with open_small(tmp_path, light_queues=True) as store:
+            for sys_flag in (0, PREPARED, COMMIT, ROLLBACK, 0):
+                for queue_id in (0, 5):
+                    result = store.put(Message("tx", queue_id=queue_id, sys_flag=sys_flag))
+                    queued = not sys_flag & PREPARED
+                    assert result.queue_offset == (counts["tx", queue_id] if queued else 0)
+                    counts["tx", queue_id] += queued
+            for names in ("%LMQ%a,%LMQ%b", "%LMQ%b", "plain,%LMQ%a"):
+                result = store.put(light(names))
+                assert result.queue_offset == counts["top", 0]
+                counts["top", 0] += 1
+                found = store.look_up(result.physical_offset).properties
+                queues = [name for name in names.split(",") if name.startswith("%LMQ%")]
+                offsets = ",".join(str(counts[name, 0]) for name in queues)
+                assert found["INNER_MULTI_QUEUE_OFFSET"] == offsets
+                for name in queues:
+                    counts[name, 0] += 1
+
+
+def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store times never do, not even from one run to the next."""
+    now = [2_000_000_000_000]
+    monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
+    with open_small(tmp_path) as store:
+        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+        now[0] -= 10_000
+        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+    with open_small(tmp_path) as store:
+        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+        now[0] += 20_000
+        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_010_000

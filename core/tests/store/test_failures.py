@@ -1,0 +1,249 @@
+"""A write or sync that fails ends the writing for good: everybody hears of it, reading goes on."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.registry.samples import plugin
+from core.tests.store.support import (
+    SEGMENT,
+    FaultyFiles,
+    a_store,
+    bodies,
+    fill,
+    is_eio,
+    open_small,
+    read_small,
+    tree,
+)
+from lakelog import Message, PutRefused, PutStatus, Store
+from lakelog.errors import StoreCrashed, StoreError, StoreFailed
+
+LARGE = bytes(4000)
+PUTS: dict[str, Callable[[Store, Message], object]] = {
+    "put": lambda store, message: store.put(message),
+    "batch": lambda store, message: store.put_batch([message, message]),
+    "async": lambda store, message: store.put_async(message).result(timeout=20),
+}
+
+
+def observer(told: list[Any]) -> Any:
+    def failed(path: Path, cause: BaseException) -> None:
+        told.append((path, cause))
+
+    def closed() -> None:
+        told.append("closed")
+
+    return plugin(lakelog_store_failed=failed, lakelog_store_closed=closed)
+
+
+@pytest.mark.parametrize("way", PUTS)
+@pytest.mark.parametrize("fault", ["write_at", "sync"])
+def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
+    files, told = FaultyFiles(), list[Any]()
+    given: dict[str, Any] = {"files": files, "plugins": [observer(told)]}
+    if fault == "sync":
+        given["flush"] = "inline"
+    else:
+        given["file"] = {"map_below_bytes": 0}
+    store = open_small(tmp_path, **given)
+    good = [each.physical_offset for each in fill(store, 5)]
+    flushed = store.flushed_offset
+    files.failing.add(fault)
+    with pytest.raises(StoreFailed, match="reopen") as caught:
+        PUTS[way](store, Message("t", LARGE))
+    assert is_eio(caught.value.__cause__)
+    files.failing.clear()  # the next sync would succeed, as on Linux, and prove nothing
+
+    for each in PUTS.values():
+        for message in (Message("t"), Message("t", wait_store_ok=False)):
+            with pytest.raises(PutRefused, match="the store failed") as refused:
+                each(store, message)
+            assert refused.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert [each.physical_offset for each in store.scan()][:5] == good
+    assert store.look_up(good[2]).physical_offset == good[2]
+    assert store.flushed_offset == flushed
+    assert len(told) == 1
+    assert told[0][0] == tmp_path
+    assert is_eio(told[0][1])
+
+    checkpoint = (tmp_path / "checkpoint").read_bytes()
+    with pytest.raises(StoreFailed):
+        store.close()
+    store.close()
+    assert told[1:] == ["closed"]
+    assert (tmp_path / "abort").exists()
+    assert (tmp_path / "checkpoint").read_bytes() == checkpoint
+    with pytest.raises(StoreCrashed):
+        open_small(tmp_path)
+    with read_small(tmp_path) as reader:
+        assert [each.physical_offset for each in reader.scan()][:5] == good
+
+
+def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:
+    files, told = FaultyFiles(), list[Any]()
+    store = open_small(tmp_path, files=files, plugins=[observer(told)])
+    fill(store, 5)
+    files.failing.add("sync")
+    with pytest.raises(StoreFailed):
+        store.close()
+    assert (tmp_path / "abort").exists()
+    assert (tmp_path / "checkpoint").read_bytes() == bytes(4096)
+    assert len(told) == 2
+    with read_small(tmp_path) as reader:
+        assert len(list(reader.scan())) == 5
+
+
+def test_nothing_is_ok_after_a_failed_sync(tmp_path: Path) -> None:
+    """Eight threads wait for syncs when one fails: from then on, no put is acknowledged."""
+    files = FaultyFiles()
+    store = open_small(tmp_path, files=files, flush="inline", segment_size_bytes=1 << 20)
+    failed = threading.Event()
+    late: list[object] = []
+
+    def run() -> None:
+        while True:
+            was_failed = failed.is_set()
+            try:
+                result = store.put(Message("t", b"x" * 100))
+            except StoreFailed:
+                failed.set()
+            except PutRefused:
+                return
+            else:
+                if was_failed:
+                    late.append(result)
+
+    with ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(run) for _ in range(8)]
+        while store.max_offset < 50_000:
+            pass
+        files.failing.add("sync")
+        failed.wait(20)
+        files.failing.clear()
+        for each in runs:
+            each.result(timeout=20)
+    assert late == []
+    assert store.flushed_offset < store.max_offset
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+def test_a_roll_whose_blank_cannot_be_written(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_small(tmp_path, files=files, file={"map_below_bytes": 0})
+    fill(store, 32)
+    files.failing.add("write_at")
+    with pytest.raises(StoreFailed):
+        store.put(Message("t", LARGE))
+    assert len(list(store.scan())) == 32
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+def test_the_next_segment_fails_ahead_of_need(tmp_path: Path) -> None:
+    """Nobody hears of it before the roll, where it is tried again."""
+    files = FaultyFiles()
+    with open_small(tmp_path, files=files, preallocate=True) as store:
+        files.failing.add("allocate")
+        results = fill(store, 32)
+        assert results[-1].end_offset < SEGMENT
+        with pytest.raises(PutRefused) as caught:
+            store.put(Message("t", LARGE))
+        assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+        files.failing.clear()
+        assert store.put(Message("t", LARGE)).physical_offset == SEGMENT
+
+
+def descriptors(path: Path) -> list[str]:
+    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [each for each in map(os.path.realpath, links) if str(path) in each]
+
+
+def test_a_roll_whose_segment_cannot_be_mapped(tmp_path: Path) -> None:
+    """It is tried again at the next put, and leaves no descriptor behind."""
+    files = FaultyFiles()
+    with open_small(tmp_path, files=files) as store:
+        fill(store, 32)
+        before = descriptors(tmp_path)
+        files.failing.add("map")
+        for _ in range(3):
+            with pytest.raises(PutRefused) as caught:
+                store.put(Message("t", LARGE))
+            assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+        assert descriptors(tmp_path) == before
+        files.failing.clear()
+        assert store.put(Message("t", LARGE)).physical_offset == SEGMENT
+    with open_small(tmp_path) as store:
+        assert len(list(store.scan())) == 33
+
+
+def test_an_opening_that_fails_is_undone(tmp_path: Path) -> None:
+    a_store(tmp_path, 50)
+    before = tree(tmp_path)
+    for fault in ("map", "allocate", "read_at"):
+        files = FaultyFiles()
+        files.failing.add(fault)
+        with pytest.raises(StoreError, match="disk fails"):
+            open_small(tmp_path, files=files)
+        assert tree(tmp_path) == before, fault
+        gc.collect()  # the error held the file that was being read
+        assert descriptors(tmp_path) == []
+    open_small(tmp_path).close()
+
+
+def hanging(store: Store, hang: threading.Event) -> threading.Event:
+    """Make the next write wait; the event that is given tells that it does."""
+    active = store._owned.segments.active  # type: ignore[union-attr]
+    write, hangs = active.write, threading.Event()
+
+    def slow(position: int, data: Any) -> None:
+        hangs.set()
+        hang.wait(20)
+        write(position, data)
+
+    active.write = slow  # type: ignore[method-assign]
+    return hangs
+
+
+def test_a_write_that_hangs(tmp_path: Path) -> None:
+    """Other puts are refused after a while, without harm; the one that hangs goes on."""
+    with open_small(tmp_path, os_page_cache_busy_timeout_ms=100) as store:
+        hang = threading.Event()
+        hangs = hanging(store, hang)
+        with ThreadPoolExecutor(4) as pool:
+            first = pool.submit(store.put, Message("t", b"first"))
+            hangs.wait(20)
+            for way in PUTS.values():
+                with pytest.raises(PutRefused, match="os_page_cache_busy_timeout_ms") as caught:
+                    way(store, Message("t", b"refused"))
+                assert caught.value.status is PutStatus.OS_PAGE_CACHE_BUSY
+            assert list(store.scan()) == []
+            hang.set()
+            assert first.result().status is PutStatus.PUT_OK
+        store.put(Message("t", b"second"))
+        assert bodies(list(store.scan())) == [b"first", b"second"]
+
+
+def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
+    """Waiting long is no refusal where it is many that take the time, and not one."""
+    with open_small(tmp_path, os_page_cache_busy_timeout_ms=150) as store:
+        active = store._owned.segments.active  # type: ignore[union-attr]
+        write, pause = active.write, threading.Event()
+
+        def slow(position: int, data: Any) -> None:
+            pause.wait(0.02)
+            write(position, data)
+
+        active.write = slow  # type: ignore[method-assign]
+        with ThreadPoolExecutor(16) as pool:
+            results = list(pool.map(lambda _: store.put(Message("t")), range(32)))
+        assert {each.status for each in results} == {PutStatus.PUT_OK}

@@ -1,0 +1,192 @@
+"""Many puts at once, of every kind: each message once, in order, and nothing of pluggy."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.registry.samples import plugin
+from core.tests.store.support import (
+    SEGMENT,
+    bodies,
+    fill,
+    open_small,
+    read_small,
+    segments,
+)
+from lakelog import Message, PutRefused, PutResult, PutStatus, Store
+from lakelog.registry import Registry
+from lakelog.testing import count_hook_calls
+
+
+def owned(store: Store) -> Any:
+    """The inner side of an open store."""
+    return store._owned
+
+
+# --- many at once ------------------------------------------------------------------------------
+
+
+def test_threads_of_every_kind_of_put(tmp_path: Path) -> None:
+    """Every message is there once, and each thread's in the order in which it put them."""
+    rounds = 150
+
+    def run(store: Store, name: int) -> list[PutResult]:
+        results: list[PutResult] = []
+        numbers = iter(range(10**6))
+
+        def message() -> Message:
+            return Message("t", b"%d %d" % (name, next(numbers)), queue_id=name % 2)
+
+        for _ in range(rounds):
+            results.append(store.put(message()))
+            futures = [store.put_async(message()) for _ in range(5)]
+            results += [each.result() for each in futures]
+            results += store.put_batch([message() for _ in range(10)])
+        return results
+
+    with open_small(tmp_path, preallocate=True) as store:
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(lambda name: run(store, name), range(4)))
+        found = list(store.scan())
+        positions = owned(store).positions
+        assert (
+            positions.confirmed
+            == positions.appended
+            == found[-1].physical_offset + (found[-1].size)
+        )
+    assert len(found) == 4 * rounds * 16
+    by_thread: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    by_queue: dict[int, list[int]] = defaultdict(list)
+    for each in found:
+        name, number = map(int, each.body.split())
+        by_thread[name].append((number, each.physical_offset))
+        by_queue[each.queue_id].append(each.queue_offset)
+    for name, results in enumerate(done):
+        assert by_thread[name] == list(enumerate(each.physical_offset for each in results))
+    for offsets in by_queue.values():
+        assert offsets == list(range(2 * rounds * 16))
+
+
+def test_awaiting_a_put(tmp_path: Path) -> None:
+    async def put_many(store: Store) -> list[PutResult]:
+        first = await store.put_async(Message("t", b"first", queue_id=0))
+        futures = [store.put_async(Message("t", queue_id=0)) for _ in range(100)]
+        with pytest.raises(PutRefused):
+            await store.put_async(Message("a/b"))
+        return [first, *[await each for each in futures]]
+
+    with open_small(tmp_path, flush="inline") as store:
+        results = asyncio.run(put_many(store))
+        assert [each.queue_offset for each in results] == list(range(101))
+        assert store.flushed_offset == store.max_offset
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (Message("a/b"), PutStatus.MESSAGE_ILLEGAL),
+        (Message("t", bytes(SEGMENT)), PutStatus.MESSAGE_SIZE_EXCEEDED),
+        (
+            Message("t", properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}),
+            PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+        ),
+    ],
+)
+def test_one_bad_message_of_a_burst_fails_alone(
+    bad: Message, status: PutStatus, tmp_path: Path
+) -> None:
+    with open_small(tmp_path, light_queues=True, max_light_queues=1) as store:
+        with owned(store).log._lock:  # let a burst gather
+            futures = [store.put_async(Message("t", b"%d" % number)) for number in range(50)]
+            refused = store.put_async(bad)
+            futures += [store.put_async(Message("t", b"%d" % number)) for number in range(50, 99)]
+            time.sleep(0.05)
+        offsets = [each.result(timeout=10).physical_offset for each in futures]
+        assert offsets == sorted(offsets)
+        error = refused.exception(timeout=10)
+        assert isinstance(error, PutRefused)
+        assert error.status is status
+        assert bodies(list(store.scan())) == [b"%d" % number for number in range(99)]
+
+
+def test_a_cancelled_put_is_not_appended(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        with owned(store).log._lock:
+            first = store.put_async(Message("t", b"first"))
+            time.sleep(0.05)
+            second = store.put_async(Message("t", b"second"))
+            assert second.cancel()
+            third = store.put_async(Message("t", b"third"))
+        assert first.result().end_offset == third.result().physical_offset
+        assert bodies(list(store.scan())) == [b"first", b"third"]
+
+
+def test_closing_completes_what_is_pending(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    futures = [store.put_async(Message("t", b"%d" % number)) for number in range(5000)]
+    store.close()
+    assert all(each.done() for each in futures)
+    with read_small(tmp_path) as reader:
+        assert bodies(list(reader.scan())) == [b"%d" % number for number in range(5000)]
+
+
+def test_closing_while_others_put(tmp_path: Path) -> None:
+    """Each put is in the log with a result, or refused; none waits for ever."""
+    store = open_small(tmp_path, preallocate=True)
+    started = threading.Event()
+    ends: list[PutStatus] = []
+
+    def run(name: int) -> int:
+        done = 0
+        try:
+            while True:
+                started.set()
+                done += store.put(Message("t")).status is PutStatus.PUT_OK
+                done += store.put_async(Message("t")).result(timeout=20).status.in_log
+        except PutRefused as error:
+            ends.append(error.status)
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = [pool.submit(run, name) for name in range(4)]
+        started.wait()
+        time.sleep(0.1)
+        store.close()
+        total = sum(each.result() for each in counts)
+    with read_small(tmp_path) as reader:
+        assert len(list(reader.scan())) == total
+    assert ends == [PutStatus.SERVICE_NOT_AVAILABLE] * 4
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def test_no_hook_is_called_per_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled: list[int] = []
+
+    def note(start_offset: int) -> None:
+        rolled.append(start_offset)
+
+    observer = plugin(lakelog_segment_rolled=note)
+    registry = Registry.load([observer], {})
+    monkeypatch.setattr(Registry, "load", lambda *_: registry)
+    with open_small(tmp_path) as store:
+        with count_hook_calls(registry) as calls:
+            store.put(Message("t"))
+            store.put_batch([Message("t")] * 20)
+            store.put_async(Message("t")).result()
+            list(store.scan())
+            store.look_up(0)
+            assert calls == []
+            fill(store, 100)
+        assert set(calls) == {"lakelog_segment_rolled"}
+        assert rolled == [int(each.name) for each in segments(tmp_path)[1:]]
+        assert len(calls) == len(rolled)

@@ -1,0 +1,210 @@
+"""Reading over damage: what is whole is read, what is not is named and never given out."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from core.tests.store.support import (
+    SEGMENT,
+    a_store,
+    fill,
+    open_small,
+    read_small,
+    segments,
+    tree,
+)
+from lakelog import PutResult
+from lakelog.pieces import Damage
+
+
+def read(path: Path) -> tuple[list[int], list[Damage]]:
+    """Where the messages that a reader gets stand, and what it says of the rest."""
+    damage: list[Damage] = []
+    with read_small(path, segment_size_bytes=SEGMENT) as store:
+        found = [each.physical_offset for each in store.scan(on_damage=damage.append)]
+    return found, damage
+
+
+def change(path: Path, offset: int, data: bytes) -> None:
+    """Overwrite bytes of the log."""
+    with (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").open("r+b") as file:
+        file.seek(offset % SEGMENT)
+        file.write(data)
+
+
+def flip(path: Path, offset: int, bit: int) -> bytes:
+    """Flip a bit of the log; the byte that was there."""
+    data = (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").read_bytes()
+    byte = data[offset % SEGMENT]
+    change(path, offset, bytes([byte ^ 1 << bit]))
+    return bytes([byte])
+
+
+def places(results: Sequence[PutResult]) -> list[int]:
+    return [each.physical_offset for each in results]
+
+
+# Offsets within a record: the fields that neither checksum nor lengths cover are left out, for
+# without the record checksum nobody can know them.
+FIELDS = {"size": 0, "magic": 4, "crc": 8, "offset": 28, "body length": 84, "body": 88}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("which", [0, 1, 30, 32, 33, 98, 99])
+def test_a_flipped_bit(field: str, which: int, tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    bad = results[which]
+    for bit in (0, 6):
+        at = bad.physical_offset + FIELDS[field] + (2 if field in ("size", "body length") else 0)
+        byte = flip(tmp_path, at, bit)
+        found, damage = read(tmp_path)
+        assert found == [each for each in places(results) if each != bad.physical_offset]
+        (one,) = damage
+        assert one.offset == bad.physical_offset
+        assert one.path is not None
+        assert int(one.path.name) == bad.physical_offset // SEGMENT * SEGMENT
+        if which != 99:
+            assert one.end_offset == bad.end_offset
+        assert str(one.offset) in str(one)
+        change(tmp_path, at, byte)
+    assert read(tmp_path) == (places(results), [])
+
+
+def test_any_flipped_bit_with_record_checksums(tmp_path: Path) -> None:
+    results = a_store(tmp_path, record_crc=True)
+    chance = random.Random(5)
+    for _ in range(120):
+        bad = chance.choice(results)
+        at = chance.randrange(bad.physical_offset, bad.end_offset)
+        byte = flip(tmp_path, at, chance.randrange(8))
+        found, damage = read(tmp_path)
+        missing = set(places(results)) - set(found)
+        # A name `__CRC32#` that is broken is an ordinary property again.
+        in_name = bad.end_offset - 20 <= at < bad.end_offset
+        assert missing == {bad.physical_offset} or (in_name and not missing), at
+        assert [each.offset for each in damage] == sorted(missing)
+        change(tmp_path, at, byte)
+    assert read(tmp_path) == (places(results), [])
+
+
+def test_damage_at_several_places(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    bad = [results[number] for number in (3, 4, 10, 50, 98)]
+    for each in bad:
+        change(tmp_path, each.physical_offset + 20, os.urandom(200))
+    found, damage = read(tmp_path)
+    assert found == [each for each in places(results) if each not in places(bad)]
+    assert [(each.offset, each.end_offset) for each in damage] == [
+        (bad[0].physical_offset, bad[1].end_offset),
+        *((each.physical_offset, each.end_offset) for each in bad[2:]),
+    ]
+
+
+@pytest.mark.parametrize("length", [4096, 8192, SEGMENT])
+def test_zeros_in_the_middle(length: int, tmp_path: Path) -> None:
+    """A page that was never written back."""
+    results = a_store(tmp_path)
+    change(tmp_path, SEGMENT + (SEGMENT - length) // 2, bytes(length))
+    lost = range(SEGMENT + (SEGMENT - length) // 2, SEGMENT + (SEGMENT + length) // 2)
+    found, damage = read(tmp_path)
+    assert found == [
+        each.physical_offset
+        for each in results
+        if each.end_offset <= lost.start or each.physical_offset >= lost.stop
+    ]
+    (one,) = damage
+    assert one.end_offset in found or length == SEGMENT
+
+
+@pytest.mark.parametrize("garbage", [b"\x01", b"garbage" * 50, bytes(3000) + b"\xff"])
+def test_a_tail_of_garbage(garbage: bytes, tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    end = results[-1].end_offset
+    change(tmp_path, end, garbage)
+    before = tree(tmp_path)
+    found, damage = read(tmp_path)
+    assert found == places(results)
+    (one,) = damage
+    assert (one.offset, one.end_offset) == (end, end + len(garbage))
+    with read_small(tmp_path) as reader:
+        assert reader.max_offset == end
+    assert tree(tmp_path) == before
+
+
+def test_the_start_of_a_record_that_was_never_finished(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    last = results[-1]
+    kept = last.physical_offset + 100
+    change(tmp_path, kept, bytes(last.end_offset - kept))
+    found, damage = read(tmp_path)
+    assert found == places(results)[:-1]
+    assert [each.offset for each in damage] == [last.physical_offset]
+
+
+def test_what_is_left_over_from_an_older_log_is_not_read(tmp_path: Path) -> None:
+    """Behind damage, a record that was stored earlier than the last one is no part of the log."""
+    results = a_store(tmp_path)
+    path = segments(tmp_path)[-1]
+    data = bytearray(path.read_bytes())
+    last = results[-1]
+    at = last.physical_offset % SEGMENT
+    record = data[at : at + last.size]
+    place = at + last.size + 64
+    record[28:36] = (last.physical_offset + last.size + 64).to_bytes(8, "big")
+    record[56:64] = (last.store_timestamp_ms - 1).to_bytes(8, "big")
+    data[place : place + last.size] = record
+    path.write_bytes(data)
+    found, damage = read(tmp_path)
+    assert found == places(results)
+    assert len(damage) == 1
+
+
+def test_damage_that_reaches_over_the_end_of_a_scan(tmp_path: Path) -> None:
+    results = a_store(tmp_path, 10)
+    change(tmp_path, results[3].physical_offset, b"\xff" * 10)
+    damage: list[Damage] = []
+    with read_small(tmp_path) as store:
+        end = results[3].physical_offset + 50
+        found = [each.physical_offset for each in store.scan(0, end, on_damage=damage.append)]
+    assert found == places(results)[:3]
+    assert [each.offset for each in damage] == [results[3].physical_offset]
+
+
+def test_the_tail_of_a_living_owner_is_not_reported(tmp_path: Path) -> None:
+    """It is writing there."""
+    with open_small(tmp_path) as owner:
+        results = fill(owner, 10)
+        change(tmp_path, results[-1].end_offset, b"\x00\x00\x01\xff\xda\xa3\x20\xa7half")
+        assert read(tmp_path) == (places(results), [])
+        change(tmp_path, results[4].physical_offset, b"\xff")
+        found, damage = read(tmp_path)
+        assert len(found) == 9
+        assert [each.offset for each in damage] == [results[4].physical_offset]
+        change(tmp_path, results[-1].end_offset, bytes(12))
+    assert len(read(tmp_path)[1]) == 1
+
+
+def test_without_a_listener_damage_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = a_store(tmp_path, 10)
+    flip(tmp_path, results[2].physical_offset + 100, 0)
+    with read_small(tmp_path) as store:
+        assert len(list(store.scan())) == 9
+    (line,) = caplog.messages
+    assert str(results[2].physical_offset) in line
+
+
+def test_a_reader_follows_a_living_owner(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
+        assert reader.max_offset == 0
+        for count in (1, 40, 100):
+            fill(owner, count)
+            assert reader.max_offset == owner.max_offset
+            mine = [each.physical_offset for each in reader.scan()]
+            assert mine == [each.physical_offset for each in owner.scan()]
