@@ -24,7 +24,7 @@ LAYERS: Final = (
     "checksum compression",
     "codec",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
-    "coalesce settings",
+    "coalesce settings yieldlock",
     "interfaces hookspecs",
     "registry builtin",
     "strategies segments source directory pieces",

@@ -17,6 +17,7 @@ from lakelog.positions import Confirmations, Positions
 from lakelog.queueoffsets import QueueOffsets
 from lakelog.segments import Segments
 from lakelog.status import AppendStatus, PutStatus
+from lakelog.yieldlock import YieldLock
 
 _REFUSALS = {
     AppendStatus.END_OF_FILE: (PutStatus.MESSAGE_SIZE_EXCEEDED, "it does not fit into a segment"),
@@ -58,7 +59,7 @@ class CommitLog:
         self._place = callback.place
         self._health = health
         self._busy_seconds = busy_timeout_ms / 1000
-        self._lock = Lock()
+        self._lock = YieldLock()
         self._locked_since = 0.0
         self._sync_lock = Lock()
 
@@ -70,7 +71,7 @@ class CommitLog:
         Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
         :class:`~lakelog.errors.StoreFailed` when that cannot be known.
         """
-        if not self._lock.acquire(timeout=self._busy_seconds):
+        if not self._lock.acquire(self._busy_seconds):
             self._wait_for_lock()
         self._locked_since = time.monotonic()
         try:
@@ -89,7 +90,7 @@ class CommitLog:
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"another append has taken {held:.1f} s (os_page_cache_busy_timeout_ms)",
                 )
-            if self._lock.acquire(timeout=self._busy_seconds):
+            if self._lock.acquire(self._busy_seconds):
                 return
 
     def _append(self, batch: EncodedBatch) -> int:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections import deque
-from threading import Lock
 
 import attrs
+
+from lakelog.yieldlock import YieldLock
 
 
 @attrs.define(slots=True, eq=False)
@@ -41,7 +42,7 @@ class Confirmations:
         self._positions = positions
         self._open: deque[int] = deque()
         self._done: set[int] = set()
-        self._lock = Lock()
+        self._lock = YieldLock()
 
     def begin(self, end_offset: int) -> None:
         """A put was appended up to ``end_offset``; called inside the append lock."""
