@@ -206,15 +206,20 @@ def read_file(files: FileSystem, path: Path) -> bytes | None:
         file.close()
 
 
-def write_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Replace a small file durably: temporary file, sync, rename, directory sync."""
-    temporary = path.with_name(path.name + ".tmp")
-    file = files.open(temporary, write=True, create=True)
+def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
+    """Write a small file in place and sync it; its name is for the caller to make durable."""
+    file = files.open(path, write=True, create=True)
     try:
         file.truncate(0)
         file.write_at(0, content)
         file.sync()
     finally:
         file.close()
+
+
+def write_file(files: FileSystem, path: Path, content: bytes) -> None:
+    """Replace a small file durably: temporary file, sync, rename, directory sync."""
+    temporary = path.with_name(path.name + ".tmp")
+    overwrite_file(files, temporary, content)
     files.rename(temporary, path)
     files.sync_dir(path.parent)

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreLocked
-from lakelog.files import File, FileSystem, read_file
+from lakelog.files import File, FileSystem, overwrite_file, read_file
 from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_CONTENT, LOCK_FILE
 
 _FLOCK: Final = Struct("hhqqi4x")
@@ -95,8 +95,8 @@ def owner_pid(files: FileSystem, path: Path) -> int | None:
 def write_abort(files: FileSystem, path: Path) -> None:
     """Mark the store as running; its former content goes to ``abort.bak``, as in RocketMQ."""
     former = read_file(files, path / ABORT_FILE) or b""
-    _overwrite(files, path / ABORT_BACKUP_FILE, former)
-    _overwrite(files, path / ABORT_FILE, str(os.getpid()).encode())
+    overwrite_file(files, path / ABORT_BACKUP_FILE, former)
+    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode())
     files.sync_dir(path)
 
 
@@ -104,13 +104,3 @@ def remove_abort(files: FileSystem, path: Path) -> None:
     """Mark the store as cleanly stopped; everything else is durable by now."""
     files.unlink(path / ABORT_FILE)
     files.sync_dir(path)
-
-
-def _overwrite(files: FileSystem, path: Path, content: bytes) -> None:
-    file = files.open(path, write=True, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, content)
-        file.sync()
-    finally:
-        file.close()

@@ -43,7 +43,7 @@ class SegmentMaker:
             file.sync()
             self.files.rename(temporary, target)
             self.files.sync_dir(self.directory)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: a partial file would fill the disk
             file.close()
             with suppress(OSError):
                 self.files.unlink(temporary)
@@ -55,7 +55,7 @@ class SegmentMaker:
         file = self.files.open(self.path(start_offset), write=True)
         try:
             file.allocate(self.size_bytes)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else could close it
             file.close()
             raise
         return file

@@ -78,7 +78,7 @@ class Segments:
     def _opened(self, file: File, position: int) -> SegmentWriter:
         try:
             return self._writer.open(file, self.size_bytes, position)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else could close it
             file.close()
             raise
 
