@@ -13,6 +13,12 @@ import pytest
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole segments are allocated: of the default size, one per test would fill a small disk."""
+    monkeypatch.setenv("LAKELOG_SEGMENT_SIZE_BYTES", "4MiB")
+
+
 @pytest.fixture
 def lakelog(tmp_path: Path) -> Run:
     """Give a function that runs ``lakelog ARGS``, in an empty directory."""
@@ -33,8 +39,9 @@ def lakelog(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def store(lakelog: Run, tmp_path: Path) -> Path:
-    """Give a store with three messages in it."""
+def store(lakelog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a store with three messages in it, whose files alone say how long its segments are."""
+    monkeypatch.delenv("LAKELOG_SEGMENT_SIZE_BYTES")
     made = lakelog("put", "store", "orders", "a", "b", "c", "--queue", 1, "--set", SEGMENT)
     assert made.returncode == 0, made.stderr
     return tmp_path / "store"

@@ -72,7 +72,7 @@ def test_scan_takes_a_part(lakelog: Run, store: Path) -> None:
 
 
 def test_scan_shortens_long_bodies_for_people(lakelog: Run) -> None:
-    lakelog("put", "s", "t", "x" * 100, "--tags", "T", "--keys", "k1 k2")
+    assert lakelog("put", "s", "t", "x" * 100, "--tags", "T", "--keys", "k1 k2").returncode == 0
     said = lakelog("scan", "s").stdout
     assert said == f"0 t/0@0 tags=T keys=k1,k2 {b'x' * 60!r}... (100 bytes)\n"
 
@@ -134,7 +134,8 @@ def test_unused_settings_are_told_and_do_no_harm(lakelog: Run, store: Path, tmp_
 
 
 def test_a_closed_pipe_ends_quietly(lakelog: Run, tmp_path: Path) -> None:
-    lakelog("put", "s", "t", "--stdin", text="line\n" * 20_000)
+    put = lakelog("put", "s", "t", "--stdin", text="line\n" * 20_000)
+    assert put.returncode == 0, put.stderr
     command = [sys.executable, "-m", "lakelog.cli.main", "dump", "--records", "s"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
