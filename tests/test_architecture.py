@@ -21,15 +21,15 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
     "layout status sysflag hosts msgid properties message results errors putfuture queueoffsets "
-    "checksum compression",
-    "codec",
+    "checksum compression units",
+    "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
-    "coalesce settings yieldlock",
+    "coalesce settings yieldlock tombstones config",
     "interfaces hookspecs",
-    "registry builtin",
-    "strategies segments source directory pieces",
-    "resync scan survey commitlog appender logreader",
-    "owner",
+    "registry builtin consumequeue",
+    "strategies segments source directory pieces dispatching",
+    "resync scan survey commitlog appender logreader bounds completion reput reading consumers",
+    "owner dispatchwait rebuild",
     "store opening",
     "check",
     "cli",
@@ -39,7 +39,7 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "checksum codec compression errors files hookspecs hosts interfaces layout message msgid "
-    "properties queueoffsets results settings.model status sysflag testing"
+    "properties queueoffsets results settings.model status sysflag testing units"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 

@@ -7,6 +7,7 @@ share one sector, so that a torn write leaves the old or the new ones.
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 
 import attrs
 
@@ -51,3 +52,24 @@ def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint)
     finally:
         file.close()
     files.sync_dir(path)
+
+
+class CheckpointKeeper:
+    """The one writer of an open store's checkpoint; its numbers never go back."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+
+    def read(self) -> StoreCheckpoint:
+        """What the file says now."""
+        return read_checkpoint(self._files, self._path)
+
+    def advance(self, reached: StoreCheckpoint) -> None:
+        """Raise each number to at least that of ``reached``, which must be durable by now."""
+        with self._lock:
+            before = attrs.astuple(self.read())
+            after = tuple(map(max, before, attrs.astuple(reached)))
+            if after != before:
+                write_checkpoint(self._files, self._path, StoreCheckpoint(*after))

@@ -18,6 +18,11 @@
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
     │   └── StoreFailed          a write or sync failed; only a reopen helps
+    │   ├── CorruptQueue         a file of a consume queue has a wrong length, or holds wrong units
+    │   ├── CorruptIndex         a file of the key index is damaged; a rebuild mends it
+    │   ├── CorruptConfig        a JSON file of config/ cannot be read, nor its .bak
+    │   ├── MissingIndex         no key index is installed, or the settings leave it out
+    │   └── DispatchStopped      a dispatcher failed; queues or index do not get on
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
     ├── IllegalMessage           a message that no record can hold
@@ -145,6 +150,37 @@ class BadSegment(StoreError):
         self.offset = offset
         self.expected = expected
         self.found = found
+
+
+class CorruptQueue(StoreError):
+    """A file of a consume queue has a wrong length, or holds units that can be of no record."""
+
+
+class CorruptIndex(StoreError):
+    """A file of the key index is damaged; ``lakelog rebuild --index`` mends it."""
+
+
+class CorruptConfig(StoreError):
+    """A JSON file of ``config/`` cannot be read, and its ``.bak`` neither."""
+
+
+class MissingIndex(StoreError):
+    """The store has no key index: none is installed, or the settings leave it out."""
+
+
+class DispatchStopped(StoreError):
+    """A dispatcher failed; queues and index stay as they are until that is seen to.
+
+    :ivar dispatcher: its name in the settings
+    :ivar offset: physical offset of the record that it failed at
+    """
+
+    def __init__(
+        self, what: str, *, dispatcher: str, offset: int, path: str | PathLike[str]
+    ) -> None:
+        super().__init__(what, path=path)
+        self.dispatcher = dispatcher
+        self.offset = offset
 
 
 class StoreReadOnly(StoreError):

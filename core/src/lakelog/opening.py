@@ -9,20 +9,23 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from lakelog.bounds import FileBounds
+from lakelog.completion import Completion
 from lakelog.directory import StoreDirectory, readable
+from lakelog.dispatchwait import OwnedWait, ReaderWait
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.health import Health
 from lakelog.interfaces import Context
 from lakelog.logreader import LogReader
 from lakelog.owner import open_owned
 from lakelog.ownership import is_owned
-from lakelog.positions import Positions
+from lakelog.reading.arrivals import Arrivals
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
-from lakelog.source import FileSource, ViewSource
+from lakelog.source import FileSource
 from lakelog.store import Store
-from lakelog.strategies import make_strategies
+from lakelog.strategies import make_dispatchers, make_strategies
 
 Mode: TypeAlias = Literal["owner", "read"]
 
@@ -83,55 +86,30 @@ class _Opening:
     def for_owner(self) -> Store:
         """Make the strategies, then take over the directory."""
         core, events = self.settings.core, self.registry.events
-        strategies = make_strategies(
-            self.registry, self.settings, Context(self.path, core, self.files)
-        )
+        context = self._context(read_only=False)
+        strategies = make_strategies(self.registry, self.settings, context)
         events.store_opening(self.path, read_only=False)
         health = Health(self.path, lambda cause: events.store_failed(self.path, cause))
         directory = StoreDirectory.of(self.files, self.path, core)
-        owned = open_owned(directory, core, strategies, health)
+        arrivals = Arrivals()
+        owned = open_owned(directory, core, strategies, health, context.checkpoint, arrivals)
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
-        reader = LogReader(ViewSource(owned.segments), _OwnedBounds(owned.positions), _never)
-        return Store(self.path, self.settings, reader, owned, events)
+        waits = OwnedWait(owned.positions, owned.reput, arrivals)
+        return Store(self.path, self.settings, owned.reader, owned, events, waits)
 
     def for_reading(self) -> Store:
-        """Look at the files; no strategy is made."""
+        """Look at the files; only dispatchers are made, and they keep what they build in memory."""
         core, events = self.settings.core, self.registry.events
         directory = StoreDirectory.of(self.files, self.path, core)
         directory.check_readable()
         events.store_opening(self.path, read_only=True)
         source = FileSource(self.files, directory.commitlog, core.segment_size_bytes)
-        reader = LogReader(source, _FileBounds(source), lambda: is_owned(self.files, self.path))
-        return Store(self.path, self.settings, reader, None, events)
+        reader = LogReader(source, FileBounds(source), lambda: is_owned(self.files, self.path))
+        dispatchers = make_dispatchers(self.registry, self.settings, self._context(read_only=True))
+        completion = Completion(self.path, reader, dispatchers)
+        return Store(self.path, self.settings, reader, None, events, ReaderWait(completion))
 
-
-def _never() -> bool:
-    return False
-
-
-@attrs.frozen
-class _OwnedBounds:
-    """The owner knows where its log begins and ends."""
-
-    positions: Positions
-
-    def minimum(self) -> int:
-        return self.positions.minimum
-
-    def end(self) -> int | None:
-        return self.positions.confirmed
-
-
-@attrs.frozen
-class _FileBounds:
-    """Everybody else goes by the files."""
-
-    source: FileSource
-
-    def minimum(self) -> int:
-        return next(iter(self.source.starts()), 0)
-
-    def end(self) -> int | None:
-        return None
+    def _context(self, *, read_only: bool) -> Context:
+        return Context(self.path, self.settings.core, self.files, read_only=read_only)

@@ -5,31 +5,35 @@ Whatever goes wrong on the way, the directory is left as it was found, but for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import attrs
 
 from lakelog.appender import Appender
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.bounds import OwnedBounds
+from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
+from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.errors import BadSegment
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.layout import LOCK_FILE, OWN_DIR, TMP_DIR
+from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
 from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
 from lakelog.preallocate import Preallocator, SegmentMaker
 from lakelog.queueends import queue_ends
 from lakelog.queueoffsets import QueueOffsets
+from lakelog.reput import Reput, Signal
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
-from lakelog.source import FileSource
+from lakelog.source import FileSource, ViewSource
 from lakelog.strategies import Strategies
 from lakelog.survey import Survey, survey
 
@@ -46,6 +50,10 @@ class OwnedLog:
     log: CommitLog
     appender: Appender
     health: Health
+    reader: LogReader
+    reput: Reput
+    dispatchers: Sequence[Named]
+    checkpoint: CheckpointKeeper
 
     def close(self) -> None:
         """Flush, write the checkpoint, then ``abort`` may go: RocketMQ's clean stop.
@@ -54,7 +62,11 @@ class OwnedLog:
         """
         files, path = self.directory.files, self.directory.path
         try:
-            self.appender.close()
+            with ExitStack() as closing:
+                for each in self.dispatchers:
+                    closing.callback(each.dispatcher.close)
+                closing.callback(self.reput.close)
+                self.appender.close()
             if self.health.failure is None:
                 self._write_checkpoint()
                 self.segments.close()
@@ -65,37 +77,48 @@ class OwnedLog:
 
     def _write_checkpoint(self) -> None:
         self.log.sync()
-        files, path = self.directory.files, self.directory.path
-        write_checkpoint(
-            files,
-            path,
-            attrs.evolve(
-                read_checkpoint(files, path),
+        self.checkpoint.advance(
+            StoreCheckpoint(
                 physic_timestamp_ms=self.log.last_timestamp_ms,
                 confirm_offset=self.positions.confirmed,
-            ),
+            )
         )
 
 
 def open_owned(
-    directory: StoreDirectory, core: StoreSettings, strategies: Strategies, health: Health
+    directory: StoreDirectory,
+    core: StoreSettings,
+    strategies: Strategies,
+    health: Health,
+    checkpoint: CheckpointKeeper,
+    arrivals: Signal,
 ) -> OwnedLog:
-    """Take over ``directory``, which is new or holds a store that was closed cleanly."""
-    files, path = directory.files, directory.path
-    is_new = directory.is_new()
+    """Take over ``directory``, which is new or holds a store that was closed cleanly.
+
+    Queues and index are complete when it returns, unless a dispatcher fails.
+    """
     with ExitStack() as undo:
-        if (path / LOCK_FILE).exists():
-            lock = _locked(files, directory, undo)
-            directory.check_owned_cleanly(core.segment_size_bytes)
-        else:
-            directory.check_owned_cleanly(core.segment_size_bytes)
-            files.make_dir(path)
-            lock = _locked(files, directory, undo)
-            directory.check_owned_cleanly(core.segment_size_bytes)
-        found = _survey(directory, core)
-        opened = _prepare(directory, core, strategies, is_new, found, undo, health, lock)
+        for each in strategies.dispatchers:
+            undo.callback(each.dispatcher.close)
+        lock, is_new = _take(directory, core, undo)
+        taking = _Taking(directory, core, strategies, health, checkpoint, undo)
+        opened = taking.open(_survey(directory, core), lock, arrivals, is_new=is_new)
+        opened.reput.start()
         undo.pop_all()
     return opened
+
+
+def _take(
+    directory: StoreDirectory, core: StoreSettings, undo: ExitStack
+) -> tuple[OwnerLock, bool]:
+    """Look, lock, look again; the lock, and whether nothing was there."""
+    is_new = directory.is_new()
+    if not (directory.path / LOCK_FILE).exists():
+        directory.check_owned_cleanly(core.segment_size_bytes)
+        directory.files.make_dir(directory.path)
+    lock = _locked(directory.files, directory, undo)
+    directory.check_owned_cleanly(core.segment_size_bytes)
+    return lock, is_new
 
 
 def _locked(files: FileSystem, directory: StoreDirectory, undo: ExitStack) -> OwnerLock:
@@ -127,48 +150,108 @@ def _scan(source: FileSource, first: int) -> Iterator[Piece]:
     return scan(source, first)
 
 
-def _prepare(
-    directory: StoreDirectory,
-    core: StoreSettings,
-    strategies: Strategies,
-    is_new: bool,
-    found: Survey,
-    undo: ExitStack,
-    health: Health,
-    lock: OwnerLock,
-) -> OwnedLog:
-    files, path = directory.files, directory.path
-    files.make_dir(directory.commitlog)
-    maker = SegmentMaker(files, directory.commitlog, _temporary(directory), core.segment_size_bytes)
-    files.make_dir(maker.temporary)
-    _clear(files, maker)
-    identity = read_identity(files, path) or make_identity(files, path, new=is_new)
-    undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
-    write_abort(files, path)
-    write_checkpoint(files, path, read_checkpoint(files, path))
-    segments = _segments(maker, core, strategies, found)
-    undo.callback(segments.close)
-    positions = Positions.at(found.start_offset, found.end_offset)
-    confirmations = Confirmations(positions)
-    log = CommitLog(
-        segments,
-        positions,
-        confirmations,
-        QueueOffsets(found.next_offsets),
-        strategies.append,
-        health,
-        core.os_page_cache_busy_timeout_ms,
-        found.last_timestamp_ms,
-    )
-    if found.end_offset > segments.active_offset:
-        segments.prepare_next()
-    strategies.flush.start(log)
-    if strategies.replicator is not None:
-        strategies.replicator.start(log)
-    appender = Appender(
-        log, confirmations, strategies.append, strategies.flush, strategies.replicator, health
-    )
-    return OwnedLog(directory, identity, lock, segments, positions, log, appender, health)
+@attrs.frozen
+class _Taking:
+    """What is needed to take a directory over that was looked at."""
+
+    directory: StoreDirectory
+    core: StoreSettings
+    strategies: Strategies
+    health: Health
+    checkpoint: CheckpointKeeper
+    undo: ExitStack
+
+    def open(self, found: Survey, lock: OwnerLock, arrivals: Signal, *, is_new: bool) -> OwnedLog:
+        """Change what must be changed, then wire everything."""
+        directory, strategies, undo = self.directory, self.strategies, self.undo
+        maker = self._maker()
+        start = resume(strategies.dispatchers, found.start_offset, found.end_offset)
+        identity = self._mark(is_new=is_new)
+        segments = _segments(maker, self.core, strategies, found)
+        undo.callback(segments.close)
+        positions = attrs.evolve(
+            Positions.at(found.start_offset, found.end_offset), dispatched=start
+        )
+        confirmations = Confirmations(positions)
+        log = self._log(segments, positions, confirmations, found)
+        reader = LogReader(ViewSource(segments), OwnedBounds(positions), _never)
+        reput = Reput(
+            lambda first, end: reader.pieces(first, end, verify=False),
+            Dispatching(directory.path, strategies.dispatchers, start),
+            positions,
+            confirmations,
+            arrivals,
+        )
+        return OwnedLog(
+            directory,
+            identity,
+            lock,
+            segments,
+            positions,
+            log,
+            self._appender(log, confirmations),
+            self.health,
+            reader,
+            reput,
+            strategies.dispatchers,
+            self.checkpoint,
+        )
+
+    def _maker(self) -> SegmentMaker:
+        directory = self.directory
+        directory.files.make_dir(directory.commitlog)
+        maker = SegmentMaker(
+            directory.files,
+            directory.commitlog,
+            _temporary(directory),
+            self.core.segment_size_bytes,
+        )
+        maker.files.make_dir(maker.temporary)
+        _clear(maker.files, maker)
+        return maker
+
+    def _mark(self, *, is_new: bool) -> StoreIdentity:
+        """Write what says that the store is open."""
+        files, path = self.directory.files, self.directory.path
+        identity = read_identity(files, path) or make_identity(files, path, new=is_new)
+        self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
+        write_abort(files, path)
+        write_checkpoint(files, path, read_checkpoint(files, path))
+        return identity
+
+    def _log(
+        self,
+        segments: Segments,
+        positions: Positions,
+        confirmations: Confirmations,
+        found: Survey,
+    ) -> CommitLog:
+        if found.end_offset > segments.active_offset:
+            segments.prepare_next()
+        return CommitLog(
+            segments,
+            positions,
+            confirmations,
+            QueueOffsets(found.next_offsets),
+            self.strategies.append,
+            self.health,
+            self.core.os_page_cache_busy_timeout_ms,
+            found.last_timestamp_ms,
+        )
+
+    def _appender(self, log: CommitLog, confirmations: Confirmations) -> Appender:
+        strategies = self.strategies
+        strategies.flush.start(log)
+        if strategies.replicator is not None:
+            strategies.replicator.start(log)
+        return Appender(
+            log,
+            confirmations,
+            strategies.append,
+            strategies.flush,
+            strategies.replicator,
+            self.health,
+        )
 
 
 def _segments(
@@ -201,3 +284,8 @@ def _clear(files: FileSystem, maker: SegmentMaker) -> None:
 def _forget_abort(files: FileSystem, path: Path) -> None:
     with suppress(OSError):
         remove_abort(files, path)
+
+
+def _never() -> bool:
+    """An owner writes under its own eyes."""
+    return False

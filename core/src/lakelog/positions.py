@@ -1,11 +1,12 @@
 """How far a log has come; every position is an offset in bytes from the start of the log.
 
-``minimum <= confirmed <= appended`` and ``flushed <= committed <= appended``.
+``minimum <= dispatched <= confirmed <= appended`` and ``flushed <= committed <= appended``.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import attrs
 
@@ -21,6 +22,7 @@ class Positions:
     :ivar committed: end of what is in the page cache or beyond, where other processes see it
     :ivar flushed: end of what a sync that returned has made durable
     :ivar confirmed: end of the longest prefix in which every put has its result; reads stop here
+    :ivar dispatched: end of what queues and index know
     """
 
     minimum: int
@@ -28,17 +30,22 @@ class Positions:
     committed: int
     flushed: int
     confirmed: int
+    dispatched: int
 
     @classmethod
     def at(cls, minimum: int, end: int) -> Positions:
         """The positions of a log that holds ``minimum`` to ``end``, all of it durable."""
-        return cls(minimum, end, end, end, end)
+        return cls(minimum, end, end, end, end, end)
 
 
 class Confirmations:
-    """Moves ``confirmed`` over puts that have their results, whatever order these come in."""
+    """Moves ``confirmed`` over puts that have their results, whatever order these come in.
+
+    :ivar wake: called once when ``confirmed`` has moved, then forgotten; for one who sleeps
+    """
 
     def __init__(self, positions: Positions) -> None:
+        self.wake: Callable[[], None] | None = None
         self._positions = positions
         self._open: deque[int] = deque()
         self._done: set[int] = set()
@@ -59,3 +66,7 @@ class Confirmations:
             while waiting and waiting[0] in self._done:
                 self._done.remove(waiting[0])
                 self._positions.confirmed = waiting.popleft()
+        wake = self.wake
+        if wake is not None:
+            self.wake = None
+            wake()

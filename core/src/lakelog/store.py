@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from lakelog.errors import PutRefused, StoreClosed
+from lakelog.dispatchwait import DispatchWait
+from lakelog.errors import DispatchStopped, PutRefused, StoreClosed
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import Message, StoredMessage
 from lakelog.owner import OwnedLog
 from lakelog.pieces import Piece
 from lakelog.putfuture import PutFuture
 from lakelog.registry.events import Events
+from lakelog.reput import Lag
 from lakelog.results import PutResult
 from lakelog.settings.effective import Settings
 from lakelog.status import PutStatus
@@ -34,12 +36,14 @@ class Store:
         reader: LogReader,
         owned: OwnedLog | None,
         events: Events,
+        waits: DispatchWait,
     ) -> None:
         self.path = path
         self.settings = settings
         self._reader = reader
         self._owned = owned
         self._events = events
+        self._waits = waits
         self._closed = False
         if owned is not None:
             self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
@@ -128,6 +132,41 @@ class Store:
     def flushed_offset(self) -> int:
         """End of what is durable; in a store opened for reading, 0: it cannot be known yet."""
         return self._owned.positions.flushed if self._owned is not None else 0
+
+    # --- behind the append ---
+
+    @property
+    def dispatched_offset(self) -> int:
+        """End of what queues and index know, in bytes from the start of the log."""
+        return self._waits.offset
+
+    @property
+    def dispatch_lag(self) -> Lag:
+        """How far queues and index are behind the log."""
+        return self._waits.lag
+
+    @property
+    def dispatch_failure(self) -> DispatchStopped | None:
+        """Why queues and index stand still, if a dispatcher failed; puts go on."""
+        return self._waits.failure
+
+    def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
+        """Wait until queues and index know everything before ``offset``.
+
+        :param offset: such as a result's ``end_offset``; ``None`` is what is confirmed now
+        :returns: whether they did in time
+
+        Raises :class:`~lakelog.errors.DispatchStopped` if they do not get on.
+        """
+        self._reading()
+        return self._waits.wait(self.max_offset if offset is None else offset, timeout_ms / 1000)
+
+    def resume_dispatch(self) -> None:
+        """Go on after a dispatcher failed and what it failed at was seen to.
+
+        Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
+        """
+        self._writing().reput.resume()
 
     @property
     def read_only(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import attrs
 
+from lakelog.dispatching import Named
 from lakelog.interfaces import AppendCallback, Context, FlushStrategy, Kind, Replicator, Writer
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -13,6 +15,8 @@ from lakelog.settings.effective import Settings
 AUTO = "auto"
 _AUTO_FLUSH = ("timed", "none")
 """What ``flush = "auto"`` chooses: the first of these that is installed."""
+_AUTO_DISPATCHERS = ("consume-queue", "hash-index")
+"""What ``dispatchers = "auto"`` chooses: those of these that are installed."""
 _log = logging.getLogger("lakelog")
 
 
@@ -24,6 +28,7 @@ class Strategies:
     writer: Writer
     flush: FlushStrategy
     replicator: Replicator | None
+    dispatchers: Sequence[Named]
 
 
 def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
@@ -39,7 +44,32 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         make(Kind.WRITER, core.writer),  # type: ignore[arg-type]
         make(Kind.FLUSH_STRATEGY, flush_name(registry, settings)),  # type: ignore[arg-type]
         make(Kind.REPLICATOR, core.replicator) if core.replicator else None,  # type: ignore[arg-type]
+        make_dispatchers(registry, settings, context),
     )
+
+
+def make_dispatchers(registry: Registry, settings: Settings, context: Context) -> tuple[Named, ...]:
+    """Build the dispatchers in their order; a reader does without those that are not installed."""
+    installed = registry.names(Kind.DISPATCHER)
+
+    def make(name: str) -> Named:
+        registry.factory(Kind.DISPATCHER, name)
+        made = registry.make(Kind.DISPATCHER, name, settings.section(name), context)
+        return Named(name, made)
+
+    return tuple(
+        make(name)
+        for name in dispatcher_names(registry, settings)
+        if name in installed or not context.read_only
+    )
+
+
+def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
+    """The dispatchers that are used, in their order."""
+    if AUTO not in settings.core.dispatchers:
+        return settings.core.dispatchers
+    installed = registry.names(Kind.DISPATCHER)
+    return tuple(name for name in _AUTO_DISPATCHERS if name in installed)
 
 
 def flush_name(registry: Registry, settings: Settings) -> str:

@@ -21,7 +21,8 @@ class StoreSettings:
     :ivar writer: the writer, by name
     :ivar flush: the flush strategy, by name; ``auto`` is the best that is installed
     :ivar replicator: the replicator, by name, if any
-    :ivar dispatchers: the dispatchers, in the order in which they see each batch
+    :ivar dispatchers: the dispatchers, in the order in which they see each batch; ``auto`` is the
+        consume queues, then the key index if one is installed; none makes a bare log
     :ivar followers: the followers, by name
     :ivar cleaner: the cleaner, by name, if any
     :ivar disk_watcher: the disk-space watcher, by name, if any
@@ -43,7 +44,7 @@ class StoreSettings:
     writer: str = "file"
     flush: str = "auto"
     replicator: str | None = None
-    dispatchers: tuple[str, ...] = ()
+    dispatchers: tuple[str, ...] = ("auto",)
     followers: tuple[str, ...] = ()
     cleaner: str | None = None
     disk_watcher: str | None = None

@@ -1,0 +1,66 @@
+"""Completes queues and index in memory, for a store that is open for reading.
+
+The files say less than the log after a crash, behind a living owner, or where they were removed.
+What they lack is dispatched from the log to dispatchers that keep it in memory: nothing on disk
+is changed. It is the same code that an owner dispatches with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from lakelog.dispatching import Dispatching, Named, resume
+from lakelog.logreader import LogReader
+
+LOOK_SECONDS: Final = 0.002
+"""The log is not looked at again sooner than this, unless somebody waits for what comes."""
+
+
+class Completion:
+    """How far one reader has read the log into its dispatchers."""
+
+    def __init__(
+        self,
+        path: Path,
+        reader: LogReader,
+        dispatchers: Sequence[Named],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._reader = reader
+        self._dispatchers = dispatchers
+        self._clock = clock
+        self._dispatching: Dispatching | None = None
+        self._looked = float("-inf")
+        self._lock = Lock()
+
+    @property
+    def offset(self) -> int:
+        """Everything before it is in queues and index."""
+        return self._dispatching.offset if self._dispatching is not None else 0
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Take in what the log holds by now; raises :class:`~lakelog.errors.DispatchStopped`."""
+        with self._lock:
+            if now or self._clock() - self._looked > LOOK_SECONDS:
+                self._take_in()
+                self._looked = self._clock()
+
+    def _take_in(self) -> None:
+        if not self._dispatchers:
+            return
+        dispatching = self._dispatching or self._begin()
+        if dispatching.failure is not None:
+            raise dispatching.failure
+        dispatching.run(self._reader.pieces(dispatching.offset, None))
+
+    def _begin(self) -> Dispatching:
+        """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
+        minimum, end = self._reader.min_offset, self._reader.max_offset
+        start = resume(self._dispatchers, minimum, end)
+        self._dispatching = Dispatching(self._path, self._dispatchers, start)
+        return self._dispatching

@@ -1,0 +1,1 @@
+"""Consume queues: which records stand in which queue, as files of fixed-size units."""

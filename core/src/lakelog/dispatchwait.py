@@ -1,0 +1,106 @@
+"""How far queues and index have come, and waiting for it: for an owner, and for a reader."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import attrs
+
+from lakelog.completion import Completion
+from lakelog.errors import DispatchStopped
+from lakelog.positions import Positions
+from lakelog.reading.arrivals import Arrivals
+from lakelog.reput import Lag, Reput
+
+LOOK_SECONDS = 0.01
+"""How often a reader looks at the log for what it waits for."""
+
+
+class DispatchWait(Protocol):
+    """What a store says of its dispatchers."""
+
+    @property
+    def offset(self) -> int:
+        """Everything before it was dispatched."""
+
+    @property
+    def lag(self) -> Lag:
+        """How far that is behind the log."""
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why they stand still."""
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Whether everything before ``offset`` was dispatched in time."""
+
+
+@attrs.frozen
+class OwnedWait:
+    """The owner's thread tells when it gets on."""
+
+    positions: Positions
+    reput: Reput
+    arrivals: Arrivals
+
+    @property
+    def offset(self) -> int:
+        """As far as the thread has come."""
+        return self.positions.dispatched
+
+    @property
+    def lag(self) -> Lag:
+        """Counted by the thread."""
+        return self.reput.lag
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Kept by the thread."""
+        return self.reput.failure
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Sleep until the thread tells."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            seen = self.arrivals.version
+            if self.offset >= offset:
+                return True
+            if self.failure is not None:
+                raise self.failure
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.arrivals.wait(seen, left)
+
+
+@attrs.frozen
+class ReaderWait:
+    """A reader looks for itself."""
+
+    completion: Completion
+
+    @property
+    def offset(self) -> int:
+        """As far as it can read now."""
+        self.completion.refresh()
+        return self.completion.offset
+
+    @property
+    def lag(self) -> Lag:
+        """It reads all that there is whenever it is asked."""
+        return Lag(0, 0)
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """A reader's dispatchers raise where they are asked."""
+        return None
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Look again and again."""
+        deadline = time.monotonic() + timeout_s
+        while self.offset < offset:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True

@@ -1,0 +1,148 @@
+"""Follows the log of an owner and dispatches what is confirmed (RocketMQ's ReputMessageService).
+
+A thread sleeps until a put is confirmed. Behind a small batch it waits a moment before it looks
+again, so that under load many records share one round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from threading import Event, Lock, Thread
+from typing import Final, Protocol
+
+import attrs
+
+from lakelog.dispatching import Dispatching
+from lakelog.errors import DispatchStopped
+from lakelog.pieces import Piece
+from lakelog.positions import Confirmations, Positions
+
+_log = logging.getLogger("lakelog")
+GATHER_SECONDS: Final = 0.001
+"""How long records may gather behind a round that found few bytes."""
+FEW_BYTES: Final = 1 << 18
+
+
+class Signal(Protocol):
+    """Tells those who wait for messages that some came."""
+
+    def notify(self) -> None:
+        """Something new can be read."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+@attrs.frozen
+class Lag:
+    """How far queues and index are behind the log.
+
+    :ivar bytes: not dispatched yet
+    :ivar ms: age of the last record that was dispatched, if something is behind it; else 0
+    """
+
+    bytes: int
+    ms: int
+
+
+class Reput:
+    """The thread that dispatches, and those who wait for it."""
+
+    def __init__(
+        self,
+        pieces: Callable[[int, int], Iterator[Piece]],
+        dispatching: Dispatching,
+        positions: Positions,
+        confirmations: Confirmations,
+        arrivals: Signal,
+    ) -> None:
+        self._pieces = pieces
+        self._dispatching = dispatching
+        self._positions = positions
+        self._confirmations = confirmations
+        self._arrivals = arrivals
+        self._wake = Event()
+        self._lock = Lock()
+        self._closing = False
+        self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
+
+    def start(self) -> None:
+        """Dispatch what is there already, then follow."""
+        self._round()
+        self._thread.start()
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why it stands still, if a dispatcher failed."""
+        return self._dispatching.failure
+
+    @property
+    def lag(self) -> Lag:
+        """How far it is behind."""
+        behind = self._positions.confirmed - self._positions.dispatched
+        if behind <= 0:
+            return Lag(0, 0)
+        age = time.time_ns() // 1_000_000 - self._dispatching.last_timestamp_ms
+        return Lag(behind, max(0, age))
+
+    def resume(self) -> None:
+        """Try again after a failure; raises it again if it has not gone."""
+        with self._lock:
+            self._dispatching.failure = None
+        self._round()
+        self._wake.set()
+        if self._dispatching.failure is not None:
+            raise self._dispatching.failure
+
+    def close(self) -> None:
+        """Dispatch what is confirmed by now, then stop."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._arrivals.close()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._sleep()
+            before = self._positions.dispatched
+            self._round()
+            if self._positions.dispatched - before < FEW_BYTES and not self._closing:
+                time.sleep(GATHER_SECONDS)
+        self._round()
+
+    def _sleep(self) -> None:
+        """Until something is confirmed; a put looks for the wish to be woken after confirming."""
+        self._wake.clear()
+        self._confirmations.wake = self._wake.set
+        if self._closing or (self._is_behind() and self.failure is None):
+            return
+        self._wake.wait()
+
+    def _is_behind(self) -> bool:
+        return self._positions.dispatched < self._positions.confirmed
+
+    def _round(self) -> None:
+        with self._lock:
+            if self.failure is not None or not self._is_behind():
+                return
+            try:
+                self._dispatch()
+            except DispatchStopped as stopped:
+                _log.error("%s", stopped, exc_info=stopped.__cause__)
+            except Exception as error:  # noqa: BLE001  # a failing disk: waiters must hear of it
+                _log.exception("%s", self._dispatching.stop("the log's reader", error))
+            finally:
+                self._publish()
+
+    def _dispatch(self) -> None:
+        dispatching, end = self._dispatching, self._positions.confirmed
+        for piece in self._pieces(dispatching.offset, end):
+            dispatching.run((piece,))
+            self._publish()
+
+    def _publish(self) -> None:
+        self._positions.dispatched = self._dispatching.offset
+        self._arrivals.notify()

@@ -1,0 +1,181 @@
+"""The log reaches the dispatchers in order, all of it, and nothing is passed over in silence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.tests.registry.samples import plugin
+from core.tests.store.support import fill, open_small
+from lakelog import Message
+from lakelog.errors import DispatchStopped
+from lakelog.interfaces import Factory, Kind, NoSettings
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+
+Hook = Callable[["Recorder", "RecordBatch"], None]
+
+
+class Recorder:
+    """A dispatcher that remembers the bodies it was given, and can be made to fail."""
+
+    directories = ()
+
+    def __init__(self, name: str, calls: list[tuple[str, bytes]]) -> None:
+        self.name = name
+        self.calls = calls
+        self.seen: list[bytes] = []
+        self.bad: bytes | None = None
+        self.start = 0
+        self.flushed = self.closed = 0
+
+    def resume(self, minimum: int, end: int) -> int:
+        assert minimum <= end
+        return min(max(self.start, minimum), end)
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        bodies = [bytes(body) for body in batch.bodies]
+        if self.bad in bodies:
+            raise RuntimeError("indigestible")
+        self.seen += [body for body in bodies if body not in self.seen]
+        self.calls += [(self.name, body) for body in bodies]
+
+    def truncate(self, end_offset: int) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def _gives(made: Recorder) -> Callable[[Any, Any], Recorder]:
+    return lambda _settings, _context: made
+
+
+class Two:
+    """Two dispatchers on offer, and what they were given, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bytes]] = []
+        self.a, self.b = Recorder("a", self.calls), Recorder("b", self.calls)
+
+    def plugin(self) -> Any:
+        def offer() -> list[Factory]:
+            return [
+                Factory(Kind.DISPATCHER, each.name, NoSettings, _gives(each))
+                for each in (self.a, self.b)
+            ]
+
+        return plugin(lakelog_dispatchers=offer)
+
+    def open(self, path: Path, order: tuple[str, ...] = ("a", "b"), **more: Any) -> Any:
+        return open_small(path, plugins=[self.plugin()], dispatchers=order, **more)
+
+
+@pytest.fixture
+def two() -> Two:
+    return Two()
+
+
+def expected(count: int) -> list[bytes]:
+    return [b"%06d" % number + b"." * 394 for number in range(count)]
+
+
+def test_everything_arrives_in_order_across_segments(tmp_path: Path, two: Two) -> None:
+    with two.open(tmp_path / "s") as store:
+        fill(store, 200)
+        assert store.wait_dispatched()
+        assert store.dispatched_offset == store.max_offset
+        assert store.dispatch_lag.bytes == store.dispatch_lag.ms == 0
+    assert two.a.seen == two.b.seen == expected(200)
+    assert two.a.closed == two.b.closed == 1
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a"), ("b",)])
+def test_the_settings_state_the_order(tmp_path: Path, two: Two, order: tuple[str, ...]) -> None:
+    with two.open(tmp_path / "s", order) as store:
+        store.put(Message("t", b"one"))
+        assert store.wait_dispatched()
+    assert two.calls == [(name, b"one") for name in order]
+
+
+def test_close_dispatches_what_is_left(tmp_path: Path, two: Two) -> None:
+    with two.open(tmp_path / "s") as store:
+        store.put_batch([Message("t", b"%d" % number) for number in range(1000)])
+    assert len(two.a.seen) == 1000
+
+
+def test_open_dispatches_what_one_of_them_lacks(tmp_path: Path, two: Two) -> None:
+    with open_small(tmp_path / "s") as store:
+        results = fill(store, 50)
+    two.a.start, two.b.start = results[40].physical_offset, results[20].physical_offset
+    with two.open(tmp_path / "s") as store:
+        assert store.dispatched_offset == store.max_offset
+    assert two.a.seen == two.b.seen == expected(50)[20:]
+
+
+def test_one_that_raises_stops_all_at_that_record(tmp_path: Path, two: Two) -> None:
+    two.b.bad = expected(60)[30]
+    with two.open(tmp_path / "s") as store:
+        results = store.put_batch([Message("t", body) for body in expected(60)])
+        with pytest.raises(
+            DispatchStopped, match=r"dispatcher 'b' failed .* indigestible"
+        ) as caught:
+            store.wait_dispatched()
+        assert caught.value.dispatcher == "b"
+        assert caught.value.offset == results[30].physical_offset == store.dispatched_offset
+        assert store.dispatch_lag.bytes == store.max_offset - caught.value.offset
+        assert store.dispatch_failure is caught.value
+        assert two.b.seen == expected(30)
+        assert store.put(Message("t", b"puts go on")).queue_offset >= 0
+        with pytest.raises(DispatchStopped):
+            store.resume_dispatch()
+        two.b.bad = None
+        store.resume_dispatch()
+        assert store.wait_dispatched()
+        assert store.dispatch_failure is None
+    assert two.a.seen == two.b.seen == [*expected(60), b"puts go on"]
+
+
+def test_what_stopped_is_taken_up_at_the_next_open(tmp_path: Path, two: Two) -> None:
+    two.a.bad = b"bad"
+    with two.open(tmp_path / "s") as store:
+        store.put(Message("t", b"good"))
+        bad = store.put(Message("t", b"bad"))
+        with pytest.raises(DispatchStopped):
+            store.wait_dispatched(bad.end_offset)
+    two.a.bad, two.a.start, two.b.start = None, bad.physical_offset, bad.physical_offset
+    with two.open(tmp_path / "s"):
+        assert two.a.seen == [b"good", b"bad"]
+
+
+def test_a_wait_ends_in_time_or_when_it_comes(tmp_path: Path, two: Two) -> None:
+    with two.open(tmp_path / "s") as store:
+        assert not store.wait_dispatched(1, timeout_ms=20)
+        timer = threading.Timer(0.05, store.put, [Message("t", b"late")])
+        timer.start()
+        assert store.wait_dispatched(1, timeout_ms=10_000)
+        timer.join()
+
+
+def test_puts_from_many_threads_all_arrive(tmp_path: Path, two: Two) -> None:
+    def put(store: Any, who: int) -> None:
+        for number in range(300):
+            store.put(Message("t", b"%d/%d" % (who, number)))
+
+    with two.open(tmp_path / "s") as store:
+        threads = [threading.Thread(target=put, args=(store, who)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.wait_dispatched()
+        assert len(two.calls) == 2 * 1200
+    assert {len(set(each.seen)) for each in (two.a, two.b)} == {1200}
