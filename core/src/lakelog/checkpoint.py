@@ -61,14 +61,21 @@ class CheckpointKeeper:
         self._files = files
         self._path = path
         self._lock = Lock()
+        self._frozen = False
 
     def read(self) -> StoreCheckpoint:
         """What the file says now."""
         return read_checkpoint(self._files, self._path)
 
+    def freeze(self) -> None:
+        """Let nothing move any more: a write or sync of the store has failed."""
+        self._frozen = True
+
     def advance(self, reached: StoreCheckpoint) -> None:
         """Raise each number to at least that of ``reached``, which must be durable by now."""
         with self._lock:
+            if self._frozen:
+                return
             before = attrs.astuple(self.read())
             after = tuple(map(max, before, attrs.astuple(reached)))
             if after != before:

@@ -198,7 +198,7 @@ def read_file(files: FileSystem, path: Path) -> bytes | None:
     """The whole content of a small file, or ``None`` if it is not there."""
     try:
         file = files.open(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         return file.read_at(0, file.size())

@@ -12,6 +12,8 @@ from typing import Final
 # Directories and files of a store directory.
 COMMITLOG_DIR: Final = "commitlog"
 CONSUMEQUEUE_DIR: Final = "consumequeue"
+CONSUMEQUEUE_EXT_DIR: Final = "consumequeue_ext"
+BATCHCONSUMEQUEUE_DIR: Final = "batchconsumequeue"
 INDEX_DIR: Final = "index"
 CONFIG_DIR: Final = "config"
 CHECKPOINT_FILE: Final = "checkpoint"

@@ -20,6 +20,9 @@ INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 MULTI_DISPATCH_SEPARATOR: Final = ","
+_WITHOUT_LIGHT_QUEUES: Final = ("%RETRY%", "rmq_sys_")
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Messages that wait for their time of delivery."""
 
 _NAME_VALUE: Final = NAME_VALUE_SEPARATOR.decode()
 _PROPERTY: Final = PROPERTY_SEPARATOR.decode()
@@ -63,6 +66,11 @@ def decode_properties(data: bytes) -> dict[str, str]:
         piece.partition(_NAME_VALUE) for piece in data.decode(errors="replace").split(_PROPERTY)
     )
     return {name: value for name, separator, value in pairs if separator}
+
+
+def feeds_light_queues(topic: str) -> bool:
+    """Whether messages of ``topic`` may feed light queues (``MixAll.topicAllowsLMQ``)."""
+    return not topic.startswith(_WITHOUT_LIGHT_QUEUES) and topic != SCHEDULE_TOPIC
 
 
 def light_queues(dispatch: str) -> list[str]:

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     Longs: TypeAlias = NDArray[np.int64]
     Ints: TypeAlias = NDArray[np.int32]
+    Flags: TypeAlias = NDArray[np.bool_]
 else:
-    Longs = Ints = Any
+    Longs = Ints = Flags = Any
 
 
 @attrs.frozen(eq=False)
@@ -37,6 +38,6 @@ class Units:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def __getitem__(self, part: slice | Longs) -> Units:
+    def __getitem__(self, part: slice | Longs | Flags) -> Units:
         """Some of the units."""
         return Units(*(column[part] for column in attrs.astuple(self, recurse=False)))

@@ -23,17 +23,18 @@ from lakelog.testing.records import messages, record_batch
 class Bodies:
     """Keeps bodies by their place in the log."""
 
-    directories = ()
+    directories: Sequence[str] = ("bodies",)
 
     def __init__(self, path: Path) -> None:
-        self.path = path / "bodies.json"
+        self.path = path / "bodies" / "bodies.json"
         self.kept: dict[int, str] = {}
         if self.path.exists():
             read = json.loads(self.path.read_text())
             self.kept = {int(at): body for at, body in read.items()}
 
-    def resume(self, minimum: int, end: int) -> int:  # noqa: ARG002  # it takes all of it again
-        return minimum
+    def resume(self, minimum: int, end: int) -> int:
+        self.truncate(end)
+        return minimum if not self.kept else max(minimum, *self.kept)
 
     def dispatch(self, batch: RecordBatch) -> None:
         bodies = [bytes(body).decode() for body in batch.bodies]
@@ -43,7 +44,7 @@ class Bodies:
         self.kept = {at: body for at, body in self.kept.items() if at < end_offset}
 
     def flush(self) -> None:
-        self.path.parent.mkdir(exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.kept))
 
     def close(self) -> None:
@@ -78,6 +79,40 @@ BadDispatcher.__test__ = False  # type: ignore[attr-defined]
 def test_a_dispatcher_that_counts_twice_is_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         BadDispatcher().test_a_run_may_come_again(tmp_path, record_batch(messages(40)))
+
+
+class Forgetful(Bodies):
+    """Believes at the next open that nothing is missing."""
+
+    def resume(self, minimum: int, end: int) -> int:
+        super().resume(minimum, end)
+        return end
+
+
+def test_a_dispatcher_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
+    class Kit(TestBodies):
+        def make(self, path: Path) -> Bodies:
+            return Forgetful(path)
+
+    with pytest.raises(AssertionError):
+        Kit().test_what_is_missing_is_asked_for(tmp_path, record_batch(messages(40)), 20)
+
+
+class Littering(Bodies):
+    """Writes outside of its folder."""
+
+    def close(self) -> None:
+        super().close()
+        (self.path.parent.parent / "litter").touch()
+
+
+def test_a_dispatcher_that_writes_elsewhere_is_found(tmp_path: Path) -> None:
+    class Kit(TestBodies):
+        def make(self, path: Path) -> Bodies:
+            return Littering(path)
+
+    with pytest.raises(AssertionError):
+        Kit().test_it_writes_into_its_own_folders_only(tmp_path, record_batch(messages(40)))
 
 
 class Old:

@@ -8,7 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.layout import (
+    BATCHCONSUMEQUEUE_DIR,
+    COMMITLOG_DIR,
+    CONSUMEQUEUE_DIR,
+    CONSUMEQUEUE_EXT_DIR,
+    INDEX_DIR,
+)
 from lakelog.settings.catalog import Catalog
 from lakelog.settings.effective import INFERRED
 from lakelog.settings.given import CORE, Given, Layer
@@ -22,6 +28,9 @@ from lakelog.settings.infer import (
 
 Chosen: TypeAlias = Mapping[tuple[str, str], Given]
 """What stronger sources gave, by section and key."""
+
+Look: TypeAlias = Callable[[Path, Chosen], Iterator[Given]]
+"""Finds what some files of a store directory tell."""
 
 SMALLEST_SEGMENT_BYTES: Final = 4096
 """The smallest that settings accept; a file below it was cut short."""
@@ -56,6 +65,18 @@ def _queues(path: Path, _: Chosen) -> Iterator[Given]:
         yield _given("consume-queue", "file_entries", found[0], Path(found[1]), path)
 
 
+def _units_apart(folder: str, key: str) -> Look:
+    """Files of other units beside the queues: their length alone, where all are whole."""
+
+    def look(path: Path, _: Chosen) -> Iterator[Given]:
+        queues = islice((path / folder).glob("*/*"), QUEUES_ASKED)
+        found = most_common(_length(queue) for queue in queues)
+        if found is not None:
+            yield _given("consume-queue", key, found[0], Path(found[1]), path)
+
+    return look
+
+
 def _index(path: Path, _: Chosen) -> Iterator[Given]:
     for name, length in sorted(_listing(path / INDEX_DIR)):
         sizes = index_sizes(length)
@@ -65,9 +86,15 @@ def _index(path: Path, _: Chosen) -> Iterator[Given]:
             return
 
 
-_LOOKS: Final[Mapping[tuple[str, tuple[str, ...]], Callable[[Path, Chosen], Iterator[Given]]]] = {
+_LOOKS: Final[Mapping[tuple[str, tuple[str, ...]], Look]] = {
     (CORE, ("segment_size_bytes",)): _segments,
     ("consume-queue", ("file_entries",)): _queues,
+    ("consume-queue", ("ext_file_size_bytes",)): _units_apart(
+        CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes"
+    ),
+    ("consume-queue", ("batch_file_size_bytes",)): _units_apart(
+        BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes"
+    ),
     ("hash-index", ("slots", "entries")): _index,
 }
 
@@ -80,6 +107,11 @@ def _commitlog(path: Path, chosen: Chosen) -> Path:
 
 def _queue(queue: Path) -> tuple[int, str] | None:
     found = queue_file_entries(_listing(queue))
+    return found and (found[0], str(queue / found[1]))
+
+
+def _length(queue: Path) -> tuple[int, str] | None:
+    found = file_size(_listing(queue))
     return found and (found[0], str(queue / found[1]))
 
 

@@ -104,6 +104,9 @@ TABLE: Final[Mapping[str, Rule]] = {
     "mapperFileSizeBatchConsumeQueue": Rule(
         "consume-queue.batch_file_size_bytes", padded(BATCH_QUEUE_ENTRY_BYTES)
     ),
+    "flushIntervalConsumeQueue": Rule("consume-queue.flush_interval_ms", whole),
+    "flushConsumeQueueLeastPages": Rule("consume-queue.flush_least_pages", whole),
+    "flushConsumeQueueThoroughInterval": Rule("consume-queue.flush_thorough_interval_ms", whole),
     "maxHashSlotNum": Rule("hash-index.slots", whole),
     "maxIndexNum": Rule("hash-index.entries", whole),
     # keeping house

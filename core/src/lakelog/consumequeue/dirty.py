@@ -1,0 +1,70 @@
+"""What was written and is not durable yet: ranges of files, and folders with new names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.files import FileSystem
+
+PAGE_BYTES: Final = 4096
+
+
+class DirtyFiles:
+    """Files to be synced; any thread may use it."""
+
+    def __init__(self, files: FileSystem, opened: OpenFiles) -> None:
+        self._files = files
+        self._opened = opened
+        self._ranges: dict[Path, tuple[int, int]] = {}
+        self._folders: set[Path] = set()
+        self._lock = Lock()
+
+    def wrote(self, path: Path, begin: int, end: int) -> None:
+        """Bytes ``begin`` to ``end`` of a file were written."""
+        with self._lock:
+            low, high = self._ranges.get(path, (begin, end))
+            self._ranges[path] = (min(low, begin), max(high, end))
+
+    def named(self, folder: Path) -> None:
+        """A name was added to or removed from ``folder``."""
+        with self._lock:
+            self._folders.add(folder)
+
+    def forget(self, path: Path) -> None:
+        """A file is about to be removed."""
+        with self._lock:
+            self._ranges.pop(path, None)
+
+    def sync(self, least_pages: int) -> None:
+        """Make durable the files of which at least so many pages changed; 0 is all, and folders."""
+        for path in self._take(least_pages):
+            self._sync(path)
+        for folder in self._take_folders() if not least_pages else ():
+            if folder.is_dir():
+                self._files.sync_dir(folder)
+
+    def _take(self, least_pages: int) -> list[Path]:
+        with self._lock:
+            due = [
+                path
+                for path, (low, high) in self._ranges.items()
+                if high // PAGE_BYTES - low // PAGE_BYTES >= least_pages
+            ]
+            for path in due:
+                del self._ranges[path]
+            return due
+
+    def _take_folders(self) -> list[Path]:
+        with self._lock:
+            folders, self._folders = sorted(self._folders), set()
+            return folders
+
+    def _sync(self, path: Path) -> None:
+        try:
+            with self._opened.use(path) as file:
+                file.sync()
+        except FileNotFoundError:
+            return  # removed meanwhile

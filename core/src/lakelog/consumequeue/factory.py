@@ -1,0 +1,24 @@
+"""How a store makes its consume queues."""
+
+from __future__ import annotations
+
+from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.interfaces import Context, Dispatcher
+from lakelog.layout import ABORT_FILE
+
+
+def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
+    """Build the dispatcher; called before an owner writes ``abort``."""
+    from lakelog.consumequeue.consumequeues import ConsumeQueues  # brings NumPy
+    from lakelog.tombstones import read_tombstones
+
+    return ConsumeQueues(
+        context.files,
+        context.path,
+        settings,
+        context.checkpoint,
+        clean=not (context.path / ABORT_FILE).exists(),
+        read_only=context.read_only,
+        light_queues=context.core.light_queues,
+        tombstones=read_tombstones(context.files, context.path),
+    )

@@ -1,0 +1,106 @@
+"""When queues are synced: RocketMQ's ``FlushConsumeQueueService``, in a thread of its own.
+
+Every interval, files that changed by some pages are synced; every thorough interval, all of them,
+and then the checkpoint says so. After a sync that failed there is no other: what was not durable by
+then never counts as durable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.errors import StoreFailed
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Flushing:
+    """Syncs what was dispatched.
+
+    :ivar dispatched_ms: store time of the last record whose units are all written
+    :ivar failure: the sync that failed, if one did
+    """
+
+    def __init__(
+        self,
+        settings: ConsumeQueueSettings,
+        checkpoint: CheckpointKeeper,
+        sync: Callable[[int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dispatched_ms = 0
+        self.failure: BaseException | None = None
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._sync = sync
+        self._clock = clock
+        self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
+        self._one_at_a_time = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to flush by the clock; nothing happens if it has begun."""
+        if self._thread is None and not self._stop.is_set():
+            self._thread = threading.Thread(
+                target=self._run, name="lakelog-flush-queues", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Flush by the clock no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def flush(self) -> None:
+        """Sync everything, then move the checkpoint; raises :class:`StoreFailed`."""
+        with self._one_at_a_time:
+            self.check()
+            self._thorough()
+
+    def check(self) -> None:
+        """Raise :class:`StoreFailed` if a sync failed before."""
+        if self.failure is not None:
+            raise StoreFailed(
+                f"a sync of a queue failed ({self.failure}); close the store, see to the disk, "
+                "reopen"
+            ) from self.failure
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._settings.flush_interval_ms / 1000):
+            try:
+                self._tick()
+            except StoreFailed:
+                return
+
+    def _tick(self) -> None:
+        with self._one_at_a_time:
+            self.check()
+            if self._clock() * 1000 >= self._thorough_at:
+                self._thorough()
+            else:
+                self._guarded(lambda: self._sync(self._settings.flush_least_pages))
+
+    def _thorough(self) -> None:
+        reached_ms = self.dispatched_ms  # before the sync: what comes meanwhile does not count
+        self._thorough_at = self._clock() * 1000 + self._settings.flush_thorough_interval_ms
+        self._guarded(lambda: self._sync(0))
+        if reached_ms:
+            self._guarded(
+                lambda: self._checkpoint.advance(StoreCheckpoint(logics_timestamp_ms=reached_ms))
+            )
+
+    def _guarded(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except BaseException as error:  # noqa: BLE001  # whatever it was, nothing is durable
+            self.failure = error
+            _LOG.exception("a sync of a queue failed; queues stay as they are")
+            self.check()

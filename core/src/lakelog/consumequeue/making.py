@@ -1,0 +1,122 @@
+"""Makes the queues of a store directory: which kind, in which folder, with which files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from lakelog.consumequeue.batchqueue import BatchQueue
+from lakelog.consumequeue.dirty import DirtyFiles
+from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.consumequeue.simplequeue import SimpleQueue
+from lakelog.consumequeue.unitfiles import UnitFiles
+from lakelog.files import FileSystem
+from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.queueoffsets import Queue
+
+DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
+
+AnyQueue: TypeAlias = SimpleQueue | BatchQueue
+
+
+class QueueMaker:
+    """Everything that queues have in common.
+
+    :ivar opened: the open files of all queues
+    :ivar dirty: what of them is not durable yet
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        settings: ConsumeQueueSettings,
+        batch_topics: Collection[str],
+        *,
+        read_only: bool,
+    ) -> None:
+        self.opened = OpenFiles(files, write=not read_only)
+        self.dirty = DirtyFiles(files, self.opened)
+        self._files = files
+        self._path = path
+        self._settings = settings
+        self._batch_topics = batch_topics
+        self._read_only = read_only
+
+    def make(self, queue: Queue) -> AnyQueue:
+        """A queue that is still to be loaded."""
+        return self._batch(queue) if queue[0] in self._batch_topics else self._simple(queue)
+
+    def present(self) -> Iterator[AnyQueue]:
+        """The queues that have a folder, still to be loaded."""
+        for queue in _queues(self._path / CONSUMEQUEUE_DIR):
+            if queue[0] not in self._batch_topics:
+                yield self._simple(queue)
+        for queue in _queues(self._path / BATCHCONSUMEQUEUE_DIR):
+            if queue[0] in self._batch_topics:
+                yield self._batch(queue)
+
+    def folders(self, queue: Queue) -> list[Path]:
+        """Where files of a queue may stand."""
+        return [self._path / name / queue[0] / str(queue[1]) for name in DIRECTORIES]
+
+    def _simple(self, queue: Queue) -> SimpleQueue:
+        folder, ext_folder, _ = self.folders(queue)
+        unit_files = UnitFiles(
+            self._files, self.opened, self.dirty, folder, self._settings.file_entries
+        )
+        ext = None
+        if self._settings.ext_enabled or ext_folder.is_dir():
+            from lakelog.consumequeue.ext import ExtFiles  # most stores never need it
+
+            ext = ExtFiles(
+                self._files,
+                ext_folder,
+                self._settings.ext_file_size_bytes,
+                self._read_only,
+                self.opened,
+            )
+        return SimpleQueue(
+            queue,
+            unit_files,
+            ext,
+            ext_writes=self._settings.ext_enabled,
+            read_only=self._read_only,
+        )
+
+    def _batch(self, queue: Queue) -> BatchQueue:
+        from lakelog.consumequeue.batchfiles import BatchQueueFiles  # most stores never need it
+
+        batch_files = BatchQueueFiles(
+            self._files,
+            self.folders(queue)[2],
+            self._settings.batch_file_size_bytes,
+            self._read_only,
+            self.opened,
+        )
+        return BatchQueue(queue, batch_files, read_only=self._read_only)
+
+
+def topics_with_batches(path: Path) -> frozenset[str]:
+    """Topics that have queues of batches and no others, whether a configuration says so or not."""
+    return frozenset(_folders(path / BATCHCONSUMEQUEUE_DIR)) - frozenset(
+        _folders(path / CONSUMEQUEUE_DIR)
+    )
+
+
+def _queues(root: Path) -> Iterator[Queue]:
+    for topic in _folders(root):
+        for name in _folders(root / topic):
+            if name.isdecimal() and name.isascii():
+                yield topic, int(name)
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,94 @@
+"""Open files by name, the least used of them closed: a store may have 20,000 queues.
+
+A file that somebody reads or writes just now is never closed under them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import attrs
+
+from lakelog.files import File, FileSystem
+
+MOST_OPEN: Final = 512
+
+
+@attrs.define(eq=False)
+class _Opened:
+    file: File
+    users: int = 0
+    dropped: bool = False
+
+
+class OpenFiles:
+    """Files of queues; any thread may use them."""
+
+    def __init__(self, files: FileSystem, *, write: bool, most: int = MOST_OPEN) -> None:
+        self._files = files
+        self._write = write
+        self._most = most
+        self._opened: OrderedDict[Path, _Opened] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    @contextmanager
+    def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
+        """The file, for the length of a ``with`` block."""
+        opened = self._take(path, create)
+        try:
+            yield opened.file
+        finally:
+            self._give_back(opened)
+
+    def drop(self, path: Path) -> None:
+        """Close a file that is about to be removed."""
+        with self._lock:
+            opened = self._opened.pop(path, None)
+            if opened is not None:
+                self._close(opened)
+
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            while self._opened:
+                self._close(self._opened.popitem()[1])
+
+    def _take(self, path: Path, create: bool) -> _Opened:
+        with self._lock:
+            opened = self._opened.get(path)
+            if opened is None:
+                file = self._files.open(path, write=self._write, create=create)
+                opened = self._opened[path] = _Opened(file)
+                opened.users = 1
+                self._shrink()
+            else:
+                self._opened.move_to_end(path)
+                opened.users += 1
+            return opened
+
+    def _give_back(self, opened: _Opened) -> None:
+        with self._lock:
+            opened.users -= 1
+            if opened.dropped and not opened.users:
+                opened.file.close()
+
+    def _shrink(self) -> None:
+        surplus = len(self._opened) - self._most
+        if surplus > 0:
+            idle = (path for path, each in self._opened.items() if not each.users)
+            for path in [found for found, _ in zip(idle, range(surplus), strict=False)]:
+                self._close(self._opened.pop(path))
+
+    @staticmethod
+    def _close(opened: _Opened) -> None:
+        opened.dropped = True
+        if not opened.users:
+            opened.file.close()

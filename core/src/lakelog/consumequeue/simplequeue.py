@@ -1,0 +1,292 @@
+"""One simple queue: units in files, and for a reader those in memory that follow them.
+
+One thread changes it, any thread reads it: what is new can be seen once it was written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.consumequeue.overlay import Overlay
+from lakelog.consumequeue.placement import placed
+from lakelog.consumequeue.search import first_behind
+from lakelog.consumequeue.unitbytes import (
+    NONE,
+    RawUnits,
+    filler,
+    is_filler,
+    join,
+    pack,
+    unpack,
+)
+from lakelog.consumequeue.unitfiles import UnitFiles
+from lakelog.errors import CorruptQueue
+from lakelog.queueoffsets import Queue
+from lakelog.units import Units
+
+if TYPE_CHECKING:
+    from lakelog.consumequeue.ext import ExtFiles
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOKED_UP_AT_ONCE: Final = 4096
+
+
+class SimpleQueue:
+    """Units of 20 bytes.
+
+    :ivar queue: topic and queue id
+    :ivar first: queue offset of the first unit that is held, fillers included
+    :ivar end: behind the last one
+    :ivar reached: physical offset behind the last record that has a unit; 0 without one
+    """
+
+    kind: Final = "SimpleCQ"
+    __slots__ = (
+        "_ext",
+        "_ext_writes",
+        "_files",
+        "_memory",
+        "_minimum",
+        "end",
+        "first",
+        "queue",
+        "reached",
+    )
+
+    def __init__(
+        self,
+        queue: Queue,
+        files: UnitFiles,
+        ext: ExtFiles | None = None,
+        *,
+        ext_writes: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.first = 0
+        self.end = 0
+        self.reached = 0
+        self._files = files
+        self._ext = ext
+        self._ext_writes = ext_writes and not read_only
+        self._memory = Overlay(0) if read_only else None
+        self._minimum = (-1, -1, 0)
+
+    def load(self, *, thorough: bool) -> bool:
+        """Find out what the files hold; whether nothing looks odd about them.
+
+        :param thorough: look at all files, and remove what a crash left behind the last unit
+        """
+        sound = self._files.load()
+        self.first = self._files.bases[0] if self._files.bases else 0
+        self.end = self._files.end(thorough=thorough)
+        if self._memory is not None:
+            self._memory = Overlay(self.end)
+        elif thorough or not sound:
+            self._files.cut(self.end)
+        self._set_reached()
+        if thorough and self._ext is not None:
+            self._cut_at_lost_code(self._ext)
+        return sound
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to say about it, not even where it ends."""
+        return not self.end and (self._memory is not None or not self._files.bases)
+
+    # --- reading ---
+
+    def bounds(self, minimum: int) -> tuple[int, int]:
+        """The first queue offset of a record at or behind ``minimum``, and the end."""
+        at, first, end = self._minimum
+        if at != minimum or first < self.first or end > self.end or first >= end:
+            first, end = self._find(minimum), self.end
+            self._minimum = (minimum, first, end)
+        return min(first, self.end), self.end
+
+    def read(self, first: int, count: int) -> Units:
+        """At most ``count`` units from ``first`` on; codes are looked up where they are kept."""
+        units = unpack(self._raw(first, count), first)
+        if self._ext is None or not len(units):
+            return units
+        kept = self._ext.is_address(units.tags_codes)
+        if kept.any():
+            units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
+        return units
+
+    def _raw(self, first: int, count: int) -> RawUnits:
+        """Units of files and memory, between ``first`` of the queue and its end."""
+        stop = min(first + count, self.end)
+        if first < self.first or first >= stop:
+            return NONE
+        if self._memory is None:
+            return self._files.read(first, stop - first)
+        start, held = self._memory.held()
+        if first >= start:
+            return held[first - start : stop - start]
+        return join(self._files.read(first, min(stop, start) - first), held[: max(0, stop - start)])
+
+    def _find(self, offset: int) -> int:
+        """The first unit of a record at or behind a physical offset; fillers are before all."""
+        return first_behind(self._raw, self.first, self.end, offset)
+
+    # --- appending ---
+
+    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+        """Take units in the order of the log; those that are there already change nothing."""
+        ends = units.offsets + units.sizes
+        if ends[0] <= self.reached:
+            self._check(units[ends <= self.reached])
+            new = ends > self.reached
+            units, store_times_ms = units[new], store_times_ms[new]
+        if len(units):
+            self._take(units, store_times_ms)
+
+    def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+        before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
+        taken = placed(self.queue, units, self.end + len(before))
+        if taken is not None:
+            units, store_times_ms = units[taken], store_times_ms[taken]
+        if not len(units):
+            return
+        raw = pack(units)
+        if self._ext is not None and self._ext_writes:
+            raw["tags_code"] = self._ext.append(units.tags_codes, store_times_ms)
+        self._store(join(before, raw) if len(before) else raw)
+        self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
+
+    def _begin(self, queue_offset: int) -> RawUnits:
+        """Start a queue without units at ``queue_offset``; the fillers that go before it."""
+        if self._memory is not None:
+            self._memory = Overlay(queue_offset)
+            self.first = self.end = queue_offset
+            return NONE
+        base = self._files.base(queue_offset)
+        if self._files.bases != [base]:
+            self._files.cut(0)
+        self.first = self.end = base
+        return filler(queue_offset - base)
+
+    def _store(self, raw: RawUnits) -> None:
+        if self._memory is None:
+            self._files.write(self.end, raw)
+        else:
+            self._memory.append(raw)
+        self.end += len(raw)
+        if self._memory is not None:
+            self._drop_written(self._memory)
+
+    def _drop_written(self, memory: Overlay) -> None:
+        """Let go of units that an owner has written by now."""
+        start, held = memory.held()
+        written = self._files.read(start, len(held))
+        same = _alike(written, held[: len(written)])
+        count = len(same) if same.all() else int(same.argmin())
+        if count:
+            memory.drop(count)
+
+    # --- what comes again ---
+
+    def _check(self, again: Units) -> None:
+        """Units that should be here: where one is not, the queue is damaged from there on.
+
+        What is cut comes again too, because a log is dispatched in order, and to its end.
+        """
+        if self._stand_at(again.queue_offsets, again):
+            return
+        low = self._find(int(again.offsets[0]))
+        span = self._raw(low, self._find(int(again.offsets[-1]) + 1) - low)
+        places = np.searchsorted(span["offset"].astype(np.int64), again.offsets)
+        near = span[np.minimum(places, len(span) - 1)] if len(span) else filler(len(again))
+        there = _alike(near, pack(again))
+        if not there.all():
+            missing = int(there.argmin())
+            _LOG.warning(
+                "queue %s/%d lacks the record at %d; it is built again from there",
+                *self.queue,
+                int(again.offsets[missing]),
+            )
+            self._cut(low + int(places[missing]))
+
+    def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
+        low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
+        if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
+            return False
+        there = self._raw(low, high - low)
+        return len(there) == high - low and bool(
+            _alike(there[queue_offsets - low], pack(again)).all()
+        )
+
+    # --- forgetting ---
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the units of records at or behind a physical offset."""
+        if self.reached > end_offset:
+            self._cut(self._find(end_offset))
+
+    def _cut(self, end: int) -> None:
+        self._minimum = (-1, -1, 0)
+        if end <= self.first or is_filler(self._raw(end - 1, 1)).all():
+            end = 0
+        self.end = min(self.end, end)
+        if self._memory is not None:
+            self._memory.cut(end)
+        else:
+            self._files.cut(end)
+        self.first = min(self.first, end)
+        self._set_reached()
+        if self._ext is not None and self._memory is None:
+            self._cut_ext(self._ext)
+
+    def _cut_at_lost_code(self, ext: ExtFiles) -> None:
+        """Keep no unit whose code a crash took away, nor any behind it: they are built again."""
+        for at in range(self.first, self.end, _LOOKED_UP_AT_ONCE):
+            codes = self._raw(at, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+            places = np.flatnonzero(ext.is_address(codes))
+            try:
+                ext.resolve(codes[places])
+            except CorruptQueue as error:
+                _LOG.warning("queue %s/%d: %s; it is built again from there", *self.queue, error)
+                self._cut(at + next(int(i) for i in places if not _is_found(ext, codes[i : i + 1])))
+                return
+
+    def _cut_ext(self, ext: ExtFiles) -> None:
+        last = self._raw(self.end - 1, 1)["tags_code"].astype(np.int64)
+        if not len(last) or ext.is_address(last).all():
+            ext.truncate_after(int(last[0]) if len(last) else None)
+
+    def _set_reached(self) -> None:
+        last = self._raw(self.end - 1, 1)
+        real = len(last) and not is_filler(last).any()
+        self.reached = int(last[0]["offset"]) + int(last[0]["size"]) if real else 0
+
+    def remove(self) -> None:
+        """Forget everything, files and all."""
+        self._cut(0)
+
+    def flush(self, least_pages: int) -> None:
+        """Sync codes that are kept apart; unit files are synced together."""
+        if self._ext is not None:
+            self._ext.flush(least_pages)
+
+    def close(self) -> None:
+        """Let go of files that are not shared."""
+        if self._ext is not None:
+            self._ext.close()
+
+
+def _is_found(ext: ExtFiles, address: NDArray[np.int64]) -> bool:
+    try:
+        ext.resolve(address)
+    except CorruptQueue:
+        return False
+    return True
+
+
+def _alike(one: RawUnits, other: RawUnits) -> NDArray[np.bool_]:
+    """Which units are of the same records; what stands for tags may differ."""
+    same: NDArray[np.bool_] = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
+    return same

@@ -1,0 +1,70 @@
+"""``lakelog/tombstones.json``: topics whose queues were removed, and must not come back.
+
+``{"queues": {"TOPIC": END}}``: records of ``TOPIC`` that start below the physical offset ``END``
+make no queue entries. Queues are made from the log again after a crash, which keeps its records;
+only a rebuild forgets the tombstones.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from lakelog.errors import CorruptConfig
+from lakelog.files import FileSystem, read_file, write_file
+from lakelog.layout import OWN_DIR
+
+TOMBSTONES_FILE: Final = "tombstones.json"
+_QUEUES: Final = "queues"
+
+
+def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
+    """By topic, the offset below which its records count no more, in the store directory ``path``.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` for a file that is not as it should be: to go on
+    without it could bring removed queues back.
+    """
+    content = read_file(files, _file(path))
+    if content is None:
+        return {}
+    try:
+        return _checked(json.loads(content)[_QUEUES])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptConfig(
+            f"it is damaged ({type(error).__name__}: {error}); delete it, and topics that were "
+            "removed come back with the next rebuild",
+            path=_file(path),
+        ) from None
+
+
+def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) -> None:
+    """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back."""
+    found = read_tombstones(files, path)
+    if found.get(topic, -1) < end_offset:
+        _write(files, path, {**found, topic: end_offset})
+
+
+def clear_tombstones(files: FileSystem, path: Path) -> None:
+    """Forget all tombstones, durably; also those that nobody can read."""
+    with suppress(FileNotFoundError):
+        files.unlink(_file(path))
+        files.sync_dir(_file(path).parent)
+
+
+def _write(files: FileSystem, path: Path, tombstones: dict[str, int]) -> None:
+    files.make_dir(_file(path).parent)
+    content = json.dumps({_QUEUES: tombstones}, indent=2, ensure_ascii=False)
+    write_file(files, _file(path), content.encode() + b"\n")
+
+
+def _checked(found: Any) -> dict[str, int]:
+    for topic, end_offset in found.items():
+        if not isinstance(end_offset, int) or isinstance(end_offset, bool) or end_offset < 0:
+            raise ValueError(f"{topic!r} has {end_offset!r} for an offset")
+    return dict(found)
+
+
+def _file(path: Path) -> Path:
+    return path / OWN_DIR / TOMBSTONES_FILE

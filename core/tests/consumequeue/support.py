@@ -1,0 +1,96 @@
+"""Queues over a folder of a test, and what a reader finds in them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lakelog.checkpoint import CheckpointKeeper
+from lakelog.codec import RecordBatch, decode_run
+from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.files import FileSystem, RealFileSystem
+from lakelog.interfaces import QueueReader
+from lakelog.layout import HEAD_V4, MAGIC_V1, RECORD_MIN_BYTES
+from lakelog.testing.records import STORED_AT_MS
+
+SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
+
+
+def queues(
+    path: Path,
+    settings: ConsumeQueueSettings = SMALL,
+    *,
+    files: FileSystem | None = None,
+    clean: bool = True,
+    **options: Any,
+) -> ConsumeQueues:
+    """Queues in ``path``, with 10 units in each file."""
+    files = files or RealFileSystem()
+    keeper = CheckpointKeeper(RealFileSystem(), path)
+    return ConsumeQueues(files, path, settings, keeper, clean=clean, **options)
+
+
+def contents(reader: QueueReader) -> dict[tuple[str, int], Any]:
+    """Bounds and units of every queue."""
+    found = {}
+    for queue in reader.queues():
+        bounds = reader.bounds(queue, 0)
+        assert bounds is not None
+        units = reader.units(queue, bounds[0], 1 << 40)
+        columns = (units.queue_offsets, units.offsets, units.sizes, units.tags_codes, units.counts)
+        found[queue] = (bounds, [column.tolist() for column in columns])
+    return found
+
+
+def batch_of(records: Sequence[tuple[str, str, bytes]], start: int = 0) -> RecordBatch:
+    """Records of these topics, property strings and bodies, all in queue 0."""
+    log = bytearray()
+    starts = []
+    for number, (topic, properties, body) in enumerate(records):
+        starts.append(len(log))
+        log += record(topic, properties.encode(), body, number, start + len(log))
+    return RecordBatch(memoryview(bytes(log)), start, np.array(starts, np.int64))
+
+
+def record(
+    topic: str,
+    properties: bytes = b"",
+    body: bytes = b"",
+    queue_offset: int = 0,
+    offset: int = 0,
+    sys_flag: int = 0,
+    queue_id: int = 0,
+) -> bytes:
+    """One record as RocketMQ lays it out."""
+    name = topic.encode()
+    size = RECORD_MIN_BYTES + len(name) + len(properties) + len(body)
+    head = HEAD_V4.pack(
+        *(size, MAGIC_V1, zlib.crc32(body) & 0x7FFFFFFF, queue_id, 0, queue_offset, offset),
+        *(sys_flag, 0, b"", STORED_AT_MS + offset, b"", 0, 0, len(body)),
+    )
+    ends = len(properties).to_bytes(2, "big") + properties
+    return head + body + len(name).to_bytes(1, "big") + name + ends
+
+
+def run(*records: bytes, start: int = 0) -> RecordBatch:
+    """Records back to back, checked as a scan checks them."""
+    batch = decode_run(b"".join(records), start)
+    assert len(batch) == len(records)
+    return batch
+
+
+def plain(topic: str, queue_offsets: Sequence[int], start: int = 0) -> RecordBatch:
+    """Records of 200 bytes that state these queue offsets."""
+    body = b"b" * (200 - RECORD_MIN_BYTES - len(topic))
+    return run(
+        *(
+            record(topic, b"", body, stated, start + 200 * at)
+            for at, stated in enumerate(queue_offsets)
+        ),
+        start=start,
+    )

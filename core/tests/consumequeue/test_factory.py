@@ -1,0 +1,74 @@
+"""How a store comes to its queues: settings, the state it was left in, tombstones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from core.tests.consumequeue.support import SMALL, plain
+from lakelog.checkpoint import CheckpointKeeper
+from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.consumequeue.factory import make
+from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.files import RealFileSystem
+from lakelog.interfaces import Context, Dispatcher, QueueReader
+from lakelog.registry import check_object
+from lakelog.settings.model import StoreSettings
+from lakelog.tombstones import add_tombstone
+
+FILES = RealFileSystem()
+
+
+def made(path: Path, **more: Any) -> ConsumeQueues:
+    context = Context(path, StoreSettings(), FILES, CheckpointKeeper(FILES, path), **more)
+    built = make(SMALL, context)
+    assert isinstance(built, ConsumeQueues)
+    return built
+
+
+def test_it_builds_a_dispatcher_that_can_be_read(tmp_path: Path) -> None:
+    built = made(tmp_path)
+    assert check_object(built, Dispatcher) is None
+    assert check_object(built, QueueReader) is None
+    built.close()
+
+
+@pytest.mark.parametrize(("left", "start"), [(None, 1000), ("abort", 0)])
+def test_what_is_asked_for_depends_on_how_the_store_was_left(
+    tmp_path: Path, left: str | None, start: int
+) -> None:
+    first = made(tmp_path)
+    first.dispatch(plain("t", range(5)))
+    first.close()
+    if left is not None:
+        (tmp_path / left).touch()
+    again = made(tmp_path)
+    (tmp_path / "abort").touch()  # as an owner does before it lets its dispatchers look
+    assert again.resume(0, 2000) == start
+    again.close()
+
+
+def test_tombstones_count(tmp_path: Path) -> None:
+    add_tombstone(FILES, tmp_path, "t", 600)
+    built = made(tmp_path, read_only=True)
+    built.dispatch(plain("t", range(5)))
+    assert built.bounds(("t", 0), 0) == (3, 5)
+    built.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"file_entries": 0},
+        {"batch_file_size_bytes": 47},
+        {"flush_interval_ms": 0},
+        {"flush_least_pages": -1},
+        {"ext_file_size_bytes": 10},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        attrs.evolve(ConsumeQueueSettings(), **wrong)

@@ -1,0 +1,128 @@
+"""What is durable when, and what the checkpoint says of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from core.tests.consumequeue.support import SMALL, plain, queues
+from lakelog.checkpoint import read_checkpoint
+from lakelog.consumequeue.dirty import DirtyFiles
+from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.errors import StoreFailed
+from lakelog.files import File, RealFileSystem
+from lakelog.testing import FaultyFile
+from lakelog.testing.records import STORED_AT_MS
+
+
+class Watched(RealFileSystem):
+    """Remembers which files were synced, and fails where a test says so."""
+
+    synced: list[str]
+    failing: bool
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "synced", [])
+        object.__setattr__(self, "failing", False)
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        return _WatchedFile(super().open(path, write=write, create=create), self)
+
+
+class _WatchedFile(FaultyFile):
+    def __init__(self, inner: File, watched: Watched) -> None:
+        super().__init__(inner)
+        self._watched = watched
+
+    def sync(self) -> None:
+        if self._watched.failing:
+            self.failing.add("sync")
+        super().sync()
+        self._watched.synced.append(self.path.parent.parent.name)
+
+
+@pytest.fixture
+def files() -> Watched:
+    return Watched()
+
+
+def logics_ms(path: Path) -> int:
+    return read_checkpoint(RealFileSystem(), path).logics_timestamp_ms
+
+
+def test_flush_syncs_each_file_once_then_moves_the_checkpoint(
+    tmp_path: Path, files: Watched
+) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("u", range(15), 1000))
+    assert (files.synced, logics_ms(tmp_path)) == ([], 0)
+    made.flush()
+    assert sorted(files.synced) == ["t", "u", "u"]
+    assert logics_ms(tmp_path) == STORED_AT_MS + 1000 + 14 * 200
+    made.flush()
+    assert len(files.synced) == 3
+    made.close()
+
+
+def test_close_flushes(tmp_path: Path, files: Watched) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    made.close()
+    assert files.synced == ["t"]
+    assert logics_ms(tmp_path) == STORED_AT_MS + 800
+
+
+def test_a_failed_sync_is_remembered_and_moves_no_checkpoint(
+    tmp_path: Path, files: Watched
+) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    object.__setattr__(files, "failing", True)
+    with pytest.raises(StoreFailed, match="sync of a queue failed"):
+        made.flush()
+    object.__setattr__(files, "failing", False)
+    with pytest.raises(StoreFailed):
+        made.flush()
+    with pytest.raises(StoreFailed):
+        made.dispatch(plain("t", range(5, 6), 1000))
+    made.close()
+    assert (files.synced, logics_ms(tmp_path)) == ([], 0)
+
+
+@pytest.mark.parametrize(("thorough_ms", "moved"), [(0, True), (3_600_000, False)])
+def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) -> None:
+    settings = type(SMALL)(
+        file_entries=10,
+        flush_interval_ms=1,
+        flush_least_pages=0,
+        flush_thorough_interval_ms=thorough_ms,
+    )
+    files = Watched()
+    made = queues(tmp_path, settings, files=files)
+    made.dispatch(plain("t", range(5)))
+    deadline = time.monotonic() + 5
+    while not files.synced or (moved and not logics_ms(tmp_path)):
+        assert time.monotonic() < deadline, "nothing was flushed"
+        time.sleep(0.002)
+    assert (logics_ms(tmp_path) > 0) == moved
+    made.close()
+
+
+def test_few_changed_pages_can_wait(tmp_path: Path, files: Watched) -> None:
+    opened = OpenFiles(files, write=True)
+    dirty = DirtyFiles(files, opened)
+    path = tmp_path / "topic" / "0" / "file"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    dirty.wrote(path, 4000, 8191)
+    dirty.sync(2)
+    assert files.synced == []
+    dirty.wrote(path, 8191, 8192)
+    dirty.sync(2)
+    assert files.synced == ["topic"]
+    dirty.sync(0)
+    assert files.synced == ["topic"]
+    opened.close()

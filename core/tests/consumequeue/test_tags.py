@@ -1,0 +1,96 @@
+"""Tags codes in columns agree with Java's hash of what a dictionary of properties says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tests.consumequeue.support import batch_of
+from lakelog.consumequeue import topicgroups
+from lakelog.consumequeue.javahash import LONGEST_IN_COLUMNS, hashes, java_hash
+from lakelog.consumequeue.tags import tags_codes
+from lakelog.consumequeue.topicgroups import topic_groups
+
+TEXTS = st.one_of(
+    st.text("TAGS\x01=ab", max_size=8),
+    st.text(max_size=12).filter(lambda text: "\x01" not in text and "\x02" not in text),
+    st.text("xyz", min_size=LONGEST_IN_COLUMNS - 1, max_size=LONGEST_IN_COLUMNS + 2),
+)
+
+
+def reference_hash(text: str) -> int:
+    """As ``String.hashCode`` is defined: the sum of ``s[i] * 31 ** (n - 1 - i)``, as an ``int``."""
+    data = text.encode("utf-16-be")
+    units = [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]
+    total: int = sum(unit * 31 ** (len(units) - 1 - at) for at, unit in enumerate(units))
+    return (total + 2**31) % 2**32 - 2**31
+
+
+def reference_code(properties: str) -> int:
+    """As RocketMQ takes a property string apart: a piece without a name or value is passed over."""
+    code = 0
+    for piece in properties.split("\x02"):
+        name, _, value = piece.partition("\x01")
+        if name == "TAGS" and value:
+            code = reference_hash(value)
+    return code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("TagA", 2598919),
+        ("polygenelubricants", -(2**31)),
+        ("\U0001f600", 1772899),
+    ],
+)
+def test_known_hashes(text: str, code: int) -> None:
+    assert java_hash(text) == code == reference_hash(text)
+
+
+@given(st.lists(TEXTS, max_size=20))
+def test_hashes_in_columns_are_those_of_java(texts: list[str]) -> None:
+    raws = [text.encode() for text in texts]
+    ends = np.cumsum([len(raw) for raw in raws], dtype=np.int64)
+    starts = ends - np.array([len(raw) for raw in raws], np.int64)
+    octets = np.frombuffer(b"".join(raws), np.uint8)
+    assert hashes(octets, starts, ends).tolist() == [reference_hash(text) for text in texts]
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["TAGS", "XTAGS", "TAGS2", "KEYS", "", "é"]), TEXTS),
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.booleans(),
+)
+def test_codes_are_those_of_the_last_tags(
+    records: list[list[tuple[str, str]]], ended: bool
+) -> None:
+    strings = ["\x02".join(f"{name}\x01{value}" for name, value in pairs) for pairs in records]
+    strings = [text + "\x02" if ended and text else text for text in strings]
+    batch = batch_of([("t", text, b"\x02TAGS\x01no\x02") for text in strings])
+    assert tags_codes(batch).tolist() == [reference_code(text) for text in strings]
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=20), min_size=1, max_size=60))
+def test_topics_are_told_apart(topics: list[str]) -> None:
+    batch = batch_of([(topic, "", b"") for topic in topics])
+    names, numbers = topic_groups(batch)
+    assert [names[number] for number in numbers.tolist()] == topics
+    assert len(set(names)) == len(names)
+
+
+def test_topics_with_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topicgroups, "_FACTOR", np.uint64(0))
+    topics = [f"topic-number-{at % 30}" for at in range(100)]
+    names, numbers = topic_groups(batch_of([(topic, "", b"") for topic in topics]))
+    assert [names[number] for number in numbers.tolist()] == topics

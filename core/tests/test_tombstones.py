@@ -1,0 +1,84 @@
+"""Topics whose queues must not come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.errors import CorruptConfig
+from lakelog.files import RealFileSystem
+from lakelog.tombstones import add_tombstone, clear_tombstones, read_tombstones
+from lakelog.topicremoval import delete_topic, unused_topics
+from lakelog.units import Units
+
+FILES = RealFileSystem()
+
+
+def test_none_then_some_then_none(tmp_path: Path) -> None:
+    assert read_tombstones(FILES, tmp_path) == {}
+    add_tombstone(FILES, tmp_path, "Müll", 100)
+    add_tombstone(FILES, tmp_path, "other", 0)
+    assert read_tombstones(FILES, tmp_path) == {"Müll": 100, "other": 0}
+    clear_tombstones(FILES, tmp_path)
+    clear_tombstones(FILES, tmp_path)
+    assert read_tombstones(FILES, tmp_path) == {}
+
+
+def test_a_tombstone_never_goes_back(tmp_path: Path) -> None:
+    for end_offset in (100, 50, 200):
+        add_tombstone(FILES, tmp_path, "t", end_offset)
+    assert read_tombstones(FILES, tmp_path) == {"t": 200}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"{}", b"[]", b"\xff", b'{"queues":[1]}', b'{"queues":null}'),
+        *(b'{"queues":{"t":-1}}', b'{"queues":{"t":"1"}}', b'{"queues":{"t":true}}'),
+    ],
+)
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "lakelog" / "tombstones.json"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    with pytest.raises(CorruptConfig, match=r"tombstones\.json: it is damaged"):
+        read_tombstones(FILES, tmp_path)
+    clear_tombstones(FILES, tmp_path)
+    assert read_tombstones(FILES, tmp_path) == {}
+
+
+def test_the_tombstone_comes_before_the_queues_go(tmp_path: Path) -> None:
+    seen = []
+
+    def forget(topic: str, end_offset: int) -> None:
+        seen.append((topic, end_offset, read_tombstones(FILES, tmp_path)))
+
+    delete_topic(FILES, tmp_path, "t", 700, forget)
+    assert seen == [("t", 700, {"t": 700})]
+
+
+class Queues:
+    """Bounds of queues, by topic and queue id, with 100 bytes per message."""
+
+    def __init__(self, **topics: list[tuple[int, int]]) -> None:
+        self.found = {(t, q): each for t, qs in topics.items() for q, each in enumerate(qs)}
+
+    def queues(self) -> list[tuple[str, int]]:
+        return list(self.found)
+
+    def bounds(self, queue: tuple[str, int], minimum: int) -> tuple[int, int] | None:
+        first, end = self.found[queue]
+        return min(end, max(first, minimum // 100)), end
+
+    def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
+        raise NotImplementedError
+
+    def kind(self, queue: tuple[str, int]) -> str:
+        return "SimpleCQ"
+
+
+def test_topics_with_nothing_left() -> None:
+    queues = Queues(old=[(0, 5), (0, 3)], half=[(0, 5), (0, 12)], new=[(0, 20)], empty=[(4, 4)])
+    assert unused_topics(queues, 0) == ["empty"]
+    assert unused_topics(queues, 500) == ["empty", "old"]

@@ -1,0 +1,72 @@
+"""The files of config/ that a real broker wrote, and queues built again from a real log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.tests.store.support import tree
+from lakelog.config.consumeroffsets import load_offsets, save_offsets
+from lakelog.config.delayoffsets import load_delay_offsets
+from lakelog.config.topics import load_topics
+from lakelog.consumers.offsettable import OffsetTable
+from lakelog.files import RealFileSystem
+from lakelog.rebuild import rebuild
+from tests.support.fixtures import StoreFixtures
+
+FILES = RealFileSystem()
+OFFSETS = {0: 500, 1: 490, 2: 500, 3: 490}
+
+
+def test_a_real_broker_s_files(store_fixtures: StoreFixtures) -> None:
+    store = store_fixtures.get("real_broker").store
+    assert load_offsets(FILES, store).value == {"SmokeTopic@smoke_consumer": OFFSETS}
+    assert load_delay_offsets(FILES, store).value == {1: 14}
+    topics = load_topics(FILES, store).value
+    assert topics["SmokeTopic"].read_queues == 4
+    assert topics["SCHEDULE_TOPIC_XXXX"].write_queues == 18
+    assert not any(each.has_batch_queues for each in topics.values())
+
+
+def test_batch_topics(store_fixtures: StoreFixtures) -> None:
+    topics = load_topics(FILES, store_fixtures.get("batchcq").store).value
+    assert topics["BatchTopic"].has_batch_queues
+
+
+def test_a_commit_keeps_what_the_broker_wrote(
+    store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    store = store_fixtures.copy("real_broker", tmp_path).store
+    broker_wrote = (store / "config" / "consumerOffset.json").read_bytes()
+    topics = (store / "config" / "topics.json").read_bytes()
+    OffsetTable(FILES, store).commit("mine", "SmokeTopic", {2: 7})
+    loaded = load_offsets(FILES, store)
+    assert loaded.value == {"SmokeTopic@smoke_consumer": OFFSETS, "SmokeTopic@mine": {2: 7}}
+    assert loaded.content["dataVersion"]["counter"] == 1
+    assert (store / "config" / "consumerOffset.json.bak").read_bytes() == broker_wrote
+    assert (store / "config" / "topics.json").read_bytes() == topics
+
+
+def test_cut_in_half_the_backup_counts(store_fixtures: StoreFixtures, tmp_path: Path) -> None:
+    store = store_fixtures.copy("real_broker", tmp_path).store
+    file = store / "config" / "consumerOffset.json"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    loaded = load_offsets(FILES, store)
+    assert loaded.from_backup
+    assert loaded.value == {"SmokeTopic@smoke_consumer": OFFSETS}
+    save_offsets(FILES, store, loaded.content, loaded.value, 1)
+    assert not load_offsets(FILES, store).from_backup
+
+
+def test_rebuilt_queues_of_a_real_log_are_the_real_ones(
+    store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    for name in ("basic", "batchcq"):
+        fixture = store_fixtures.copy(name, tmp_path / name)
+        before = {
+            folder: tree(fixture.store / folder)
+            for folder in ("commitlog", "consumequeue", "batchconsumequeue")
+        }
+        rebuild(
+            fixture.store, index=False, plugins=[], broker_conf=fixture.store.parent / "options"
+        )
+        assert {folder: tree(fixture.store / folder) for folder in before} == before
