@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakelog.codec import decode
+from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.source import Extent, Source
+
+if TYPE_CHECKING:
+    from lakelog.gathering import Gathered, Ints, Longs
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -105,6 +109,31 @@ class LogReader:
                 report(piece)
             elif not isinstance(piece, Blank):
                 yield from (piece.message(at) for at in range(len(piece)))
+
+    def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
+        """Whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
+
+        Never raises because of a record: :class:`~lakelog.gathering.Gathered` says which are gone
+        or broken.
+        """
+        from lakelog.gathering import gather  # brings NumPy
+
+        bounds = self._bounds
+        return gather(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+
+    def store_time_ms(self, offset: int, size: int) -> int | None:
+        """The store time of the record at ``offset``, in ms since 1970; reads only its head.
+
+        ``None`` if no record of ``size`` bytes that says so of itself stands there.
+        """
+        end = self._bounds.end()
+        if offset < self._bounds.minimum() or (end is not None and offset + size > end):
+            return None
+        for extent in self._source.extents(offset):  # open for as long as the loop holds it
+            if extent.start <= offset and offset + size <= extent.end:
+                return head_store_time(extent.read(offset, HEAD_MOST_BYTES), offset, size)
+            break
+        return None
 
     def look_up(self, where: int | str) -> StoredMessage:
         """The message at an offset, or with a message id."""

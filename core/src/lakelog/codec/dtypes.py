@@ -71,4 +71,15 @@ def scatter(
 ) -> None:
     """Write each of ``values`` as a ``dtype`` at its position, as :func:`gather` reads them."""
     whole = np.dtype((np.void, dtype.itemsize))
-    anywhere(buffer, whole)[positions] = values.astype(dtype, copy=False).view(whole)
+    plain = values.astype(dtype, copy=False).view(whole)
+    step = _step(positions)
+    if step:
+        np.ndarray(plain.shape, whole, buffer, int(positions[0]), (step,))[:] = plain
+    else:
+        anywhere(buffer, whole)[positions] = plain
+
+
+def _step(positions: NDArray[np.int64]) -> int:
+    """How far ``positions`` are apart where that is always the same, else 0."""
+    steps = positions[1:] - positions[:-1]
+    return int(steps[0]) if len(steps) and (steps == steps[0]).all() else 0

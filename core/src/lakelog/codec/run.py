@@ -23,6 +23,8 @@ MAX_RECORDS: Final = 1 << 16
 """A batch holds at most this many records unless told otherwise."""
 
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+ShortInts = NDArray[np.int32]
 
 
 def decode_run(
@@ -44,6 +46,30 @@ def decode_run(
         if not good.all():
             batch = batch[: int(good.argmin())]
     return batch
+
+
+def sound_records(
+    batch: RecordBatch, offsets: Ints, sizes: ShortInts, *, verify: bool = True
+) -> Bools:
+    """Which records of a batch are whole, and the ones that are meant.
+
+    For records that something else pointed to, at any places of the batch's buffer.
+
+    :param offsets: the physical offset that each has to state
+    :param sizes: the length that each has to have, at least ``RECORD_MIN_BYTES``; all of it must
+        stand in the buffer
+    """
+    good = np.asarray((batch.sizes == sizes) & (batch.physical_offsets == offsets))
+    for holds in (*_SHAPES, topics_are_text, *(_CHECKSUMS if verify else ())):
+        left = np.flatnonzero(good)
+        # What failed must not be looked at again: its lengths lead anywhere.
+        some = batch if len(left) == len(batch) else _some(batch, left)
+        good[left] = holds(some)
+    return good
+
+
+def _some(batch: RecordBatch, these: Ints) -> RecordBatch:
+    return RecordBatch(batch.buffer, batch.base_offset, batch.starts[these])
 
 
 def _follow(view: memoryview, max_records: int) -> NDArray[np.int64]:
@@ -104,13 +130,6 @@ def _have_sound_bodies(batch: RecordBatch) -> Bools:
     return np.asarray(crcs == batch.body_crcs)
 
 
-_CHECKS: Final = (
-    _are_records,
-    _hold_heads,
-    _hold_bodies,
-    _hold_topics,
-    _are_filled,
-    _stand_in_place,
-    topics_are_text,
-)
+_SHAPES: Final = (_are_records, _hold_heads, _hold_bodies, _hold_topics, _are_filled)
+_CHECKS: Final = (*_SHAPES, _stand_in_place, topics_are_text)
 _CHECKSUMS: Final = (_have_sound_bodies, unbroken_seals)

@@ -1,0 +1,58 @@
+"""Names and types of the columns of a table of messages; all of them can be null.
+
+Times are microseconds since 1970 in UTC, because Spark and Iceberg know no milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_TYPES: Final[dict[str, Any]] = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "physical_offset": pa.int64(),
+    "store_size": pa.int32(),
+    "message_id": pa.string(),
+    "unique_key": pa.string(),
+    "tags": pa.string(),
+    "keys": pa.list_(pa.string()),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "body": pa.binary(),
+    "body_crc": pa.int32(),
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "transaction_type": pa.string(),
+    "born_timestamp": _TIME,
+    "born_host": pa.string(),
+    "store_timestamp": _TIME,
+    "store_host": pa.string(),
+    "reconsume_times": pa.int32(),
+    "prepared_transaction_offset": pa.int64(),
+}
+COLUMNS: Final = tuple(_TYPES)
+"""All names, in the order of the table."""
+
+
+def schema(columns: Iterable[str] | None = None) -> pa.Schema:
+    """The schema of some columns, in the order given; of all of them without ``columns``.
+
+    Raises ``ValueError`` for a name that is none of :data:`COLUMNS`, or is given twice.
+    """
+    names = COLUMNS if columns is None else tuple(columns)
+    unknown = [name for name in names if name not in _TYPES]
+    if unknown:
+        raise ValueError(f"column {unknown[0]!r} is unknown; there are {', '.join(COLUMNS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"a column is given twice: {', '.join(names)}")
+    return pa.schema([(name, _TYPES[name]) for name in names])
+
+
+def empty(columns: Iterable[str] | None = None) -> pa.RecordBatch:
+    """A record batch without rows."""
+    wanted = schema(columns)
+    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)

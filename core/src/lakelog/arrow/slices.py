@@ -1,0 +1,92 @@
+"""Parts of a buffer as Arrow arrays: copied once, by Arrow's ``take``.
+
+The buffer itself becomes an array whose odd elements are the gaps between the parts; ``take``
+then copies the even ones. Elements in any order come from permuted indices, since offsets must
+ascend.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lakelog.message import Body
+
+Longs = NDArray[np.int64]
+_MOST_BYTES: Final = (1 << 31) - 1
+
+
+def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
+    """``buffer[position : position + length]`` for each position, as ``binary``."""
+    count = len(positions)
+    if not count:
+        return pa.array([], pa.binary())
+    order = None
+    if count > 1 and (positions[1:] < positions[:-1]).any():
+        order = np.argsort(positions, kind="stable")
+        positions, lengths = positions[order], lengths[order]
+    base = int(positions[0])
+    ends = positions + lengths
+    if int(ends.max()) - base > _MOST_BYTES or (positions[1:] < ends[:-1]).any():
+        return _one_by_one(buffer, positions, ends, order)
+    laid = _laid_over(buffer, base, positions, ends)
+    return laid.take(pa.array(_even(count, order)))
+
+
+def _laid_over(buffer: Body, base: int, positions: Longs, ends: Longs) -> pa.BinaryArray:
+    offsets = np.empty((len(positions), 2), np.int32)
+    offsets[:, 0], offsets[:, 1] = positions - base, ends - base
+    part = pa.py_buffer(memoryview(buffer)[base : int(ends[-1])])
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * len(positions) - 1, [None, pa.py_buffer(offsets), part]
+    )
+
+
+def _even(count: int, order: Longs | None) -> Longs:
+    """Where each element stands among the gaps, in the order that was asked for."""
+    if order is None:
+        return np.arange(0, 2 * count, 2)
+    places = np.empty(count, np.int64)
+    places[order] = np.arange(0, 2 * count, 2)
+    return places
+
+
+def _one_by_one(buffer: Body, positions: Longs, ends: Longs, order: Longs | None) -> Any:
+    """Parts that overlap, or lie too far apart for 32 bits."""
+    view = memoryview(buffer)
+    parts = [view[a:b] for a, b in zip(positions.tolist(), ends.tolist(), strict=True)]
+    made = pa.array([bytes(part) for part in parts], pa.binary())
+    return made if order is None else made.take(pa.array(np.argsort(order)))
+
+
+def as_text(array: pa.BinaryArray) -> pa.StringArray:
+    """``array`` as strings; what is no UTF-8 is replaced, as ``bytes.decode`` replaces it."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [
+            None if each is None else each.decode(errors="replace") for each in array.to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+
+
+def parts_of(array: pa.BinaryArray) -> tuple[NDArray[np.uint8], Longs]:
+    """The bytes of a whole array and its offsets in them, of which there is one more."""
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    octets = np.frombuffer(data, np.uint8) if data is not None and data.size else _NOTHING
+    return octets, bounds
+
+
+_NOTHING: Final = np.empty(0, np.uint8)
+
+
+def of_few(array: pa.BinaryArray, name: Any) -> pa.StringArray:
+    """Strings that ``name`` makes of the values, called once for each different one."""
+    coded = array.dictionary_encode()
+    names = pa.array([name(each) for each in coded.dictionary.to_pylist()], pa.string())
+    return pc.take(names, coded.indices)

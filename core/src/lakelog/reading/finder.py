@@ -1,0 +1,121 @@
+"""Everything that finds messages in one store, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from lakelog.dispatching import Named
+from lakelog.errors import StoreError
+from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
+from lakelog.logreader import LogReader
+from lakelog.queueoffsets import Queue
+from lakelog.reading.arrivals import Waiting
+from lakelog.reading.byqueue import QueueList
+from lakelog.reading.bytime import TimeSearch
+from lakelog.reading.follow import QueueFollower
+from lakelog.reading.get import QueueGetter
+from lakelog.reading.query import KeyQuery
+from lakelog.units import Units
+
+Kind = TypeVar("Kind")
+
+
+@attrs.frozen
+class Finder:
+    """The ways to a message.
+
+    :ivar getter: by queue and offset
+    :ivar follower: the same, and waits for what comes
+    :ivar lists: which queues there are
+    :ivar times: by store time
+    :ivar keys: by key
+    """
+
+    getter: QueueGetter
+    follower: QueueFollower
+    lists: QueueList
+    times: TimeSearch
+    keys: KeyQuery
+
+    @classmethod
+    def over(
+        cls,
+        path: Path,
+        reader: LogReader,
+        dispatchers: Sequence[Named],
+        arrivals: Waiting,
+        units_per_file: int,
+        refresh: Callable[[], None] | None = None,
+    ) -> Finder:
+        """Put them together.
+
+        :param refresh: brings the dispatchers up to date before each look, where nobody else does
+
+        Raises :class:`~lakelog.errors.StoreError` where no dispatcher keeps queues.
+        """
+        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]
+        if queues is None:
+            raise StoreError(
+                "no queues are kept here: name 'consume-queue' in the setting 'dispatchers'",
+                path=path,
+            )
+        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]
+        if refresh is not None:
+            queues = _Fresh(queues, refresh)
+            index = index and _FreshIndex(index, refresh)
+
+        def minimum() -> int:
+            return reader.min_offset
+
+        getter = QueueGetter(queues, reader, minimum, units_per_file)
+        return cls(
+            getter,
+            QueueFollower(getter, arrivals),
+            QueueList(queues, minimum),
+            TimeSearch(queues, reader, minimum),
+            KeyQuery(index, reader),
+        )
+
+
+def first_of(dispatchers: Sequence[Named], kind: type[Kind]) -> Kind | None:
+    """The first dispatcher that can do what ``kind``, a Protocol, asks for."""
+    found: list[Dispatcher] = [each.dispatcher for each in dispatchers]
+    return next((each for each in found if isinstance(each, kind)), None)
+
+
+@attrs.frozen
+class _Fresh:
+    """Queues that are brought up to date whenever their ends are asked for."""
+
+    reader: QueueReader
+    refresh: Callable[[], None]
+
+    def queues(self) -> Sequence[Queue]:
+        self.refresh()
+        return self.reader.queues()
+
+    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
+        self.refresh()
+        return self.reader.bounds(queue, minimum)
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        return self.reader.units(queue, first, count)
+
+    def kind(self, queue: Queue) -> str:
+        return self.reader.kind(queue)
+
+
+@attrs.frozen
+class _FreshIndex:
+    """A key index that is brought up to date before each question."""
+
+    index: KeyIndex
+    refresh: Callable[[], None]
+
+    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        self.refresh()
+        return self.index.offsets(topic, key, begin_ms, end_ms)

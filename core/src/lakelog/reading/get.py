@@ -1,0 +1,131 @@
+"""Messages of one queue from a queue offset on, as messages or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.codec import RecordBatch
+from lakelog.interfaces import QueueReader
+from lakelog.reading.messages import messages
+from lakelog.reading.results import ColumnsResult, GetResult
+from lakelog.reading.selection import UNITS_PER_FILE, Log, Selector, wanted
+from lakelog.reading.tagfilter import tag_filter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_MESSAGES = 32
+
+
+class QueueGetter:
+    """Reads queues; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        queues: QueueReader,
+        log: Log,
+        minimum: Callable[[], int],
+        units_per_file: int = UNITS_PER_FILE,
+    ) -> None:
+        """Keep what is needed to read.
+
+        :param log: a :class:`~lakelog.logreader.LogReader`
+        :param minimum: the log's first byte
+        :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
+        """
+        self._selector = Selector(queues, log, minimum, units_per_file)
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = DEFAULT_MESSAGES,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+    ) -> GetResult:
+        """Messages from queue offset ``offset`` on.
+
+        Messages are as their records have them: one that was found in a light queue has its own
+        topic, queue and queue offset, and a batch is one message.
+
+        :param max_bytes: of all records together, 100 at least and 128 MiB at most; one message
+            is given however long it is
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
+        :returns: the messages, RocketMQ's status, and where to go on; see
+            :mod:`lakelog.reading.selection`
+
+        Raises ``ValueError`` for a queue id below 0, fewer than one message, and tags without one.
+        """
+        want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
+        found = self._selector.select(want, _by_message)
+        read = [message for each in found.batches for message in messages(each)]
+        return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
+
+    def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = DEFAULT_MESSAGES,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        columns: Iterable[str] | None = None,
+        decompress: bool = False,
+        verify: bool = True,
+    ) -> ColumnsResult:
+        """Like :meth:`get`, as an Arrow record batch; see :func:`lakelog.arrow.to_arrow`.
+
+        :param columns: names of :data:`lakelog.arrow.COLUMNS`; all of them without it. A column
+            that is not asked for costs nothing
+        :param decompress: whether compressed bodies are unpacked
+        :param verify: whether checksums are computed, which takes up to half of the time where
+            bodies are short; lengths and places are always checked
+
+        Raises ``ImportError`` without pyarrow, and what :meth:`get` and ``to_arrow`` raise.
+        """
+        from lakelog.arrow import schema
+
+        names = schema(columns).names
+        want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
+        found = self._selector.select(attrs.evolve(want, verify=verify), _by_column)
+        return ColumnsResult(
+            found.status,
+            _joined(found.batches, names, decompress),
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+        )
+
+
+def _by_message(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+    return np.fromiter((each in tags for each in batch.tags), np.bool_, len(batch))
+
+
+def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from lakelog.arrow import to_arrow
+
+    found = to_arrow(batch, ["tags"])["tags"]
+    good: NDArray[np.bool_] = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
+    return good
+
+
+def _joined(batches: list[RecordBatch], names: list[str], decompress: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from lakelog.arrow import empty, to_arrow
+
+    made = [to_arrow(each, names, decompress) for each in batches]
+    if len(made) == 1:
+        return made[0]
+    return pa.concat_batches(made) if made else empty(names)

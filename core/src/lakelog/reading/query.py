@@ -1,0 +1,122 @@
+"""Messages by key, through the key index.
+
+RocketMQ: ``DefaultMessageStore.queryMessage``, which returns what the index points to; here topic,
+key and store time of each message are checked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import attrs
+
+from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
+from lakelog.interfaces import KeyIndex
+from lakelog.message import StoredMessage
+
+DEFAULT_MESSAGES: Final = 64
+_LAST_MS: Final = (1 << 63) - 1
+_log = logging.getLogger("lakelog")
+
+
+class MessageLog(Protocol):
+    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+
+    def look_up(self, where: int | str) -> StoredMessage:
+        """The message at an offset."""
+
+
+@attrs.frozen
+class KeyQuery:
+    """Finds messages by key.
+
+    :ivar index: ``None`` where the store has none
+    """
+
+    index: KeyIndex | None
+    log: MessageLog
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_messages: int = DEFAULT_MESSAGES,
+    ) -> list[StoredMessage]:
+        """Messages of ``topic`` whose unique key, or one of whose keys, is ``key``; newest first.
+
+        A message that is damaged or gone is passed over and logged, and so is the rest of an
+        index that is damaged.
+
+        :param since_ms: store time of the oldest, in ms since 1970
+        :param until_ms: store time of the youngest, itself included
+
+        Raises :class:`~lakelog.errors.MissingIndex`.
+        """
+        begin, end = _times(since_ms, until_ms)
+        found: list[StoredMessage] = []
+        for offset in self._offsets(topic, key, begin, end):
+            if len(found) >= max_messages:
+                break
+            message = self._message(offset)
+            if message and begin <= message.store_timestamp_ms <= end and _has(message, topic, key):
+                found.append(message)
+        return found
+
+    def offsets(
+        self,
+        topic: str,
+        key: str,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_count: int = DEFAULT_MESSAGES,
+    ) -> list[int]:
+        """What the index itself says: physical offsets, newest first, as RocketMQ's returns them.
+
+        Records of other keys and topics may be among them, whose hash is the same.
+
+        Raises :class:`~lakelog.errors.MissingIndex`.
+        """
+        found: list[int] = []
+        for offset in self._offsets(topic, key, *_times(since_ms, until_ms)):
+            if len(found) >= max_count:
+                break
+            found.append(offset)
+        return found
+
+    def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        if self.index is None:
+            raise MissingIndex(
+                "messages cannot be found by key without an index: install lakelog-hash-index, "
+                "and name it in the setting 'dispatchers'"
+            )
+        return self._from(self.index, topic, key, begin_ms, end_ms)
+
+    @staticmethod
+    def _from(index: KeyIndex, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        seen: set[int] = set()
+        try:
+            for offset in index.offsets(topic, key, begin_ms, end_ms):
+                if offset not in seen:
+                    seen.add(offset)
+                    yield offset
+        except CorruptIndex as error:
+            _log.warning("%s; what was found before is all", error)
+
+    def _message(self, offset: int) -> StoredMessage | None:
+        try:
+            return self.log.look_up(offset)
+        except (CorruptRecord, OffsetOutOfRange) as error:
+            _log.warning("the key index points to no whole record: %s", error)
+            return None
+
+
+def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
+    return 0 if since_ms is None else since_ms, _LAST_MS if until_ms is None else until_ms
+
+
+def _has(message: StoredMessage, topic: str, key: str) -> bool:
+    return message.topic == topic and (message.unique_key == key or key in message.keys)
