@@ -24,13 +24,14 @@ LAYERS: Final = (
     "checksum compression units",
     "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
-    "coalesce settings yieldlock tombstones config",
+    "coalesce settings yieldlock tombstones config swap",
     "interfaces hookspecs",
     "registry builtin consumequeue",
     "strategies segments source directory pieces dispatching",
-    "resync scan survey commitlog appender logreader bounds completion reput reading consumers",
-    "owner dispatchwait rebuild",
-    "store opening",
+    "resync scan survey commitlog appender logreader gathering bounds completion reput reading "
+    "consumers topicremoval",
+    "owner dispatchwait queuestore",
+    "store opening rebuild",
     "check",
     "cli",
 )
@@ -38,8 +39,9 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
-    "checksum codec compression errors files hookspecs hosts interfaces layout message msgid "
-    "properties queueoffsets results settings.model status sysflag testing units"
+    "arrow checksum codec compression errors files hookspecs hosts identity interfaces layout "
+    "message msgid pieces properties queueoffsets results settings.model status sysflag testing "
+    "units"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 

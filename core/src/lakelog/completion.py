@@ -43,6 +43,11 @@ class Completion:
         """Everything before it is in queues and index."""
         return self._dispatching.offset if self._dispatching is not None else 0
 
+    def reach(self) -> int:
+        """Look again; how far the log has come into queues and index."""
+        self.refresh()
+        return self.offset
+
     def refresh(self, *, now: bool = False) -> None:
         """Take in what the log holds by now; raises :class:`~lakelog.errors.DispatchStopped`."""
         with self._lock:

@@ -10,7 +10,7 @@ import attrs
 from lakelog.completion import Completion
 from lakelog.errors import DispatchStopped
 from lakelog.positions import Positions
-from lakelog.reading.arrivals import Arrivals
+from lakelog.reading.arrivals import Arrivals, PolledArrivals
 from lakelog.reput import Lag, Reput
 
 LOOK_SECONDS = 0.01
@@ -34,6 +34,9 @@ class DispatchWait(Protocol):
 
     def wait(self, offset: int, timeout_s: float) -> bool:
         """Whether everything before ``offset`` was dispatched in time."""
+
+    def close(self) -> None:
+        """Wake those who wait for messages."""
 
 
 @attrs.frozen
@@ -73,12 +76,16 @@ class OwnedWait:
                 return False
             self.arrivals.wait(seen, left)
 
+    def close(self) -> None:
+        """The thread wakes everybody when it ends."""
+
 
 @attrs.frozen
 class ReaderWait:
     """A reader looks for itself."""
 
     completion: Completion
+    arrivals: PolledArrivals
 
     @property
     def offset(self) -> int:
@@ -104,3 +111,7 @@ class ReaderWait:
                 return False
             time.sleep(LOOK_SECONDS)
         return True
+
+    def close(self) -> None:
+        """Nobody else would wake them."""
+        self.arrivals.close()

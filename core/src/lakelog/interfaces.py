@@ -290,6 +290,17 @@ class QueueReader(Protocol):
 
 
 @runtime_checkable
+class TopicRemover(Protocol):
+    """A dispatcher that can forget a topic."""
+
+    def forget_topic(self, topic: str, end_offset: int) -> None:
+        """Remove what was built for ``topic``; its records below ``end_offset`` never come back.
+
+        Called between two dispatches, once the tombstone is written.
+        """
+
+
+@runtime_checkable
 class KeyIndex(Protocol):
     """A dispatcher that finds records by key; reads from any thread."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 from lakelog.bounds import FileBounds
 from lakelog.completion import Completion
 from lakelog.directory import StoreDirectory, readable
+from lakelog.dispatching import Named
 from lakelog.dispatchwait import OwnedWait, ReaderWait
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.health import Health
@@ -19,13 +20,17 @@ from lakelog.interfaces import Context
 from lakelog.logreader import LogReader
 from lakelog.owner import open_owned
 from lakelog.ownership import is_owned
-from lakelog.reading.arrivals import Arrivals
+from lakelog.reading.arrivals import Arrivals, PolledArrivals, Waiting
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.source import FileSource
 from lakelog.store import Store
 from lakelog.strategies import make_dispatchers, make_strategies
+
+if TYPE_CHECKING:
+    from lakelog.consumers.offsettable import OffsetTable
+    from lakelog.reading.finder import Finder
 
 Mode: TypeAlias = Literal["owner", "read"]
 
@@ -89,15 +94,28 @@ class _Opening:
         context = self._context(read_only=False)
         strategies = make_strategies(self.registry, self.settings, context)
         events.store_opening(self.path, read_only=False)
-        health = Health(self.path, lambda cause: events.store_failed(self.path, cause))
+
+        def failed(cause: BaseException) -> None:
+            context.checkpoint.freeze()
+            events.store_failed(self.path, cause)
+
+        health = Health(self.path, failed)
         directory = StoreDirectory.of(self.files, self.path, core)
         arrivals = Arrivals()
         owned = open_owned(directory, core, strategies, health, context.checkpoint, arrivals)
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
-        waits = OwnedWait(owned.positions, owned.reput, arrivals)
-        return Store(self.path, self.settings, owned.reader, owned, events, waits)
+        return Store(
+            self.path,
+            self.settings,
+            owned.reader,
+            owned,
+            events,
+            OwnedWait(owned.positions, owned.reput, arrivals),
+            self._finder(owned.reader, owned.dispatchers, arrivals),
+            self._offsets(read_only=False),
+        )
 
     def for_reading(self) -> Store:
         """Look at the files; only dispatchers are made, and they keep what they build in memory."""
@@ -109,7 +127,40 @@ class _Opening:
         reader = LogReader(source, FileBounds(source), lambda: is_owned(self.files, self.path))
         dispatchers = make_dispatchers(self.registry, self.settings, self._context(read_only=True))
         completion = Completion(self.path, reader, dispatchers)
-        return Store(self.path, self.settings, reader, None, events, ReaderWait(completion))
+        arrivals = PolledArrivals(completion.reach)
+        return Store(
+            self.path,
+            self.settings,
+            reader,
+            None,
+            events,
+            ReaderWait(completion, arrivals),
+            self._finder(reader, dispatchers, arrivals, completion.refresh),
+            self._offsets(read_only=True),
+        )
+
+    def _finder(
+        self,
+        reader: LogReader,
+        dispatchers: Sequence[Named],
+        arrivals: Waiting,
+        refresh: Callable[[], None] | None = None,
+    ) -> Callable[[], Finder]:
+        def make() -> Finder:
+            from lakelog.reading.finder import Finder  # brings NumPy
+
+            entries = self.settings.section("consume-queue").file_entries
+            return Finder.over(self.path, reader, dispatchers, arrivals, entries, refresh)
+
+        return make
+
+    def _offsets(self, *, read_only: bool) -> Callable[[], OffsetTable]:
+        def make() -> OffsetTable:
+            from lakelog.consumers.offsettable import OffsetTable
+
+            return OffsetTable(self.files, self.path, read_only=read_only)
+
+        return make
 
     def _context(self, *, read_only: bool) -> Context:
         return Context(self.path, self.settings.core, self.files, read_only=read_only)

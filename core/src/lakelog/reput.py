@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import Final, Protocol
 
@@ -95,6 +96,12 @@ class Reput:
         self._wake.set()
         if self._dispatching.failure is not None:
             raise self._dispatching.failure
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let nothing be dispatched meanwhile."""
+        with self._lock:
+            yield
 
     def close(self) -> None:
         """Dispatch what is confirmed by now, then stop."""

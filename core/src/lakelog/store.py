@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from lakelog.dispatchwait import DispatchWait
 from lakelog.errors import DispatchStopped, PutRefused, StoreClosed
+from lakelog.interfaces import TopicRemover
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import Message, StoredMessage
 from lakelog.owner import OwnedLog
 from lakelog.pieces import Piece
 from lakelog.putfuture import PutFuture
+from lakelog.queuestore import QueueStore
 from lakelog.registry.events import Events
 from lakelog.reput import Lag
 from lakelog.results import PutResult
 from lakelog.settings.effective import Settings
 from lakelog.status import PutStatus
+from lakelog.topicremoval import delete_topic, unused_topics
+
+if TYPE_CHECKING:
+    from lakelog.consumers.offsettable import OffsetTable
+    from lakelog.reading.finder import Finder
 
 
-class Store:
+class Store(QueueStore):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
     All methods may be called from several threads.
@@ -37,14 +45,16 @@ class Store:
         owned: OwnedLog | None,
         events: Events,
         waits: DispatchWait,
+        make_finder: Callable[[], Finder],
+        make_offsets: Callable[[], OffsetTable],
     ) -> None:
+        super().__init__(make_finder, make_offsets)
         self.path = path
         self.settings = settings
         self._reader = reader
         self._owned = owned
         self._events = events
         self._waits = waits
-        self._closed = False
         if owned is not None:
             self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
 
@@ -168,6 +178,42 @@ class Store:
         """
         self._writing().reput.resume()
 
+    def delete_topic(self, topic: str) -> None:
+        """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
+
+        What is put from now on makes queues again, which go on with the same queue offsets. A
+        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does.
+        """
+        owned = self._writing()
+        with owned.reput.paused():
+            delete_topic(
+                owned.directory.files,
+                self.path,
+                topic,
+                owned.positions.confirmed,
+                self._forgets(),
+            )
+
+    def delete_unused_topics(self) -> list[str]:
+        """Remove the queues of topics of which the log holds nothing any more; their names."""
+        topics = unused_topics(self._find.lists.queues, self.min_offset)
+        for topic in topics:
+            self.delete_topic(topic)
+        return topics
+
+    def _forgets(self) -> Callable[[str, int], None]:
+        removers = [
+            each.dispatcher
+            for each in self._writing().dispatchers
+            if isinstance(each.dispatcher, TopicRemover)
+        ]
+
+        def forget(topic: str, end_offset: int) -> None:
+            for each in removers:
+                each.forget_topic(topic, end_offset)
+
+        return forget
+
     @property
     def read_only(self) -> bool:
         """Whether the store was opened for reading."""
@@ -186,6 +232,8 @@ class Store:
             return
         self._closed = True
         try:
+            self._close_offsets()
+            self._waits.close()
             if self._owned is not None:
                 self._owned.close()
         finally:

@@ -172,6 +172,7 @@ def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
         store = lakelog.open({str(tmp_path)!r}, plugins=[], flush="none", segment_size_bytes=65536,
                              preallocate=False)
         store.put(lakelog.Message("t", b"theirs"))
+        store.wait_dispatched()
         print("open", flush=True)
         input()
         store.close()

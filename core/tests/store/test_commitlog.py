@@ -178,7 +178,7 @@ def test_the_files_beside_the_log_are_those_of_rocketmq(tmp_path: Path) -> None:
         result = fill(store, 10)[-1]
         assert (tmp_path / "checkpoint").read_bytes() == zero
     assert not (tmp_path / "abort").exists()
-    numbers = (result.store_timestamp_ms, 0, 0, 0, result.end_offset)
+    numbers = (result.store_timestamp_ms, result.store_timestamp_ms, 0, 0, result.end_offset)
     after = struct.pack(">qqqqq", *numbers).ljust(4096, b"\0")
     assert (tmp_path / "checkpoint").read_bytes() == after
     with open_small(tmp_path):
@@ -260,7 +260,7 @@ def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
 
 def test_reading_by_place_copies_nothing(tmp_path: Path) -> None:
     size = 8 << 20
-    with open_small(tmp_path, segment_size_bytes=size) as store:
+    with open_small(tmp_path, segment_size_bytes=size, dispatchers=[]) as store:
         fill(store, 1)
         for _ in range(7):
             store.put(Message("t", bytes(1 << 20)))

@@ -171,7 +171,7 @@ def descriptors(path: Path) -> list[str]:
 def test_a_roll_whose_segment_cannot_be_mapped(tmp_path: Path) -> None:
     """It is tried again at the next put, and leaves no descriptor behind."""
     files = FaultyFiles()
-    with open_small(tmp_path, files=files) as store:
+    with open_small(tmp_path, files=files, dispatchers=[]) as store:
         fill(store, 32)
         before = descriptors(tmp_path)
         files.failing.add("map")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakelog.testing.fakelog import FakeLog
     from lakelog.testing.faultyfile import FaultyFile
     from lakelog.testing.hookcalls import count_hook_calls
+    from lakelog.testing.machine import StoreMachine
     from lakelog.testing.records import encode_log, record_batch
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "FollowerContract",
     "PluginContract",
     "ReplicatorContract",
+    "StoreMachine",
     "WriterContract",
     "count_hook_calls",
     "encode_log",
@@ -57,6 +59,7 @@ _MODULES = {
     "FollowerContract": "contracts.follower",
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
+    "StoreMachine": "machine",
     "WriterContract": "contracts.writer",
     "count_hook_calls": "hookcalls",
     "encode_log": "records",

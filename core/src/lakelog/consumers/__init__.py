@@ -1,0 +1,1 @@
+"""Consumers: groups that remember how far they have read each queue."""

@@ -1,0 +1,249 @@
+"""The half of a store that finds messages: by queue, time and key, as they come, and for groups."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from lakelog.errors import StoreClosed
+from lakelog.message import StoredMessage
+
+if TYPE_CHECKING:
+    from lakelog.consumers.consumer import CommitPolicy, Consumer
+    from lakelog.consumers.offsettable import OffsetTable
+    from lakelog.consumers.places import Place
+    from lakelog.reading.finder import Finder
+    from lakelog.reading.results import ColumnsResult, GetResult, QueueInfo
+    from lakelog.units import Units
+
+
+class QueueStore:
+    """What :class:`~lakelog.Store` says about queues; made with what opening has prepared.
+
+    What finds messages is put together at the first question, since it brings NumPy.
+    """
+
+    def __init__(
+        self, make_finder: Callable[[], Finder], make_offsets: Callable[[], OffsetTable]
+    ) -> None:
+        self._make_finder = make_finder
+        self._make_offsets = make_offsets
+        self._closed = False
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return self._make_finder()
+
+    @cached_property
+    def _offsets(self) -> OffsetTable:
+        return self._make_offsets()
+
+    @property
+    def _find(self) -> Finder:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        return self._finder
+
+    # --- by queue ---
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """Messages of a queue from queue offset ``offset`` on.
+
+        :param max_bytes: of their records together; one message is given however long it is
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
+        :param wait_ms: how long to wait at the end of the queue for one to come
+        :returns: the messages, RocketMQ's status, and where to go on
+        """
+        from lakelog.reading.follow import Request
+
+        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        return self._find.follower.get(request, wait_ms)
+
+    async def get_async(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """:meth:`get` in an event loop, which goes on meanwhile."""
+        from lakelog.reading.follow import Request
+
+        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        return await self._find.follower.get_async(request, wait_ms)
+
+    def get_columns(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        columns: Iterable[str] | None = None,
+        decompress: bool = False,
+    ) -> ColumnsResult:
+        """What :meth:`get` gives, as an Arrow record batch (``lakelog-core[arrow]``).
+
+        :param columns: those of :mod:`lakelog.arrow.schema` to make; ``None`` is all
+        :param decompress: whether bodies that the client compressed are given as they were
+        """
+        return self._find.getter.get_columns(
+            topic,
+            queue_id,
+            offset,
+            max_messages,
+            max_bytes=max_bytes,
+            tags=tags,
+            columns=columns,
+            decompress=decompress,
+        )
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
+
+        :param start: a queue offset; ``None`` is the first one that is there
+        """
+        return self._find.follower.read(topic, queue_id, start, follow=follow, tags=tags)
+
+    def read_async(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> AsyncIterator[StoredMessage]:
+        """:meth:`read` for ``async for``; it never blocks the event loop."""
+        return self._find.follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
+
+    def topics(self) -> list[str]:
+        """Every topic that has a queue, in the order of UTF-16 code units, as Java sorts."""
+        return self._find.lists.topics()
+
+    def queues(self, topic: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of one topic: its kind and where it begins and ends."""
+        return self._find.lists.infos(topic)
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """The first queue offset that is there and the next that will be; ``None``: no queue."""
+        return self._find.lists.bounds(topic, queue_id)
+
+    def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
+        return self._find.lists.queues.units((topic, queue_id), first, count)
+
+    # --- by time ---
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """The queue offset for a store time in ms since 1970.
+
+        ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
+        """
+        return self._find.times.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    def earliest_time(self, topic: str, queue_id: int) -> int | None:
+        """Store time of the first message of a queue, in ms; ``None`` if it has none."""
+        return self._find.times.earliest_time(topic, queue_id)
+
+    # --- by key ---
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_messages: int = 64,
+    ) -> list[StoredMessage]:
+        """Messages with a key, or with a unique key (``UNIQ_KEY``), the newest first.
+
+        Raises :class:`~lakelog.errors.MissingIndex` where no key index is kept.
+        """
+        return self._find.keys.query(topic, key, since_ms, until_ms, max_messages)
+
+    def query_offsets(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_count: int = 64,
+    ) -> list[int]:
+        """What the index itself says: physical offsets, newest first, hash collisions included."""
+        return self._find.keys.offsets(topic, key, since_ms, until_ms, max_count)
+
+    # --- for groups of consumers ---
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        queue_ids: Sequence[int] | None = None,
+        *,
+        start: Place = "latest",
+        commit: CommitPolicy = "explicit",
+        tags: str | None = None,
+    ) -> Consumer:
+        """A consumer that goes on where its group committed last.
+
+        :param queue_ids: the queues to read; ``None`` is all of the topic
+        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param commit: ``explicit``, or ``batch``: what a poll gave is committed at the next one
+        """
+        from lakelog.consumers.consumer import Consumer
+        from lakelog.consumers.queueaccess import QueueAccess
+
+        find = self._find
+        access = QueueAccess(
+            find.getter.get,
+            lambda name: [each.queue_id for each in find.lists.infos(name)],
+            find.lists.bounds,
+            find.times.offset_by_time,
+            find.follower.arrivals,
+        )
+        return Consumer(
+            group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
+        )
+
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The committed offsets of every group, by topic and queue."""
+        return self._offsets.groups()
+
+    def _close_offsets(self) -> None:
+        """Write what consumers have committed."""
+        if "_offsets" in self.__dict__:
+            self._offsets.close()

@@ -1,0 +1,255 @@
+"""Builds queues and index again from the log, and puts them in the place of the old ones.
+
+The new folders grow in ``lakelog/tmp/rebuild``. Until all of them are durable nothing else changes,
+whatever fails; then each takes the place of the old one at once. The log is only read: damage in it
+is passed over, and reported.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog.checkpoint import CheckpointKeeper
+from lakelog.directory import StoreDirectory, readable
+from lakelog.dispatching import Dispatching, Named
+from lakelog.errors import StoreError
+from lakelog.files import FileSystem, RealFileSystem, overwrite_file, read_file
+from lakelog.interfaces import Context, KeyIndex, QueueReader
+from lakelog.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
+from lakelog.ownership import OwnerLock, remove_abort, write_abort
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.registry import Registry
+from lakelog.settings.effective import Settings
+from lakelog.settings.resolver import resolve
+from lakelog.source import FileSource
+from lakelog.strategies import make_dispatchers
+from lakelog.swap import remove_tree, swap_in
+from lakelog.tombstones import clear_tombstones
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many bytes of the log were read, and how long its segments are together."""
+
+_NEW: Final = "rebuild"
+_OLD: Final = "replaced"
+_TOPICS: Final = ("topics.json", "topics.json.bak")
+
+
+@attrs.frozen
+class RebuildReport:
+    """What a rebuild did.
+
+    :ivar records: records that were read
+    :ivar bytes: their length and that of blanks, in bytes
+    :ivar damage: bytes that are no whole record, and were passed over
+    :ivar folders: the folders of the store directory that were made anew
+    :ivar seconds: how long it took
+    """
+
+    records: int
+    bytes: int
+    damage: tuple[Damage, ...]
+    folders: tuple[str, ...]
+    seconds: float
+
+
+def rebuild(
+    path: str | os.PathLike[str],
+    *,
+    queues: bool = True,
+    index: bool = True,
+    progress: Progress | None = None,
+    settings: object | None = None,
+    broker_conf: str | os.PathLike[str] | None = None,
+    plugins: Sequence[object] | None = None,
+    files: FileSystem | None = None,
+    **arguments: Any,
+) -> RebuildReport:
+    """Build the queues, the index, or both again from the log of a store that nobody owns.
+
+    Works after a crash and on damaged directories too. Rebuilt queues forget the tombstones of
+    topics that were removed: as long as the log has their records, they are back. A queue without
+    any record in the log is gone. The other arguments are those of :func:`lakelog.open`.
+
+    Raises :class:`~lakelog.errors.StoreLocked` while an owner lives, and
+    :class:`~lakelog.errors.StoreError`; then everything is as it was, but for ``lock``.
+    """
+    place, seam = Path(path).absolute(), files or RealFileSystem()
+    registry = Registry.load(plugins, os.environ)
+    effective = resolve(
+        place,
+        sections=registry.sections(),
+        arguments=arguments,
+        source=settings,
+        broker_conf=Path(broker_conf) if broker_conf is not None else None,
+        environ=os.environ,
+        cwd=Path.cwd(),
+        tolerate_missing=True,
+    )
+    directory = StoreDirectory.of(seam, place, effective.core)
+    try:
+        directory.check_readable()
+        with ExitStack() as held:
+            held.callback(OwnerLock.take(seam, place).release)
+            work = _Rebuild(directory, registry, effective, progress or _silent)
+            held.callback(work.clear)
+            return work.run(queues=queues, index=index)
+    except OSError as error:
+        raise readable(error, place) from error
+
+
+def _silent(done_bytes: int, total_bytes: int) -> None:
+    """For callers who do not want to know."""
+
+
+@attrs.define
+class _Rebuild:
+    """One rebuild on its way; the store is locked."""
+
+    directory: StoreDirectory
+    registry: Registry
+    settings: Settings
+    progress: Progress
+    records: int = 0
+    bytes: int = 0
+    damage: list[Damage] = attrs.field(factory=list)
+
+    @property
+    def temporary(self) -> Path:
+        return self.directory.path / OWN_DIR / TMP_DIR / _NEW
+
+    @property
+    def replaced(self) -> Path:
+        return self.temporary / _OLD
+
+    def clear(self) -> None:
+        """Remove what is not needed any more, or was never finished."""
+        remove_tree(self.directory.files, self.temporary)
+
+    def run(self, *, queues: bool, index: bool) -> RebuildReport:
+        begun = time.monotonic()
+        self.clear()
+        self._prepare()
+        named = self._dispatchers(queues=queues, index=index)
+        self._check_places(name for each in named for name in each.dispatcher.directories)
+        self._build(named)
+        swapped = tuple(name for each in named for name in self._swap(each.dispatcher.directories))
+        if queues:
+            clear_tombstones(self.directory.files, self.directory.path)
+        return RebuildReport(
+            self.records, self.bytes, tuple(self.damage), swapped, time.monotonic() - begun
+        )
+
+    def _prepare(self) -> None:
+        """Make the folder look like a store directory to those who build queues in it."""
+        files = self.directory.files
+        files.make_dir(self.replaced)
+        files.make_dir(self.temporary / CONFIG_DIR)
+        for name in _TOPICS:
+            content = read_file(files, self.directory.path / CONFIG_DIR / name)
+            if content is not None:
+                overwrite_file(files, self.temporary / CONFIG_DIR / name, content)
+
+    def _dispatchers(self, *, queues: bool, index: bool) -> tuple[Named, ...]:
+        files = self.directory.files
+        keeper = CheckpointKeeper(files, self.temporary)
+        context = Context(self.temporary, self.settings.core, files, keeper)
+        made = make_dispatchers(self.registry, self.settings, context)
+        chosen = tuple(each for each in made if _is_chosen(each, queues=queues, index=index))
+        for each in made:
+            if each not in chosen:
+                each.dispatcher.close()
+        return chosen
+
+    def _check_places(self, folders: Iterable[str]) -> None:
+        """A folder that stands elsewhere cannot change places with a new one."""
+        device = self.temporary.stat().st_dev
+        for name in folders:
+            target = self.directory.path / name
+            if target.is_symlink() or (target.exists() and target.stat().st_dev != device):
+                raise StoreError(
+                    "it is a link, or on another file system, so that no new folder can take its "
+                    "place; remove it, and open the store to have it made again",
+                    path=target,
+                )
+
+    def _build(self, named: Sequence[Named]) -> None:
+        """Let the dispatchers see the whole log, and make durable what they made of it."""
+        with ExitStack() as opened:
+            for each in named:
+                opened.callback(each.dispatcher.close)
+            source = FileSource(
+                self.directory.files,
+                self.directory.commitlog,
+                self.settings.core.segment_size_bytes,
+            )
+            segments = source.segments()
+            if segments:
+                first, last = segments[0], segments[-1]
+                end = last.start_offset + last.length
+                for each in named:
+                    each.dispatcher.resume(first.start_offset, end)
+                dispatching = Dispatching(self.directory.path, named, first.start_offset)
+                dispatching.run(self._pieces(source, first.start_offset, end))
+            for each in named:
+                each.dispatcher.flush()
+
+    def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
+        """The log, counted on the way."""
+        from lakelog.scan import scan  # brings NumPy
+
+        for piece in scan(source, first):
+            yield piece
+            self.progress(self._count(piece) - first, end - first)
+        self.progress(end - first, end - first)
+
+    def _count(self, piece: Piece) -> int:
+        """Count a piece; where it ends."""
+        if isinstance(piece, Damage):
+            self.damage.append(piece)
+            return piece.end_offset
+        if isinstance(piece, Blank):
+            self.bytes += piece.size
+            return piece.offset + piece.size
+        self.records += len(piece)
+        self.bytes += int(piece.sizes.sum())
+        return piece.end_offset
+
+    def _swap(self, folders: Sequence[str]) -> list[str]:
+        """Put a dispatcher's new folders in the place of the old ones."""
+        path = self.directory.path
+        due = [
+            each for each in folders if any((at / each).is_dir() for at in (self.temporary, path))
+        ]
+        with self._marked() if len(due) > 1 else nullcontext():
+            for name in due:
+                swap_in(
+                    self.directory.files, self.temporary / name, path / name, self.replaced / name
+                )
+        return due
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        """Mark the store as not closed cleanly: folders that belong together change one by one."""
+        files, path = self.directory.files, self.directory.path
+        crashed = (path / ABORT_FILE).exists()
+        if not crashed:
+            write_abort(files, path)
+        yield
+        if not crashed:
+            remove_abort(files, path)
+
+
+def _is_chosen(named: Named, *, queues: bool, index: bool) -> bool:
+    """Whether a dispatcher is one of those to be rebuilt; what is neither goes with both."""
+    if isinstance(named.dispatcher, QueueReader):
+        return queues
+    if isinstance(named.dispatcher, KeyIndex):
+        return index
+    return queues and index

@@ -1,0 +1,43 @@
+"""Removes the queues of a topic for good, and finds topics whose queues have nothing left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lakelog.files import FileSystem
+from lakelog.interfaces import QueueReader
+from lakelog.tombstones import add_tombstone
+
+
+def delete_topic(
+    files: FileSystem,
+    path: Path,
+    topic: str,
+    end_offset: int,
+    forget: Callable[[str, int], None],
+) -> None:
+    """Remove a topic's queues; its records stay in the log.
+
+    The tombstone comes first: a crash in between leaves queues that can be removed again, never
+    queues that come back.
+
+    :param path: the store directory
+    :param end_offset: where the log ends now; records from there on make queues again
+    :param forget: removes the queues of a topic, told their name and ``end_offset``; it is called
+        between two dispatches
+    """
+    add_tombstone(files, path, topic, end_offset)
+    forget(topic, end_offset)
+
+
+def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
+    """Topics that have queues, and of whose queues none holds a record that the log still has.
+
+    :param minimum: the log's first byte
+    """
+    used: dict[str, bool] = {}
+    for topic, queue_id in reader.queues():
+        bounds = reader.bounds((topic, queue_id), minimum)
+        used[topic] = used.get(topic, False) or (bounds is not None and bounds[0] < bounds[1])
+    return sorted(topic for topic, has_some in used.items() if not has_some)
