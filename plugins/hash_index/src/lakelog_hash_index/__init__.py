@@ -1,0 +1,19 @@
+"""A key index for lakelog: RocketMQ's hash-slot index files, byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog_hash_index.verification import verify
+
+__all__ = ["verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs NumPy when it is first used."""
+    if name != "verify":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lakelog_hash_index.verification import verify
+
+    return verify

@@ -1,0 +1,182 @@
+"""Appends keys to the last file of an index, and goes on to the next when it is full."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from lakelog_hash_index.filewriter import IndexFileWriter
+from lakelog_hash_index.indexfile import IndexFile
+from lakelog_hash_index.keys import Keys, find_keys
+from lakelog_hash_index.making import Maker
+from lakelog_hash_index.sealer import Sealer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+
+_NOWHERE: Final = -1
+
+
+class IndexAppender:
+    """All calls but :meth:`flush`, and looks at :attr:`files`, come from one thread.
+
+    How far the index has come is told by its entries: the offset of the last one, and how many
+    there are of that record. A record that comes again adds only the keys that are missing.
+
+    :ivar files: all files, the oldest first; replaced, never changed
+    """
+
+    def __init__(self, maker: Maker, sealer: Sealer, files: Sequence[IndexFile]) -> None:
+        self.files = tuple(files)
+        self._maker = maker
+        self._sealer = sealer
+        self._active: IndexFileWriter | None = None
+        self._find_end()
+        self._open_last()
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the last record that has entries, or -1."""
+        return self._last_offset
+
+    @property
+    def resume_offset(self) -> int:
+        """The offset of the first record that may lack keys: that of the last entry, or 0."""
+        return max(self._last_offset, 0)
+
+    def _open_last(self) -> None:
+        if self.files:
+            self._active = self._maker.open(self.files[-1])
+            self._seal_if_full()
+
+    def _find_end(self) -> None:
+        """Count the entries of the last record, across files if need be."""
+        self._last_offset, self._last_keys = _NOWHERE, 0
+        for file in reversed(self.files):
+            number = file.header().count - 1
+            if self._last_offset == _NOWHERE and number:
+                self._last_offset = file.offset(number)
+            while number and file.offset(number) == self._last_offset:
+                self._last_keys += 1
+                number -= 1
+            if number:
+                return
+
+    # --- append ---
+
+    def append(self, batch: RecordBatch) -> None:
+        """Add the keys of a run of records, in log order; raises ``OSError``.
+
+        After an error as much is there as has been written, and the same run may come again.
+        """
+        offsets = batch.base_offset + batch.starts
+        known = int(offsets.searchsorted(self._last_offset))
+        batch, offsets = batch[known:], offsets[known:]
+        if not len(batch):
+            return
+        keys = find_keys(batch)
+        if offsets[0] == self._last_offset:
+            keys = keys[self._keys_there(keys) :]
+            if self._active is not None:
+                self._active.correct_end(self._last_offset, int(batch.store_timestamps_ms[0]))
+            if not len(keys) and len(batch) == 1:
+                return
+        self._append(keys, offsets, batch)
+
+    def _keys_there(self, keys: Keys) -> int:
+        """How many keys of the first record are there already."""
+        return min(self._last_keys, int(keys.records.searchsorted(1)))
+
+    def _append(self, keys: Keys, offsets: NDArray[np.int64], batch: RecordBatch) -> None:
+        times_ms = batch.store_timestamps_ms
+        at = 0
+        while at < len(keys):
+            file = self._room()
+            part = keys[at : at + file.room]
+            file.put(part.hashes, offsets[part.records], times_ms[part.records])
+            self._note(offsets[part.records])
+            at += len(part)
+            self._seal_if_full()
+        if self._last_offset != offsets[-1]:
+            self._room()  # RocketMQ makes a file for every record that finds none, keys or not
+
+    def _note(self, offsets: NDArray[np.int64]) -> None:
+        last = int(offsets[-1])
+        same = int((offsets == last).sum())
+        self._last_keys = same + (self._last_keys if last == self._last_offset else 0)
+        self._last_offset = last
+
+    def _room(self) -> IndexFileWriter:
+        """The file that is being filled, with room for an entry."""
+        if self._active is None:
+            self._active = self._maker.make(self.files[-1] if self.files else None)
+            self.files = (*self.files, self._active.seen)
+        return self._active
+
+    def _seal_if_full(self) -> None:
+        if self._active is not None and not self._active.room:
+            self._sealer.submit(self._active)
+            self._active = None
+
+    # --- undo ---
+
+    def truncate(self, end_offset: int) -> None:
+        """Forget entries of records at or behind ``end_offset``."""
+        if self._last_offset >= end_offset:
+            self._cut_back(end_offset)
+
+    def truncate_last(self) -> None:
+        """Forget the last record that has entries, and what a crash left behind them."""
+        self._cut_back(self._last_offset)
+
+    def _cut_back(self, end_offset: int) -> None:
+        self._sealer.wait()
+        if self._active is not None:
+            self._active.close()
+            self._active = None
+        while self.files and _first_offset(self.files[-1]) >= end_offset:
+            self._drop_last()
+        if self.files:
+            self._cut(self._maker.open(self.files[-1]), end_offset)
+        self._find_end()
+
+    def _drop_last(self) -> None:
+        path = self.files[-1].path
+        self._maker.files.unlink(path)
+        self._maker.files.sync_dir(path.parent)
+        self.files = self.files[:-1]
+
+    def _cut(self, file: IndexFileWriter, end_offset: int) -> None:
+        numbers = range(1, file.header.count)
+        kept = bisect_left(numbers, end_offset, key=file.seen.offset)
+        if kept < len(numbers):
+            file.cut(kept + 1)
+        self._active = file
+        self._seal_if_full()
+
+    # --- make durable ---
+
+    def flush(self) -> None:
+        """Sync what was appended before the call; raises ``OSError``."""
+        active = self._active
+        if active is not None:
+            active.sync()
+        self._sealer.wait()
+
+    def close(self) -> None:
+        """Flush, then close, whether or not the flush succeeded."""
+        try:
+            self.flush()
+        finally:
+            self._sealer.close()
+            if self._active is not None:
+                self._active.close()
+
+
+def _first_offset(file: IndexFile) -> float:
+    """The offset of its first entry; a file without one stands behind everything."""
+    return float("inf") if file.header().is_empty else file.header().begin_offset

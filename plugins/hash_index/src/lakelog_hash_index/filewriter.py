@@ -1,0 +1,141 @@
+"""One index file as its owner writes it.
+
+Slots change all over the place, through a map whose every byte was allocated before: a store into
+a hole on a full disk would be SIGBUS. Entries come one behind the other, and are written as
+blocks: a full disk is an ``OSError``. Entries go first, then slots, then the header that counts
+them, so that a reader in another process never meets what is not there.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Final
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.files import File
+from lakelog_hash_index.chains import ENTRY_DTYPE, link
+from lakelog_hash_index.indexfile import IndexFile
+from lakelog_hash_index.shape import HEADER, LARGEST_INT, Header
+
+_CHUNK: Final = 1 << 18
+"""Entries that are looked at together."""
+
+
+class IndexFileWriter:
+    """Appends entries; all calls but :meth:`sync` come from one thread."""
+
+    def __init__(self, seen: IndexFile, file: File) -> None:
+        self.seen = seen
+        self.shape = seen.shape
+        self._file = file
+        self._closed = False
+        self._lock = Lock()
+        file.allocate(self.shape.slots_end)
+        self._map = file.map(self.shape.slots_end, writable=True)
+        self._heads = np.ndarray((self.shape.slots,), ">i4", self._map, HEADER.size)
+        self.header = Header.unpack(self._map[: HEADER.size])
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return self.shape.entries - self.header.count
+
+    def put(
+        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
+    ) -> None:
+        """Append entries, at least one and at most :attr:`room`; raises ``OSError``."""
+        first = self.header.count
+        links = link(self._heads, hashes % self.shape.slots, first)
+        block = np.empty(len(hashes), ENTRY_DTYPE)
+        block["hash"], block["offset"] = hashes, offsets
+        block["seconds"] = _seconds(self.header, times_ms)
+        block["previous"] = links.previous
+        self._file.write_at(self.shape.entry_at(first), block.view(np.uint8).data)
+        self._heads[links.slots] = links.heads.astype(">i4")  # each slot changes at once
+        self._write_header(_advanced(self.header, offsets, times_ms, links.opened))
+
+    def correct_end(self, offset: int, time_ms: int) -> None:
+        """The exact store time of the record at ``offset``, if it is the last one here."""
+        header = self.header
+        if header.is_empty or (header.end_offset, header.end_timestamp_ms) == (offset, time_ms):
+            return
+        if header.end_offset == offset:
+            self._write_header(attrs.evolve(header, end_timestamp_ms=time_ms))
+
+    def cut(self, count: int) -> None:
+        """Forget entry ``count`` and those behind it, as if they had never been; then sync.
+
+        At least one must be left. The last store time is then known to a second only, rounded up,
+        until :meth:`correct_end` is told it.
+        """
+        heads = np.zeros(self.shape.slots, np.int32)
+        entries, opened = self.seen.entries(), 0
+        for first in range(1, count, _CHUNK):
+            hashes = entries["hash"][first : min(first + _CHUNK, count)].astype(np.int32)
+            links = link(heads, hashes % self.shape.slots, first)
+            heads[links.slots] = links.heads
+            opened += links.opened
+        written = min(max(self.header.count, int(self._heads.max()) + 1), self.shape.entries)
+        self._write_header(_shortened(self.header, self.seen, count, opened))
+        self._heads[:] = heads
+        for first in range(count, written, _CHUNK):
+            size = min(_CHUNK, written - first) * ENTRY_DTYPE.itemsize
+            self._file.write_at(self.shape.entry_at(first), bytes(size))
+        self.sync()
+
+    def _write_header(self, header: Header) -> None:
+        self._map[: HEADER.size] = header.pack()
+        self.header = header
+
+    def sync(self) -> None:
+        """Make everything durable; nothing happens after :meth:`close`."""
+        with self._lock:
+            if not self._closed:
+                self._file.sync()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._file.close()
+
+
+def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Seconds behind the file's begin; the first entry of all finds what the file before left."""
+    begins = np.full(len(times_ms), header.begin_timestamp_ms)
+    if header.is_empty:
+        begins[1:] = times_ms[0]
+    behind = np.clip((times_ms - begins) // 1000, 0, LARGEST_INT)
+    return np.where(begins > 0, behind, 0)
+
+
+def _advanced(
+    header: Header, offsets: NDArray[np.int64], times_ms: NDArray[np.int64], opened: int
+) -> Header:
+    if header.is_empty:
+        header = attrs.evolve(
+            header, begin_offset=int(offsets[0]), begin_timestamp_ms=int(times_ms[0])
+        )
+    return attrs.evolve(
+        header,
+        end_offset=int(offsets[-1]),
+        end_timestamp_ms=int(times_ms[-1]),
+        used_slots=header.used_slots + opened,
+        count=header.count + len(offsets),
+    )
+
+
+def _shortened(header: Header, seen: IndexFile, count: int, opened: int) -> Header:
+    _, offset, seconds, _ = seen.entry(count - 1)
+    latest = header.begin_timestamp_ms + (seconds * 1000 + 999 if count > 2 else 0)
+    return attrs.evolve(
+        header,
+        end_offset=offset,
+        end_timestamp_ms=latest if count <= 2 else min(header.end_timestamp_ms, latest),
+        used_slots=opened,
+        count=count,
+    )

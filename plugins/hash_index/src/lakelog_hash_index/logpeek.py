@@ -1,0 +1,92 @@
+"""A look into the log: whether records with keys stand between two places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakelog.files import File, FileSystem
+from lakelog.layout import BLANK, BLANK_MIN_BYTES, COMMITLOG_DIR, MAGIC_BLANK, segment_name
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+    from lakelog.interfaces import Context
+
+_FIRST_WINDOW_BYTES: Final = 64 << 10
+_MOST_BYTES: Final = 4 << 20
+
+
+@attrs.frozen
+class LogPeek:
+    """Reads segments, and changes nothing."""
+
+    files: FileSystem
+    directory: Path
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, context: Context) -> LogPeek:
+        """The log of a store."""
+        directory = context.path / (context.core.commitlog_path or COMMITLOG_DIR)
+        return cls(context.files, directory, context.core.segment_size_bytes)
+
+    def has_keys(self, start: int, end: int, *, behind_first: bool) -> bool:
+        """Whether a record that starts at or behind ``start``, and before ``end``, has keys.
+
+        What cannot be read may have had some.
+
+        :param behind_first: leave out the record at ``start``
+        """
+        for batch in self._batches(start, end):
+            if batch is None or _has_keys(batch, start + behind_first, end):
+                return True
+        return False
+
+    def _batches(self, at: int, end: int) -> Iterator[RecordBatch | None]:
+        window = _FIRST_WINDOW_BYTES
+        while at < end:
+            batch, behind = self._read(at, window)
+            if behind > at:
+                yield batch
+                at = behind
+                window = min(window * 4, _MOST_BYTES)
+            elif window >= self.segment_bytes:
+                yield None
+                return
+            else:
+                window *= 4
+
+    def _read(self, at: int, window: int) -> tuple[RecordBatch | None, int]:
+        """Records from ``at`` on, and where they end; ``at`` itself if none can be read."""
+        from lakelog.codec import decode_run
+
+        start = at - at % self.segment_bytes
+        try:
+            file = self.files.open(self.directory / segment_name(start))
+        except FileNotFoundError:
+            return None, at
+        try:
+            data = _data(file, at - start, min(window, start + self.segment_bytes - at))
+        finally:
+            file.close()
+        batch = decode_run(data, at, verify=False)
+        rest = start + self.segment_bytes - batch.end_offset
+        left = data[batch.end_offset - at :]
+        if len(left) >= BLANK_MIN_BYTES and BLANK.unpack_from(left) == (rest, MAGIC_BLANK):
+            return batch, start + self.segment_bytes
+        return batch, batch.end_offset
+
+
+def _data(file: File, position: int, length: int) -> memoryview:
+    return memoryview(file.read_at(position, length))
+
+
+def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:
+    from lakelog_hash_index.keys import find_keys
+
+    offsets = batch.base_offset + batch.starts
+    some = batch[slice(int(offsets.searchsorted(first)), int(offsets.searchsorted(end)))]
+    return len(some) > 0 and len(find_keys(some)) > 0

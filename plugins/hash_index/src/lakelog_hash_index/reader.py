@@ -1,0 +1,151 @@
+"""The index of a read-only open: the files as they are, and in memory what they do not cover."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lakelog.layout import ABORT_FILE, INDEX_DIR
+from lakelog_hash_index.indexfile import IndexFile, index_files
+from lakelog_hash_index.shape import Shape
+from lakelog_hash_index.walk import Wanted, newest_first
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+    from lakelog.errors import CorruptIndex
+    from lakelog.interfaces import Context
+    from lakelog_hash_index.coverage import Span
+    from lakelog_hash_index.memory import MemoryKeys
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ReaderIndex:
+    """A dispatcher and key index that changes no file.
+
+    Records behind the ``end`` that :meth:`resume` was told are not returned before they are
+    dispatched, although a living owner may have put them into a file by then.
+    """
+
+    directories: Sequence[str] = (INDEX_DIR,)
+
+    def __init__(self, shape: Shape, context: Context) -> None:
+        self._shape = shape
+        self._context = context
+        self._files: Sequence[IndexFile] = ()
+        self._damage: Sequence[CorruptIndex] = ()
+        self._spans: Sequence[Span] = ()
+        self._memory: MemoryKeys | None = None
+        self._minimum = self._limit = self._seen = 0
+
+    # --- Dispatcher ---
+
+    def resume(self, minimum: int, end: int) -> int:
+        """Where something is missing first: behind the files, between them, or in a damaged one.
+
+        While ``abort`` is there (a crash, or a living owner), files that the checkpoint does not
+        vouch for are read and checked whole, and left out if they are damaged. A file that is
+        damaged after a clean stop is left out too, but is told of by each look-up.
+        """
+        from lakelog_hash_index.coverage import clipped, gaps, spans
+        from lakelog_hash_index.logpeek import LogPeek
+
+        self._minimum, self._limit, self._seen = minimum, end, 0
+        self._memory = None
+        sound = self._look()
+        self._spans = clipped(spans(sound), end)
+        missing = gaps(self._spans, LogPeek.of(self._context), minimum)
+        behind = max((span.last for span in self._spans), default=minimum)
+        return min([max(behind, minimum), end, *(gap.start for gap in missing)])
+
+    def _look(self) -> list[IndexFile]:
+        """Take the files that can be asked; those of them that cover what they say."""
+        from lakelog_hash_index.examine import outline
+        from lakelog_hash_index.soundness import is_broken
+
+        context = self._context
+        folder = context.path / INDEX_DIR
+        files, self._damage = index_files(context.files, folder, self._shape)
+        if not (context.path / ABORT_FILE).exists():
+            self._files = files
+            return [file for file in files if not any(True for _ in outline(file))]
+        vouched = context.checkpoint.read().index_timestamp_ms
+        self._files = [
+            file
+            for at, file in enumerate(files)
+            if (file.header().end_timestamp_ms <= vouched and at < len(files) - 1)
+            or not is_broken(file)
+        ]
+        for file in files:
+            if file not in self._files:
+                _log.warning("%s is damaged; its keys are looked up in the log", file.path)
+        return list(self._files)
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        """Keep the keys of records that no file covers."""
+        offsets = batch.base_offset + batch.starts
+        known = int(offsets.searchsorted(self._seen))
+        batch, offsets = batch[known:], offsets[known:]
+        if len(batch):
+            self._add(batch, offsets)
+            self._seen = batch.end_offset
+            self._limit = max(self._limit, batch.end_offset)
+
+    def _add(self, batch: RecordBatch, offsets: NDArray[np.int64]) -> None:
+        from lakelog_hash_index.keys import find_keys
+        from lakelog_hash_index.memory import MemoryKeys
+
+        keys = find_keys(batch)
+        missing = ~self._covered(offsets)[keys.records]
+        records = keys.records[missing]
+        if len(records):
+            memory = self._memory or MemoryKeys()
+            memory.add(keys.hashes[missing], offsets[records], batch.store_timestamps_ms[records])
+            self._memory = memory
+
+    def _covered(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which records have all keys in one file: those at its ends may not."""
+        import numpy as np
+
+        covered = np.zeros(len(offsets), np.bool_)
+        for span in self._spans:
+            if span.last >= offsets[0] and span.first <= offsets[-1]:
+                covered |= (offsets > span.first) & (offsets < span.last)
+        return covered
+
+    def truncate(self, end_offset: int) -> None:
+        """Return nothing at or behind ``end_offset``, until it is dispatched."""
+        from lakelog_hash_index.coverage import clipped
+
+        self._limit = min(self._limit, end_offset)
+        self._seen = min(self._seen, end_offset)
+        self._spans = clipped(self._spans, end_offset)
+        if self._memory is not None:
+            self._memory.truncate(end_offset)
+
+    def flush(self) -> None:
+        """Nothing is to be made durable."""
+
+    def close(self) -> None:
+        """Forget the files and what is in memory."""
+        self._files, self._spans, self._memory = (), (), None
+
+    # --- KeyIndex ---
+
+    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Where records may stand that have ``key``, the newest first, each once.
+
+        Store times are kept in whole seconds: records up to 999 ms outside of the window may be
+        among them, none inside of it is lost. Raises :class:`~lakelog.errors.CorruptIndex` at
+        the end, if a file is damaged.
+        """
+        from lakelog_hash_index.javahash import hash_key
+
+        wanted = Wanted(hash_key(topic, key), begin_ms, end_ms)
+        others = [] if self._memory is None else self._memory.find(wanted)
+        within = range(self._minimum, self._limit)
+        return newest_first(reversed(self._files), others, wanted, within, self._damage)

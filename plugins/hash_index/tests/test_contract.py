@@ -1,0 +1,46 @@
+"""The index keeps the contract of dispatchers, and the plugin that of plugins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.interfaces import Dispatcher, KeyIndex
+from lakelog.registry import check_object
+from lakelog.testing import DispatcherContract, PluginContract
+from lakelog_hash_index import plugin
+from lakelog_hash_index.settings import HashIndexSettings
+from plugins.hash_index.tests.support import FOREVER, find, owner, reader
+
+
+class TestOwnerIndex(DispatcherContract):
+    """With files so small that forty records need seven of them."""
+
+    def make(self, path: Path) -> Dispatcher:
+        return owner(path, HashIndexSettings(slots=5, entries=7))
+
+    def contents(self, dispatcher: Dispatcher) -> object:
+        return [find(dispatcher, f"k{at}", "orders") for at in range(40)]
+
+
+class TestPlugin(PluginContract):
+    plugin = plugin
+
+
+def test_both_forms_find_keys(tmp_path: Path) -> None:
+    for index in (owner(tmp_path), reader(tmp_path)):
+        assert check_object(index, Dispatcher) is None
+        assert check_object(index, KeyIndex) is None
+        index.resume(0, 0)
+        assert list(index.offsets("any", "", *FOREVER)) == []
+        index.close()
+
+
+@pytest.mark.parametrize(
+    ("slots", "entries", "what"),
+    [(0, 10, "slots"), (1, 1, "entries"), (5_000_000, 120_000_000, "RocketMQ opens at most")],
+)
+def test_sizes_that_no_file_can_have(slots: int, entries: int, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        HashIndexSettings(slots=slots, entries=entries)

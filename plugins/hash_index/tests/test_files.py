@@ -1,0 +1,351 @@
+"""What the index does with the disk: files, damage, crashes, full disks, and time."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from lakelog.errors import CorruptIndex
+from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.message import Body
+from lakelog_hash_index import verify
+from lakelog_hash_index.names import next_name
+from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
+from plugins.hash_index.tests.support import (
+    FOREVER,
+    NOW_MS,
+    SEGMENT_BYTES,
+    SMALL,
+    Rec,
+    batch_of,
+    built,
+    find,
+    index_paths,
+    index_timestamp,
+    owner,
+    poke,
+    reader,
+    resumed,
+    snapshot,
+    vouch,
+)
+
+ONE_SLOT = HashIndexSettings(slots=1, entries=6)
+RECS = [Rec.keyed(f"k{at} all", time_ms=NOW_MS + 1000 * at) for at in range(8)]
+
+
+def answers(index: Any) -> list[list[int]]:
+    return [find(index, key) for key in ("all", *(f"k{at}" for at in range(8)))]
+
+
+def expected(offsets: list[int]) -> list[list[int]]:
+    return [offsets[::-1], *([each] for each in offsets)]
+
+
+def test_a_full_file_moves_the_checkpoint(tmp_path: Path) -> None:
+    index = owner(tmp_path)
+    index.resume(0, 0)
+    index.dispatch(batch_of(RECS[:2]))
+    index.flush()
+    assert index_timestamp(tmp_path) == 0
+    index.dispatch(batch_of(RECS[:3]))
+    index.flush()
+    assert index_timestamp(tmp_path) == RECS[2].time_ms
+    index.close()
+
+
+def test_entries_of_a_new_file_take_no_space_yet(tmp_path: Path) -> None:
+    index = owner(tmp_path, HashIndexSettings())
+    index.resume(0, 0)
+    index.dispatch(batch_of(RECS))
+    index.close()
+    (path,) = index_paths(tmp_path)
+    assert path.stat().st_size == 420_000_040
+    assert path.stat().st_blocks * 512 < 24 << 20
+
+
+@pytest.mark.parametrize(
+    ("last", "name"),
+    [
+        (None, "20261025023000005"),
+        ("20261025023000004", "20261025023000005"),
+        ("20261025023000005", "20261025023000006"),
+        ("20261025025959999", "20261025030000000"),
+        ("20261399999999999", "20261400000000000"),
+    ],
+)
+def test_names_rise_even_where_the_clock_does_not(last: str | None, name: str) -> None:
+    assert next_name(datetime(2026, 10, 25, 2, 30, 0, 5000), last) == name  # noqa: DTZ001
+
+
+def test_times_are_compared_without_losing_what_was_rounded(tmp_path: Path) -> None:
+    times = [NOW_MS, NOW_MS + 1999, NOW_MS + 4000]
+    batch = batch_of([Rec.keyed("k", time_ms=each) for each in times])
+    first, middle, last = batch.physical_offsets.tolist()
+    index = resumed(owner(tmp_path), batch)
+    assert find(index, "k", window=(NOW_MS + 1999, NOW_MS + 1999)) == [middle]
+    assert find(index, "k", window=(NOW_MS, NOW_MS)) == [first]
+    assert find(index, "k", window=(NOW_MS + 2000, NOW_MS + 4000)) == [last]
+    assert find(index, "k", window=(0, NOW_MS - 1)) == []
+    assert find(index, "k", window=(NOW_MS + 5000, NOW_MS + 9000)) == []
+    index.close()
+
+
+def test_the_first_entry_of_a_file_has_the_time_of_the_header(tmp_path: Path) -> None:
+    """An hour without a message lies between the files."""
+    recs = [Rec.keyed("a b c d e"), Rec.keyed("late", time_ms=NOW_MS + 3_600_000)]
+    batch = batch_of(recs)
+    index = resumed(owner(tmp_path), batch)
+    window = (NOW_MS + 3_600_000, NOW_MS + 3_600_000)
+    assert find(index, "late", window=window) == [int(batch.physical_offsets[1])]
+    index.close()
+
+
+def test_a_record_of_many_files_that_was_cut_is_completed(tmp_path: Path) -> None:
+    """As after a full disk: keys that are there do not come again, the others do."""
+    batch = batch_of([Rec.keyed(" ".join(f"k{at % 6}" for at in range(17)))])
+    resumed(owner(tmp_path / "whole"), batch).close()
+    resumed(owner(tmp_path / "cut"), batch).close()
+    for path in index_paths(tmp_path / "cut")[2:]:
+        path.unlink()
+    resumed(owner(tmp_path / "cut"), batch).close()
+    whole, cut = (
+        [each.read_bytes() for each in index_paths(tmp_path / name)] for name in ("whole", "cut")
+    )
+    assert cut == whole
+
+
+@attrs.frozen(eq=False)
+class FillingFile(RealFile):
+    """Takes ``left[0]`` more writes and allocations."""
+
+    left: list[int]
+
+    def _spend(self) -> None:
+        if not self.left[0]:
+            raise OSError(errno.ENOSPC, "no space")
+        self.left[0] -= 1
+
+    def write_at(self, position: int, data: Body) -> None:
+        self._spend()
+        super().write_at(position, data)
+
+    def allocate(self, length: int) -> None:
+        self._spend()
+        super().allocate(length)
+
+
+@attrs.frozen
+class FullDisk(RealFileSystem):
+    """The index stands on a disk without space."""
+
+    left: list[int]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        return FillingFile(path, file.fileno(), self.left) if path.parent.name == "index" else file
+
+
+@pytest.mark.parametrize("left", range(14))
+def test_a_full_disk_stops_the_dispatch_and_loses_nothing(tmp_path: Path, left: int) -> None:
+    files = FullDisk([left])
+    batch = batch_of(RECS)
+    index = owner(tmp_path, SMALL, files)
+    index.resume(0, batch.end_offset)
+    if left < 11:
+        with pytest.raises(OSError, match="no space"):
+            index.dispatch(batch)
+    files.left[0] = 100
+    index.dispatch(batch)
+    assert answers(index) == expected(batch.physical_offsets.tolist())
+    index.close()
+    assert verify(tmp_path / "index", SMALL.slots, SMALL.entries) == []
+
+
+# --- damage ---
+
+
+def until_damage(index: Any) -> tuple[list[int], CorruptIndex]:
+    """What a look-up finds before it raises."""
+    found: list[int] = []
+    with pytest.raises(CorruptIndex) as error:
+        found.extend(index.offsets("t", "all", *FOREVER))
+    return found, error.value
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "what"),
+    [
+        (36, SLOT.pack(-5), "indexCount is -5"),
+        (36, SLOT.pack(900), "indexCount is 900"),
+        (32, SLOT.pack(900), "hashSlotCount is 900"),
+        (16, ENTRY.pack(0, 1 << 40, 0, 0)[4:12], "it claims physical offsets"),
+        (HEADER.size, SLOT.pack(1 << 20), "slot 0 says"),
+        (HEADER.size, SLOT.pack(-1), "slot 0 says"),
+        (ONE_SLOT.shape.entry_at(5) + 16, SLOT.pack(5), "entry 5 points to 5"),
+        (ONE_SLOT.shape.entry_at(4) + 16, SLOT.pack(5), "entry 4 points to 5"),
+        (ONE_SLOT.shape.entry_at(5), SLOT.pack(-1), "entry 5 cannot be in slot 0"),
+    ],
+)
+def test_damage_ends_the_walk_of_its_file_and_is_told_at_the_end(
+    tmp_path: Path, position: int, data: bytes, what: str
+) -> None:
+    """The reader takes what the damaged header hides from the log, the owner does without."""
+    batch = built(tmp_path, RECS, ONE_SLOT)
+    damaged = index_paths(tmp_path)[1]
+    poke(damaged, position, data)
+    assert verify(tmp_path / "index", ONE_SLOT.slots, ONE_SLOT.entries) != []
+    offsets = batch.physical_offsets.tolist()
+    for make in (owner, reader):
+        index = resumed(make(tmp_path, ONE_SLOT), batch)
+        found, error = until_damage(index)
+        assert what in str(error)
+        assert error.path == damaged
+        assert set(offsets[:2] + offsets[5:]) <= set(found) <= set(offsets)
+        assert found == sorted(found, reverse=True)
+        if make is reader and position < HEADER.size and position != 32:
+            assert found == offsets[::-1]
+        index.close()
+
+
+def test_a_file_of_another_length_is_refused_by_the_owner_and_told_of_by_the_reader(
+    tmp_path: Path,
+) -> None:
+    batch = built(tmp_path, RECS)
+    path = index_paths(tmp_path)[-1]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CorruptIndex, match=r"hash-index\.slots=3 and hash-index\.entries=6"):
+        owner(tmp_path).resume(0, batch.end_offset)
+    index = resumed(reader(tmp_path), batch)
+    found, error = until_damage(index)
+    assert "bytes, but" in str(error)
+    assert found == batch.physical_offsets.tolist()[::-1]
+
+
+# --- gaps and crashes ---
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lost_file_is_found_and_completed_by_readers(
+    tmp_path: Path, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = built(tmp_path, RECS)
+    index_paths(tmp_path)[lost].unlink()
+    before = snapshot(tmp_path)
+    index = resumed(reader(tmp_path), batch)
+    assert answers(index) == expected(batch.physical_offsets.tolist())
+    index.close()
+    assert snapshot(tmp_path) == before
+    with caplog.at_level(logging.WARNING):
+        resumed(owner(tmp_path), batch).close()
+    assert "lakelog rebuild --index" in caplog.text
+
+
+def test_records_without_keys_between_files_are_no_gap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recs = [Rec(), Rec.keyed("a b c d e"), Rec(), Rec(), Rec.keyed("f"), Rec()]
+    batch = built(tmp_path, recs)
+    assert len(index_paths(tmp_path)) == 2
+    last = int(batch.physical_offsets[4])
+    assert reader(tmp_path).resume(0, batch.end_offset) == last
+    index = owner(tmp_path)
+    assert index.resume(0, batch.end_offset) == last
+    index.close()
+    assert caplog.text == ""
+
+
+def torn(path: Path, at: int, number: int) -> None:
+    """An entry that never reached the disk."""
+    poke(index_paths(path)[at], SMALL.shape.entry_at(number), bytes(ENTRY.size))
+
+
+def test_after_a_crash_a_torn_file_is_built_again(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    whole = [path.read_bytes() for path in index_paths(tmp_path)]
+    (tmp_path / "abort").touch()
+    torn(tmp_path, -1, 1)
+    before = snapshot(tmp_path)
+    index = resumed(reader(tmp_path), batch)
+    assert answers(index) == expected(batch.physical_offsets.tolist())
+    assert snapshot(tmp_path) == before
+    name = index_paths(tmp_path)[-1].name
+    resumed(owner(tmp_path), batch).close()
+    assert [path.read_bytes() for path in index_paths(tmp_path)] == whole
+    assert (tmp_path / "lakelog" / "quarantine" / name).exists()
+
+
+def test_after_a_crash_the_checkpoint_decides_which_files_are_checked(tmp_path: Path) -> None:
+    """Of those before the last: the checkpoint vouches for full ones that were synced."""
+    batch = built(tmp_path, RECS)
+    (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint").unlink()
+    torn(tmp_path, 1, 3)
+    index = reader(tmp_path)
+    assert index.resume(0, batch.end_offset) <= int(batch.physical_offsets[2])
+    vouch(tmp_path, RECS[-1].time_ms)
+    assert index.resume(0, batch.end_offset) == int(batch.physical_offsets[-1])
+
+
+def test_slots_ahead_of_the_header_are_set_back_after_a_crash(tmp_path: Path) -> None:
+    """The header stayed as it was before the last record; entries and slots did not."""
+    batch = built(tmp_path, RECS[:7])
+    last = index_paths(tmp_path)[-1]
+    header = last.read_bytes()[: HEADER.size]
+    resumed(owner(tmp_path), more := batch_of(RECS)).close()
+    whole = [path.read_bytes() for path in index_paths(tmp_path)]
+    poke(index_paths(tmp_path)[-1] if len(whole) == 3 else last, 0, header)
+    (tmp_path / "abort").touch()
+    for make in (reader, owner):
+        index = resumed(make(tmp_path), more)
+        assert answers(index) == expected(more.physical_offsets.tolist())
+        index.close()
+    assert batch.end_offset < more.end_offset < SEGMENT_BYTES
+
+
+def test_what_a_crash_left_of_a_making_is_passed_over(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    (tmp_path / "index" / "20990101000000000.tmp").write_bytes(b"x")
+    (tmp_path / "index" / "20990101000000000").touch()
+    for make in (reader, owner):
+        index = resumed(make(tmp_path), batch)
+        assert answers(index) == expected(batch.physical_offsets.tolist())
+        index.close()
+    assert not (tmp_path / "index" / "20990101000000000.tmp").exists()
+
+
+# --- the ends of the log ---
+
+
+def test_only_files_wholly_before_the_log_can_be_deleted(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    offsets, paths = batch.physical_offsets.tolist(), index_paths(tmp_path)
+    index = owner(tmp_path)
+    minimum = offsets[3]
+    index.resume(minimum, batch.end_offset)
+    assert find(index, "all") == offsets[:2:-1]
+    assert index.deletable(minimum) == paths[:1]
+    assert index.deletable(offsets[2]) == []
+    assert index.deletable(batch.end_offset) == paths[:-1]
+    index.close()
+
+
+def test_a_reader_returns_what_is_behind_the_end_once_it_is_dispatched(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    offsets = batch.physical_offsets.tolist()
+    index = reader(tmp_path)
+    assert index.resume(0, offsets[4]) <= offsets[4]
+    assert find(index, "all") == offsets[3::-1]
+    index.dispatch(batch[4:6])
+    assert find(index, "all") == offsets[5::-1]
+    index.truncate(offsets[5])
+    assert find(index, "all") == offsets[4::-1]
+    index.dispatch(batch[5:])
+    assert find(index, "all") == offsets[::-1]
