@@ -50,7 +50,7 @@ format: setup ## Format the sources and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-demo: setup jdk-note ## Run examples/demo.py
+demo: setup jdk-note ## Messages in, an Iceberg table out (examples/demo.py)
 	$(BIN)/python examples/demo.py
 
 bench: $(VENV)/.installed-bench ## Measure beside the peers in requirements-bench.lock

@@ -1,31 +1,39 @@
-"""The main job as far as it exists today: events in, read back from another process meanwhile.
+"""The main job as far as it exists today: messages in, a lakehouse table out.
 
     python examples/demo.py [EVENTS]
 
-One process owns the store and appends events in batches. Another one follows the log by reading the
-files, without a lock and without asking the owner. At the end both counts must agree.
+One process owns the store and appends events. Spark reads the log beside it, one task per segment,
+and writes an Iceberg table. At the end SQL over the table must count what the log holds. Without
+Java the log is counted by itself.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lakelog
-from lakelog.codec import RecordBatch
-from lakelog.pieces import Damage
+import lakelog_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVENTS, BATCH = 200_000, 1_000
 TOPICS = {"page_views": 70, "cart_changes": 20, "orders": 8, "payments": 2}
 COUNTRIES = ("de", "fr", "it", "nl", "pl")
+TABLE = "lake.shop.events"
+REPORT = f"""
+    SELECT tags AS country, count(*) AS orders,
+           round(sum(get_json_object(string(body), '$.amount'))) AS amount
+    FROM {TABLE} WHERE topic = 'orders' GROUP BY country ORDER BY country
+"""
 
 
 def events(count: int) -> Iterator[lakelog.Message]:
@@ -45,62 +53,83 @@ def events(count: int) -> Iterator[lakelog.Message]:
         )
 
 
-def follow(path: Path, count: int, answer: Connection) -> None:
-    """Count messages by topic while they come, from the files alone."""
-    topics: Counter[str] = Counter()
-    place, passes = 0, 0
-    with lakelog.open(path, mode="read") as store:
-        while topics.total() < count:
-            before = place
-            for piece in store.scan_pieces(place):
-                if isinstance(piece, RecordBatch):
-                    topics.update(piece.topics)
-                    place = piece.end_offset
-                elif isinstance(piece, Damage):
-                    break  # seen while it was written: look again
-            passes += place > before
-            time.sleep(0.02)
-    answer.send((topics, place, passes))
-
-
-def produce(store: lakelog.Store, count: int) -> Counter[str]:
-    """Append the events in batches; how many went to each topic."""
-    source, topics = events(count), Counter[str]()
+def produce(store: lakelog.Store, count: int) -> None:
+    """Append the events in batches."""
+    source = events(count)
+    started = time.perf_counter()
     for start in range(0, count, BATCH):
-        batch = [next(source) for _ in range(min(BATCH, count - start))]
-        for result in store.put_batch(batch):
-            topics[result.topic] += 1
-    return topics
+        store.put_batch([next(source) for _ in range(min(BATCH, count - start))])
+    seconds = time.perf_counter() - started
+    size, segments = store.max_offset / 2**20, len(list((store.path / "commitlog").iterdir()))
+    rate = f"{count / seconds:,.0f} per second"
+    print(f"put    {count:,} events in {seconds:.1f} s ({rate}), {size:.0f} MiB", flush=True)
+    print(f"log    {segments} segments of 16 MiB, the last one ahead of need", flush=True)
 
 
-def main(path: Path, count: int) -> int:
-    """Run both; 0 if the log holds exactly what was put."""
-    processes = multiprocessing.get_context("spawn")
-    answer, sender = processes.Pipe(duplex=False)
-    with lakelog.open(path, segment_size_bytes="32MiB", flush="none") as store:
-        reader = processes.Process(target=follow, args=(path, count, sender), daemon=True)
-        reader.start()
-        started = time.perf_counter()
-        put = produce(store, count)
-        seconds = time.perf_counter() - started
-        if not answer.poll(60):
-            sys.exit("the reader did not come to the end")
-        read, end, passes = answer.recv()
-        reader.join()
-    segments = sorted((path / "commitlog").iterdir())
-    rate, size = count / seconds, end / 2**20
-    print(
-        f"put   {put.total():,} events in {seconds:.1f} s ({rate:,.0f} per second), {size:.0f} MiB"
-    )
-    print(f"read  {read.total():,} in another process, in {passes} passes over new records")
-    print(f"files {len(segments)} segments of 32 MiB")
+def in_log(path: Path) -> Counter[str]:
+    """How many messages of each topic the log holds."""
+    with lakelog.open(path, mode="read") as store:
+        return Counter(message.topic for message in store.scan())
+
+
+def in_table(spark: SparkSession, path: Path) -> Counter[str]:
+    """Write the table, and count in it."""
+    lakelog_spark.register(spark)
+    messages = spark.read.format("lakelog").load(str(path))
+    started = time.perf_counter()
+    messages.writeTo(TABLE).using("iceberg").create()
+    seconds = time.perf_counter() - started
+    tasks = messages.rdd.getNumPartitions()
+    print(f"spark  wrote the Iceberg table {TABLE} with {tasks} tasks in {seconds:.1f} s")
+    counts = spark.sql(f"SELECT topic, count(*) FROM {TABLE} GROUP BY topic").collect()
+    spark.sql(REPORT).show()
+    return Counter(dict(map(tuple, counts)))
+
+
+def start_spark(warehouse: Path) -> SparkSession:
+    """A session on this machine."""
+    print("spark  starts, about 10 s; the first time it downloads Iceberg (50 MB)", flush=True)
+    started = time.perf_counter()
+    spark = lakelog_spark.session(warehouse)
+    print(f"spark  {spark.version} is up after {time.perf_counter() - started:.1f} s", flush=True)
+    return spark
+
+
+def compare(log: Counter[str], table: Counter[str]) -> bool:
+    """Print both; whether they agree."""
     for topic in TOPICS:
-        mark = "=" if put[topic] == read[topic] else "IS NOT"
-        print(f"      {topic:14} put {put[topic]:>8,} {mark} read {read[topic]:>8,}")
-    return int(put != read)
+        mark = "=" if log[topic] == table[topic] else "IS NOT"
+        print(f"       {topic:14} log {log[topic]:>8,} {mark} table {table[topic]:>8,}")
+    print("table: iceberg")
+    print(f"rows: {table.total()}")
+    return log == table
+
+
+def lake(path: Path, warehouse: Path) -> bool:
+    """Bring the log into a table; whether the table holds exactly what the log holds."""
+    spark = start_spark(warehouse)
+    try:
+        table = in_table(spark, path)
+    finally:
+        spark.stop()
+    return compare(in_log(path), table)
+
+
+def main(folder: Path, count: int) -> int:
+    """Run it; 0 if all that was put is in the log, and in the table."""
+    path, missing, right = folder / "store", lakelog_spark.missing_java(), True
+    with lakelog.open(path, segment_size_bytes="16MiB", flush="none") as store:
+        produce(store, count)
+        if missing is None:
+            right = lake(path, folder / "warehouse")
+    found = in_log(path).total()
+    print(f"log    {found:,} messages read back", flush=True)
+    if missing is not None:
+        print(f"No table this time. {missing}")
+    return int(not right or found != count)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         wanted = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
-        sys.exit(main(Path(temporary) / "store", wanted))
+        sys.exit(main(Path(temporary), wanted))

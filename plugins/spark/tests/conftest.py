@@ -1,0 +1,59 @@
+"""A Spark session for the tests of this folder; without Java they skip, but in CI they fail."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakelog_spark
+from tests.support.fixtures import StoreFixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
+# PySpark leaves the sockets by which it collects rows to the garbage collector.
+_OF_PYSPARK = (
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.java)
+            item.add_marker(pytest.mark.timeout(_FIRST_SESSION_SECONDS))
+            for warning in _OF_PYSPARK:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="session")
+def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
+    """Store directories that RocketMQ wrote."""
+    return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Start Spark once."""
+    reason = lakelog_spark.missing_java()
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run Spark, but: {reason}")
+    if reason is not None:
+        pytest.skip(reason)
+    made = lakelog_spark.session(tmp_path_factory.mktemp("warehouse"), master="local[2]")
+    lakelog_spark.register(made)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def spark(session: SparkSession) -> Iterator[SparkSession]:
+    """A session with both formats, and the Iceberg catalog ``lake``."""
+    yield session
+    gc.collect()  # here, where the sockets are forgiven, and not in some other test

@@ -1,0 +1,71 @@
+"""Stores to read, and the rows that they should give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import lakelog
+from lakelog import Message, StoredMessage
+
+SEGMENT = 16 << 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def open_small(path: Path, **more: Any) -> lakelog.Store:
+    return lakelog.open(path, flush="none", segment_size_bytes=SEGMENT, preallocate=False, **more)
+
+
+def messages(count: int) -> Iterator[Message]:
+    """Messages that differ in everything that a row shows."""
+    for number in range(count):
+        yield Message(
+            f"topic-{number % 3}",
+            bytes([number % 256]) * (number % 500),
+            tags=f"tag-{number % 5}" if number % 2 else None,
+            keys=f"key-{number} all" if number % 4 else None,
+            properties={"UNIQ_KEY": f"{number:032X}", "number": str(number), "wort": "süß"},
+            queue_id=number % 4,
+            flag=number - 10,
+            born_timestamp_ms=1_700_000_000_000 + number,
+            born_host="[2001:db8::1]:80" if number % 7 == 0 else "10.0.0.1:1234",
+            reconsume_times=number % 3,
+        )
+
+
+def expected_rows(stored: Iterable[StoredMessage], store: str) -> list[dict[str, Any]]:
+    """The rows of messages, made one by one."""
+    return [_row(each, store) for each in stored]
+
+
+def _row(each: StoredMessage, store: str) -> dict[str, Any]:
+    return {
+        "store": store,
+        "topic": each.topic,
+        "queue_id": each.queue_id,
+        "queue_offset": each.queue_offset,
+        "physical_offset": each.physical_offset,
+        "store_size": each.size,
+        "message_id": each.message_id,
+        "unique_key": each.unique_key,
+        "tags": each.tags,
+        "keys": each.keys,
+        "properties": each.properties,
+        "body": each.body,
+        "body_crc": each.body_crc - (1 << 32) * (each.body_crc >> 31),
+        "flag": each.flag,
+        "sys_flag": each.sys_flag,
+        "transaction_type": each.transaction.name,
+        "born_timestamp": _time(each.born_timestamp_ms),
+        "born_host": each.born_host,
+        "store_timestamp": _time(each.store_timestamp_ms),
+        "store_host": each.store_host,
+        "reconsume_times": each.reconsume_times,
+        "prepared_transaction_offset": each.prepared_transaction_offset,
+    }
+
+
+def _time(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)

@@ -1,0 +1,158 @@
+"""The ranges of a plan give every record once, whatever state a log is in; without Spark."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog.arrow import COLUMNS
+from lakelog.layout import segment_name
+from lakelog.sysflag import is_queued
+from lakelog_spark.columns import NAMES
+from lakelog_spark.errors import CorruptLog
+from lakelog_spark.options import ReadOptions
+from lakelog_spark.plan import LogRange, plan, ranges
+from lakelog_spark.rows import rows, store_name
+from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
+from tests.support.fixtures import EXACT, StoreFixtures
+from tests.support.fixtures import NAMES as FIXTURES
+
+
+def read(
+    path: Path, parts: list[LogRange] | None = None, corrupt: str = "fail"
+) -> list[dict[str, Any]]:
+    """All rows, as a driver and its executors would read them."""
+    if parts is None:
+        with lakelog.open(path, mode="read") as store:
+            parts = plan(store)
+    given = ReadOptions.of({"path": str(path), "corrupt": corrupt})
+    return [
+        {**row, "properties": dict(row["properties"])}
+        for part in parts
+        for table in rows(given, store_name(path), part)
+        for row in table.to_pylist()
+    ]
+
+
+def queued(path: Path) -> list[lakelog.StoredMessage]:
+    with lakelog.open(path, mode="read") as store:
+        return [each for each in store.scan(on_damage=lambda _: None) if is_queued(each.sys_flag)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of several segments."""
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(300)))
+    return path
+
+
+def cut(path: Path, start: int, end: int) -> None:
+    """Overwrite bytes of the log by zeros."""
+    with (path / "commitlog" / segment_name(start // SEGMENT * SEGMENT)).open("r+b") as file:
+        os.pwrite(file.fileno(), bytes(end - start), start % SEGMENT)
+
+
+def test_the_columns_are_those_of_the_core_behind_the_store() -> None:
+    assert NAMES[0] == "store"
+    assert NAMES[1:] == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "edges"),
+    [
+        (0, 0, []),
+        (0, 5, [(0, 5)]),
+        (0, 10, [(0, 10)]),
+        (0, 25, [(0, 10), (10, 20), (20, 25)]),
+        (20, 31, [(20, 30), (30, 31)]),
+    ],
+)
+def test_one_range_per_segment(start: int, end: int, edges: list[tuple[int, int]]) -> None:
+    assert [(each.start, each.end) for each in ranges(start, end, 10)] == edges
+
+
+def test_all_columns_are_those_of_the_messages(store: Path) -> None:
+    stored = queued(store)
+    assert len(stored) == 300
+    assert read(store) == expected_rows(stored, store_name(store))
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_whole_record_of_a_real_directory_is_one_row(
+    name: str, store_fixtures: StoreFixtures
+) -> None:
+    path = store_fixtures.get(name).store
+    found = read(path, corrupt="fail" if name in EXACT else "skip")
+    assert found == expected_rows(queued(path), "store")
+    assert found
+
+
+def test_a_store_is_named_by_its_uuid(store: Path) -> None:
+    assert f'"{store_name(store)}"' in (store / "lakelog" / "store.json").read_text()
+
+
+def test_what_comes_after_the_plan_is_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(100)))
+        with lakelog.open(path, mode="read") as beside:
+            parts = plan(beside)
+        made.put_batch(list(messages(100)))
+        assert len(read(path, parts)) == 100
+        assert len(read(path)) == 200
+
+
+def test_an_empty_store_has_no_range(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    open_small(path).close()
+    assert read(path) == []
+
+
+# --- damage ---
+
+
+def test_damage_ends_the_read_with_its_place(store: Path) -> None:
+    broken = queued(store)[100]
+    cut(store, broken.physical_offset + 10, broken.physical_offset + 30)
+    with pytest.raises(CorruptLog, match="corrupt=skip") as caught:
+        read(store)
+    assert caught.value.damage.offset == broken.physical_offset
+    assert segment_name(broken.physical_offset // SEGMENT * SEGMENT) in str(caught.value)
+
+
+def test_damage_is_skipped_and_said(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = read(store)
+    place = whole[100]["physical_offset"]
+    cut(store, place + 10, place + 30)
+    with caplog.at_level(logging.WARNING, "lakelog_spark"):
+        assert read(store, corrupt="skip") == whole[:100] + whole[101:]
+    assert f"passed over {place} to {whole[101]['physical_offset']}" in caplog.text
+
+
+def zeros_at_the_end(path: Path) -> None:
+    cut(path, SEGMENT + SEGMENT // 2, 2 * SEGMENT)
+
+
+def a_segment_gone(path: Path) -> None:
+    (path / "commitlog" / segment_name(SEGMENT)).unlink()
+
+
+def a_segment_cut(path: Path) -> None:
+    os.truncate(path / "commitlog" / segment_name(SEGMENT), SEGMENT // 2)
+
+
+@pytest.mark.parametrize("damage", [zeros_at_the_end, a_segment_gone, a_segment_cut])
+def test_zeros_or_nothing_inside_of_the_log_is_damage(store: Path, damage: Any) -> None:
+    with lakelog.open(store, mode="read") as opened:
+        parts = plan(opened)
+    damage(store)
+    with pytest.raises(CorruptLog):
+        read(store, parts)
+    assert read(store, parts, corrupt="skip") == expected_rows(queued(store), store_name(store))

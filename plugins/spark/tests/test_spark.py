@@ -1,0 +1,130 @@
+"""A real session reads stores, and lands them in an Iceberg table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+
+import lakelog
+from lakelog.layout import segment_name
+from lakelog_spark.columns import NAMES
+from lakelog_spark.rows import store_name
+from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
+from tests.support.fixtures import StoreFixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of several segments; to be read only."""
+    path = tmp_path_factory.mktemp("spark") / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(COUNT)))
+    return path
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    with lakelog.open(path, mode="read") as opened:
+        return expected_rows(opened.scan(), store_name(path))
+
+
+def collected(frame: DataFrame) -> list[dict[str, Any]]:
+    """All rows in the order of the log; Spark's times are local and naive."""
+    rows = [row.asDict() for row in frame.orderBy("physical_offset").collect()]
+    for row in rows:
+        row["body"] = bytes(row["body"])
+        for name in ("born_timestamp", "store_timestamp"):
+            row[name] = row[name].astimezone()
+    return rows
+
+
+def test_rows_and_partitions(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("lakelog").load(str(store))
+    segments = len(list((store / "commitlog").iterdir()))
+    assert tuple(frame.columns) == NAMES
+    assert frame.rdd.getNumPartitions() == segments > 3
+    assert frame.count() == COUNT
+    assert collected(frame) == stored(store)
+
+
+def test_what_a_broker_left_under_the_other_name(
+    spark: SparkSession, store_fixtures: StoreFixtures
+) -> None:
+    path = store_fixtures.get("real_broker").store
+    frame = spark.read.format("rocketmq").load(f"file://{path}")
+    assert collected(frame) == stored(path)
+
+
+def test_beside_a_living_owner_each_query_sees_what_is_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as owner:
+        owner.put_batch(list(messages(100)))
+        assert spark.read.format("lakelog").load(str(path)).count() == 100
+        owner.put_batch(list(messages(100)))
+        assert spark.read.format("lakelog").load(str(path)).count() == 200
+
+
+def test_an_empty_store_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    open_small(tmp_path / "store").close()
+    assert spark.read.format("lakelog").load(str(tmp_path / "store")).count() == 0
+
+
+def test_damage_fails_the_query_or_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as owner:
+        broken = owner.put_batch(list(messages(COUNT)))[COUNT // 2]
+    start = broken.physical_offset // SEGMENT * SEGMENT
+    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
+        os.pwrite(file.fileno(), b"!", broken.physical_offset - start + 4)  # its magic number
+    frame = spark.read.format("lakelog").load(str(path))
+    with pytest.raises(PythonException, match=f"record at offset {broken.physical_offset}"):
+        frame.count()
+    left = spark.read.format("lakelog").option("corrupt", "skip").load(str(path))
+    assert left.count() == COUNT - 1
+    assert left.where(f"physical_offset = {broken.physical_offset}").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"corupt": "skip"}, "corupt in the options .*did you mean 'corrupt'"),
+        ({"corrupt": "no"}, "'no' is neither fail nor skip"),
+    ],
+)
+def test_a_wrong_option_is_refused_at_load(
+    spark: SparkSession, store: Path, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AnalysisException, match=said):
+        spark.read.format("lakelog").options(**options).load(str(store))
+
+
+def test_what_is_no_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no store")
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(AnalysisException, match=r"NotAStore: .*no.*store"):
+            spark.read.format("lakelog").load(str(path)).count()
+
+
+def test_other_columns_are_refused(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(AnalysisException, match=r"leave out .schema"):
+        spark.read.format("lakelog").schema("topic string").load(str(store)).count()
+
+
+def test_an_iceberg_table_holds_what_the_log_holds(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("lakelog").load(str(store))
+    frame.writeTo("lake.rocketmq.messages").using("iceberg").create()
+    table = spark.table("lake.rocketmq.messages")
+    assert collected(table) == stored(store)
+    report = "SELECT topic, count(*) FROM lake.rocketmq.messages GROUP BY topic ORDER BY topic"
+    counts = dict(map(tuple, spark.sql(report).collect()))
+    assert counts == {f"topic-{number}": COUNT // 3 for number in range(3)}
