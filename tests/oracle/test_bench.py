@@ -18,6 +18,8 @@ RUNS: dict[str, dict[str, int | str]] = {
     "reput": {},
     "read": {},
     "query": {},
+    "bytime": {},
+    "latency": {},
 }
 
 

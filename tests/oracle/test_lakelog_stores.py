@@ -37,6 +37,7 @@ JAVA = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "40000",
 }
+QUEUES: dict[str, Any] = {"consume-queue": {"file_entries": 3000}}
 JAVA_CRC = {"enabledAppendPropCRC": "true", "forceVerifyPropCRC": "true"}
 TOPICS = ("orders", "Ünïcode-Größe", "t" * 127, "u" * 128, "v" * 200)
 HOSTS = ("10.0.0.1:9876", "255.255.255.255:65535", "[2001:db8::1]:80", "[::1]:65535")
@@ -149,7 +150,12 @@ def test_the_real_store_reads_every_message(
 ) -> None:
     path = tmp_path / "store"
     with lakelog.open(
-        path, plugins=[], flush="none", segment_size_bytes=SEGMENT, record_crc=record_crc
+        path,
+        plugins=[],
+        flush="none",
+        segment_size_bytes=SEGMENT,
+        record_crc=record_crc,
+        **QUEUES,
     ) as store:
         puts = fill(store)
         end = store.max_offset
@@ -202,11 +208,11 @@ def test_the_real_store_goes_on_in_a_store_of_lakelog_and_back(
     path = tmp_path / "store"
     size = 1 << 20
     java = JAVA | {"mappedFileSizeCommitLog": str(size)}
-    with lakelog.open(path, plugins=[], flush="none", segment_size_bytes=size) as store:
+    with lakelog.open(path, plugins=[], flush="none", segment_size_bytes=size, **QUEUES) as store:
         for number in range(3000):
             store.put(Message("orders", b"%d" % number * 100, queue_id=number % 2))
     oracle.fill(path, java, count=500)
-    with lakelog.open(path, plugins=[], flush="none", segment_size_bytes=size) as store:
+    with lakelog.open(path, plugins=[], flush="none", segment_size_bytes=size, **QUEUES) as store:
         written = list(store.scan())
         assert len(written) == 3500
         result = store.put(Message("orders", b"last", queue_id=0))
@@ -264,9 +270,7 @@ def test_the_real_store_takes_back_a_store_of_its_own(
     records = {row["physOffset"]: row for row in rows["rec"]}
     assert len(records) == len(fixture.expected["rec"]) + len(done)
     assert {at: records[at]["queueOffset"] for at in done} == done
-    # At a clean start the real store does not dispatch the record right behind its queues ("> dis-
-    # patchFromPhyOffset"); as long as lakelog writes no queues, the first put is in the log alone.
     ends = {(row["topic"], row["queueId"]): row["maxOffset"] for row in rows["queue"]}
-    for row in queues[1:]:
+    for row in queues:
         assert ends[row["topic"], row["queueId"]] == row["maxOffset"] + 1
     assert rows.keys().isdisjoint({"badrec", "undecodable"})

@@ -10,7 +10,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 /**
  * Measures the released store in an empty directory; prints one JSON line.
  *
- * <p>{@code --store DIR --mode append|batch|reput|read|query [--count 200000] [--body 1024]
+ * <p>{@code --store DIR --mode append|batch|reput|read|query|bytime|latency [--count 200000] [--body 1024]
  * [--threads 1] [--flush ASYNC|SYNC] [--inflight 1] [--n 32] [--warm-ms 2000] [property=value ...]}.
  * The making of the messages is part of what is measured.
  */
@@ -53,6 +53,8 @@ public final class Bench {
             case "reput" -> new BenchRead(store, body).reput(count);
             case "read" -> new BenchRead(store, body).read(count);
             case "query" -> new BenchRead(store, body).query(count);
+            case "bytime" -> new BenchRead(store, body).byTime(count);
+            case "latency" -> new BenchRead(store, body).latency(count);
             default -> throw new IllegalArgumentException("no benchmark " + mode);
         };
     }

@@ -60,6 +60,32 @@ final class BenchRead {
         return load.measure(count, 1, body.length);
     }
 
+    /** Offsets by store time, anywhere between the first message and the last. */
+    Map<String, Object> byTime(int count) throws Exception {
+        write(count);
+        Stores.awaitDispatch(store);
+        long first = store.getEarliestMessageTime(BenchMessages.TOPIC, 0);
+        int span = (int) Math.max(1, System.currentTimeMillis() - first);
+        Random random = new Random(1);
+        Load load = new Load(1, index -> store.getOffsetInQueueByTime(
+                BenchMessages.TOPIC, index % BenchMessages.QUEUES, first + random.nextInt(span)));
+        load.measure(count, 1, 0);
+        return load.measure(count, 1, body.length);
+    }
+
+    /** From the put of a message until its queue shows it; one message at a time. */
+    Map<String, Object> latency(int count) throws Exception {
+        Load load = new Load(1, index -> {
+            long before = store.getMaxOffsetInQueue(BenchMessages.TOPIC, index % BenchMessages.QUEUES);
+            store.putMessage(messages.one(index));
+            while (store.getMaxOffsetInQueue(BenchMessages.TOPIC, index % BenchMessages.QUEUES) == before) {
+                Thread.onSpinWait();
+            }
+        });
+        load.measure(count, 1, 0);
+        return load.measure(count, 1, body.length);
+    }
+
     private void write(int count) {
         for (int index = 0; index < count; index++) {
             store.putMessage(messages.one(index));

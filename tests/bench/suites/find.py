@@ -1,0 +1,102 @@
+"""Finding messages: queues and index built, queues read, keys and times looked up.
+
+Each contender writes its messages first, in a process of its own, and then does the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.bench import finding
+from tests.bench.model import LAKELOG, CannotRunError, Column, Contender, Contest, Sample
+from tests.bench.peers import java
+from tests.oracle.java import build_oracle, missing
+
+_BODY_BYTES: Final = 128
+_MESSAGES: Final = 2_000_000
+_QUICK: Final = 20
+_ROWS: Final = (Column("rows_s", "messages/s"),)
+_CALLS: Final = (
+    Column("rows_s", "calls/s"),
+    Column("p50_us", "p50 us", ",.1f"),
+    Column("p99_us", "p99 us", ",.1f"),
+)
+
+
+@dataclass
+class Find:
+    """One kind of work.
+
+    :ivar ours: what lakelog does for it, by the name of the contender
+    :ivar theirs: the mode of the real store's benchmark
+    """
+
+    name: str
+    about: str
+    columns: Sequence[Column]
+    ours: Sequence[str]
+    theirs: str
+    share: int = 1
+    lower_is_better: bool = False
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        """List one contest, of messages of 128 bytes."""
+        count = _MESSAGES // self.share // (_QUICK if quick else 1)
+        ours = [
+            Contender(
+                LAKELOG if not at else work,
+                finding.WORK[work].about,
+                partial(finding.spawn, work, count, _BODY_BYTES),
+            )
+            for at, work in enumerate(self.ours)
+        ]
+        theirs = Contender(java.NAME, java.SETTINGS, partial(_java, self.theirs, count))
+        return [Contest(f"{count:,} messages of 128 B", [*ours, theirs])]
+
+
+def _java(mode: str, count: int, directory: Path) -> Sample:
+    reason = missing()
+    if reason:
+        raise CannotRunError(reason)
+    row = build_oracle().bench(directory, mode, body=_BODY_BYTES, count=count)
+    return {"rows_s": row["msgs_s"], "p50_us": row["p50_us"], "p99_us": row["p99_us"]}
+
+
+FIND: Final = (
+    Find(
+        "dispatch",
+        "queues and index (one key each) built from records that wait in the log",
+        _ROWS,
+        ("dispatch",),
+        "reput",
+    ),
+    Find(
+        "read",
+        "all messages of four queues, read 32 at a time and decoded; columns 4,096 at a time",
+        _ROWS,
+        ("get", "get_columns", "all_columns"),
+        "read",
+        share=4,
+    ),
+    Find(
+        "query",
+        "messages looked up by key, in an index of the default size",
+        _CALLS,
+        ("query",),
+        "query",
+        share=20,
+    ),
+    Find("bytime", "offset by store time", _CALLS, ("bytime",), "bytime", share=20),
+    Find(
+        "latency",
+        "from a put until the message can be read, one at a time",
+        _CALLS,
+        ("latency",),
+        "latency",
+        share=200,
+    ),
+)

@@ -1,0 +1,144 @@
+"""The real store opens what lakelog wrote, queues and index included, and builds nothing anew.
+
+Both directories are compared byte by byte before and after, and both dumps line by line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from typer.testing import CliRunner
+
+import lakelog
+from lakelog import Message
+from lakelog.cli.app import make_app
+from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.properties import INNER_MULTI_DISPATCH
+from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from tests.support.rows import Row, by_kind, difference, parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.oracle.java import Oracle
+
+SEGMENT: Final = 256 << 10
+JAVA: Final = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+}
+SETTINGS: Final[dict[str, Any]] = {
+    "segment_size_bytes": SEGMENT,
+    "flush": "none",
+    "light_queues": True,
+    "settings": {
+        "consume-queue": {"file_entries": 100},
+        "hash-index": {"slots": 100, "entries": 400},
+    },
+}
+TOPICS: Final = ("orders", "Größe", "t" * 127, "u" * 128, "%RETRY%group")
+TAGS: Final = (
+    None,
+    "TagA",
+    "TagB",
+    "标签",
+    "polygenelubricants",
+)  # the last one's hash is negative
+DELAYS: Final = range(1, 21)
+
+
+def a_message(chance: random.Random, number: int) -> Message:
+    """Any kind of message that a store may hold."""
+    properties = {"UNIQ_KEY": f"{number:032X}"} if chance.random() < 0.5 else {}
+    if chance.random() < 0.1:
+        lights = chance.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], chance.randint(1, 3))
+        properties[INNER_MULTI_DISPATCH] = ",".join(lights)
+    return Message(
+        chance.choice(TOPICS),
+        chance.randbytes(chance.choice((0, 1, 100, 100, 100, 5000))),
+        tags=chance.choice(TAGS),
+        keys=chance.choice((None, "one", f"k{number}", "two  three", "ключ 鍵")),
+        properties=properties,
+        queue_id=chance.randrange(3),
+        sys_flag=chance.choice((0,) * 7 + (PREPARED, COMMIT, ROLLBACK)),
+        born_timestamp_ms=1_700_000_000_000 + number,
+    )
+
+
+def a_delayed_message(level: int) -> Message:
+    """What a broker writes for a message that is to be delivered later."""
+    return Message(
+        "SCHEDULE_TOPIC_XXXX",
+        b"later",
+        tags="T",
+        properties={"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "0"},
+        queue_id=min(level, 18) - 1,
+    )
+
+
+def fill(path: Path, seed: int, *, reopenings: int) -> None:
+    chance = random.Random(seed)
+    number = 0
+    for _ in range(reopenings + 1):
+        with lakelog.open(path, **SETTINGS) as store:
+            for _ in range(60):
+                count = chance.choice((1, 1, 1, 60))
+                batch = [a_message(chance, number + at) for at in range(count)]
+                number += count
+                store.put(batch[0]) if count == 1 else store.put_batch(batch)
+            store.put_batch([a_delayed_message(level) for level in DELAYS])
+
+
+def derived(path: Path) -> dict[str, str]:
+    """A digest of every file of queues and index."""
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for folder in (CONSUMEQUEUE_DIR, INDEX_DIR)
+        for file in sorted((path / folder).rglob("*"))
+        if file.is_file()
+    }
+
+
+def ours(path: Path, conf: Path) -> list[Row]:
+    conf.write_text("".join(f"{key}={value}\n" for key, value in JAVA.items()))
+    done = CliRunner().invoke(make_app(), ["dump", str(path), "--broker-conf", str(conf)])
+    assert done.exit_code == 0, done.stderr
+    return parse(done.stdout)
+
+
+@pytest.mark.parametrize(("seed", "reopenings"), [(1, 0), (2, 3)])
+def test_the_real_store_takes_it_as_it_is(
+    seed: int, reopenings: int, oracle: Oracle, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    fill(path, seed, reopenings=reopenings)
+    dumped = ours(path, tmp_path / "conf")
+    before = derived(path)
+    assert sum(name.startswith(INDEX_DIR) for name in before) > 1
+    theirs = oracle.dump(path, JAVA, in_place=True)
+    assert not difference(dumped, theirs)
+    assert derived(path) == before
+    rows = by_kind(theirs)
+    assert rows["store"][0]["loaded"] is True
+    assert {row["topic"] for row in rows["queue"]} >= {*TOPICS, "%LMQ%a", "SCHEDULE_TOPIC_XXXX"}
+    assert len(rows["query"]) > 1000
+    assert json.dumps(rows["rec"])
+
+
+def test_both_stores_take_turns(oracle: Oracle, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    for turn in range(3):
+        fill(path, turn, reopenings=0)
+        oracle.fill(path, JAVA, count=300, seed=turn)
+    dumped = ours(path, tmp_path / "conf")
+    before = derived(path)
+    assert not difference(dumped, oracle.dump(path, JAVA, in_place=True))
+    assert derived(path) == before
