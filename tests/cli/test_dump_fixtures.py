@@ -1,8 +1,13 @@
-"""``lakelog dump --records`` prints what the real store read, and nothing that is damaged."""
+"""``lakelog dump`` prints what the real store read, and nothing that is damaged.
+
+A store that was stopped cleanly gives the same lines in the same order. Of one that was not,
+lakelog keeps at least what the real store kept, and often more.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +16,19 @@ from typer.testing import CliRunner, Result
 
 from lakelog.cli.app import make_app
 from tests.support.fixtures import DAMAGED, EXACT, StoreFixture, StoreFixtures
-from tests.support.rows import Row, difference, parse
+from tests.support.rows import Row, by_kind, difference, parse
 
 DAMAGED_OFFSET: Final = 22182
 """The damaged record of the two early fixtures, which the real store serves all the same."""
+FULL_QUERY: Final = 64
+"""No query answers with more."""
+CUT: Final = "truncated_file"
+"""The real store does not start with it, and so read nothing."""
+LOST: Final = {"corrupt_late": 1}
+"""Messages that no queue file knew when they were damaged: as in RocketMQ, the next of the queue
+takes the place."""
 _TWINS: Final = {"corrupt_early": "abnormal", "corrupt_clean_early": "basic"}
+_KEPT: Final = [name for name in DAMAGED if name != CUT]
 
 
 def _lakelog(command: list[str], fixture: StoreFixture) -> Result:
@@ -23,59 +36,117 @@ def _lakelog(command: list[str], fixture: StoreFixture) -> Result:
     return CliRunner().invoke(make_app(), args)
 
 
-def _dumped(fixture: StoreFixture) -> tuple[list[Row], str]:
-    done = _lakelog(["dump", "--records"], fixture)
+def _dumped(fixture: StoreFixture, *options: str) -> tuple[list[Row], str]:
+    done = _lakelog(["dump", *options], fixture)
     assert done.exit_code == 0, done.stderr
     return parse(done.stdout), done.stderr
 
 
-def _expected(fixture: StoreFixture) -> list[Row]:
-    return [row for row in fixture.expected_rows if row["kind"] in ("rec", "blank")]
+def _of_the_log(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["kind"] in ("rec", "blank")]
 
 
 def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
 
 
-def _place(row: Row) -> tuple[str, int]:
-    return row["kind"], row["physOffset"]
+def _is_damaged(row: Row) -> bool:
+    return row["kind"] in ("rec", "msg") and row["physOffset"] == DAMAGED_OFFSET
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_exactly_what_the_real_store_read(store_fixtures: StoreFixtures, name: str) -> None:
     fixture = store_fixtures.get(name)
     rows, said = _dumped(fixture)
-    assert not difference(rows, _expected(fixture))
+    assert not difference(rows, fixture.expected_rows)
     assert "damaged" not in said
+    log, _ = _dumped(fixture, "--records")
+    assert log == _of_the_log(rows)
 
 
-@pytest.mark.parametrize("name", [name for name in DAMAGED if name != "truncated_file"])
+@pytest.mark.parametrize("name", _KEPT)
 def test_everything_the_real_store_kept(store_fixtures: StoreFixtures, name: str) -> None:
     fixture = store_fixtures.get(name)
-    ours = {_text(row) for row in _dumped(fixture)[0]}
-    left_out = ("rec", DAMAGED_OFFSET) if name in _TWINS else None
-    missing = [row for row in _expected(fixture) if _text(row) not in ours]
-    assert [row for row in missing if _place(row) != left_out] == []
+    rows, _ = _dumped(fixture)
+    expected = [row for row in fixture.expected_rows if name not in _TWINS or not _is_damaged(row)]
+    assert list(_missing(rows, expected, {DAMAGED_OFFSET} if name in _TWINS else set())) == []
+
+
+def _missing(ours: list[Row], expected: list[Row], damaged: set[int]) -> Iterator[Row]:
+    """What of ``expected`` is not in ``ours``, and where ours has less."""
+    lines = set(map(_text, ours))
+    kinds = by_kind(ours)
+    ends = {(row["topic"], row["queueId"]): row["maxOffset"] for row in kinds["queue"]}
+    queries = {(row["topic"], row["key"]): row["physOffsets"] for row in kinds["query"]}
+    for row in expected:
+        if row["kind"] == "queue":
+            is_there = ends.get((row["topic"], row["queueId"]), -1) >= row["maxOffset"]
+        elif row["kind"] == "query":
+            found = queries.get((row["topic"], row["key"]), [])
+            is_there = {*row["physOffsets"]} - damaged <= {*found} or len(found) == FULL_QUERY
+        else:
+            is_there = row["kind"] == "store" or _text(row) in lines
+        if not is_there:
+            yield row
+
+
+@pytest.mark.parametrize("name", _KEPT)
+def test_whatever_more_is_found_is_whole_and_right(
+    store_fixtures: StoreFixtures, name: str
+) -> None:
+    rows, _ = _dumped(store_fixtures.get(name))
+    kinds = by_kind(rows)
+    records = {row["physOffset"]: row for row in kinds["rec"]}
+    shared = records[next(iter(records))].keys() - {"kind", "pos"}
+    for row in kinds["msg"]:
+        record = records[row["cqPos"]]
+        assert {key: row[key] for key in shared} == {key: record[key] for key in shared}
+        assert (row["cqTopic"], row["cqQueueId"]) == (row["topic"], row["queueId"])
+        assert row["cqSize"] == row["storeSize"]
+        assert 0 <= row["queueOffset"] - row["cqOffset"] <= LOST.get(name, 0)
+    for row in kinds["query"]:
+        assert set(row["physOffsets"]) <= records.keys()
+        assert row["physOffsets"] == sorted(set(row["physOffsets"]))
+
+
+@pytest.mark.parametrize("name", _KEPT)
+def test_every_message_is_in_its_queue_and_under_its_keys(
+    store_fixtures: StoreFixtures, name: str
+) -> None:
+    kinds = by_kind(_dumped(store_fixtures.get(name))[0])
+    queries = {(row["topic"], row["key"]): row["physOffsets"] for row in kinds["query"]}
+    queued = [row["cqPos"] for row in kinds["msg"]]
+    prepared_or_rolled_back = [row for row in kinds["rec"] if (row["sysFlag"] & 12) in (4, 12)]
+    assert len(queued) == len(set(queued)) == len(kinds["rec"]) - len(prepared_or_rolled_back)
+    for row in kinds["msg"]:
+        for key in [*(row["keys"] or "").split(), row["properties"].get("UNIQ_KEY")]:
+            if key is not None:
+                found = queries[row["topic"], key]
+                assert row["physOffset"] in found or len(found) == FULL_QUERY
 
 
 @pytest.mark.parametrize(("name", "twin"), _TWINS.items())
 def test_behind_damage_all_is_as_in_the_undamaged_twin(
     store_fixtures: StoreFixtures, name: str, twin: str
 ) -> None:
-    rows, said = _dumped(store_fixtures.get(name))
-    whole, _ = _dumped(store_fixtures.get(twin))
-    assert rows == [row for row in whole if _place(row) != ("rec", DAMAGED_OFFSET)]
+    rows, said = _dumped(store_fixtures.get(name), "--records")
+    whole, _ = _dumped(store_fixtures.get(twin), "--records")
+    assert rows == [row for row in whole if not _is_damaged(row)]
     assert f"record at offset {DAMAGED_OFFSET}:" in said
 
 
 def test_a_cut_segment_keeps_its_whole_records_and_blanks(store_fixtures: StoreFixtures) -> None:
-    rows, _ = _dumped(store_fixtures.get("truncated_file"))
+    rows, _ = _dumped(store_fixtures.get(CUT))
     whole, _ = _dumped(store_fixtures.get("abnormal"))
-    assert len(rows) == 1024
-    assert {_text(row) for row in rows} <= {_text(row) for row in whole}
+    log = _of_the_log(rows)
+    assert len(log) == 1024
+    kept = {_text(row) for row in _of_the_log(whole)}
+    assert {_text(row) for row in log} <= kept
+    messages = {_text(row) for row in by_kind(whole)["msg"]}
+    assert {_text(row) for row in by_kind(rows)["msg"]} <= messages
 
 
-@pytest.mark.parametrize("name", [*EXACT, *_TWINS, "truncated_file"])
+@pytest.mark.parametrize("name", [*EXACT, *_TWINS, CUT])
 def test_verify_tells_whole_from_damaged(store_fixtures: StoreFixtures, name: str) -> None:
     done = _lakelog(["verify"], store_fixtures.get(name))
     assert done.exit_code == (0 if name in EXACT else 1), done.output
@@ -88,4 +159,4 @@ def test_a_path_beats_the_paths_of_the_conf(store_fixtures: StoreFixtures, tmp_p
     conf.write_text(f"{options}storePathRootDir=/nowhere/at/all\n", encoding="utf-8")
     args = ["dump", "--records", str(fixture.store), "--broker-conf", str(conf)]
     done = CliRunner().invoke(make_app(), args)
-    assert not difference(parse(done.stdout), _expected(fixture))
+    assert not difference(parse(done.stdout), _of_the_log(fixture.expected_rows))

@@ -6,17 +6,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+HAS_INDEX: Final = find_spec("lakelog_hash_index") is not None
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)
-def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole segments are allocated: of the default size, one per test would fill a small disk."""
+def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole files are allocated: of the default size, those of a test would fill a small disk."""
     monkeypatch.setenv("LAKELOG_SEGMENT_SIZE_BYTES", "4MiB")
+    monkeypatch.setenv("LAKELOG_CONSUME_QUEUE__FILE_ENTRIES", "100")
+    if HAS_INDEX:  # without it, its settings are unknown keys
+        monkeypatch.setenv("LAKELOG_HASH_INDEX__SLOTS", "100")
+        monkeypatch.setenv("LAKELOG_HASH_INDEX__ENTRIES", "400")
 
 
 @pytest.fixture

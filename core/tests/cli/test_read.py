@@ -28,6 +28,13 @@ READING = [
     ["scan", "{}"],
     ["scan", "{}", "--json"],
     ["dump", "--records", "{}"],
+    ["dump", "{}"],
+    ["get", "{}", "orders", "1"],
+    ["tail", "{}", "orders"],
+    ["topics", "{}"],
+    ["queues", "{}"],
+    ["groups", "{}"],
+    ["stats", "{}"],
     ["verify", "{}"],
     ["config", "show", "{}"],
     ["plugins", "--store", "{}"],
@@ -77,13 +84,24 @@ def test_scan_shortens_long_bodies_for_people(lakelog: Run) -> None:
     assert said == f"0 t/0@0 tags=T keys=k1,k2 {b'x' * 60!r}... (100 bytes)\n"
 
 
-def test_dump_needs_records(lakelog: Run, store: Path) -> None:
+def test_dump_prints_everything(lakelog: Run, store: Path) -> None:
     done = lakelog("dump", store)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = list(map(json.loads, done.stdout.splitlines()))
+    assert [row["kind"] for row in rows] == ["store", "queue", *["msg"] * 3, *["rec"] * 3]
+    assert rows[5:] == list(
+        map(json.loads, lakelog("dump", "--records", store).stdout.splitlines())
+    )
+    assert [row["cqOffset"] for row in rows[2:5]] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("args", [["scan"], ["dump", "--records"], ["verify"], ["config", "show"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        *(["scan"], ["dump"], ["dump", "--records"], ["verify"], ["config", "show"], ["topics"]),
+        *(["queues"], ["groups"], ["stats"]),
+    ],
+)
 def test_what_is_no_store_cannot_be_read(lakelog: Run, args: list[str]) -> None:
     done = lakelog(*args, "nowhere")
     assert (done.returncode, done.stdout) == (3, "")
@@ -165,3 +183,17 @@ def test_ctrl_c_ends_quietly_and_cleanly(tmp_path: Path, lakelog: Run) -> None:
     assert process.returncode == 130
     assert lakelog("verify", "s").returncode == 0
     assert not (tmp_path / "s" / "abort").exists()
+
+
+def test_dump_tells_of_units_whose_record_is_damaged(lakelog: Run, store: Path) -> None:
+    second = json.loads(lakelog("scan", store, "--json").stdout.splitlines()[1])["physical_offset"]
+    segment = next((store / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[second + 88] ^= 1  # its body
+    segment.write_bytes(data)
+    done = lakelog("dump", store)
+    rows = list(map(json.loads, done.stdout.splitlines()))
+    assert [row["cqOffset"] for row in rows if row["kind"] == "msg"] == [0, 2]
+    assert [row["queueOffset"] for row in rows if row["kind"] == "rec"] == [0, 2]
+    assert done.returncode == 0
+    assert "queue orders/1 from offset 0: 1 units point to no whole record" in done.stderr

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from io import TextIOWrapper
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from lakelog.cli import exitcodes
+from lakelog.cli import exitcodes, times
 from lakelog.cli.commands.config import app as config
 from lakelog.cli.commands.dump import dump
+from lakelog.cli.commands.get import get
+from lakelog.cli.commands.groups import groups
 from lakelog.cli.commands.init import init
 from lakelog.cli.commands.plugins import plugins
 from lakelog.cli.commands.put import put
+from lakelog.cli.commands.query import query
+from lakelog.cli.commands.queues import queues
+from lakelog.cli.commands.rebuild import rebuild
 from lakelog.cli.commands.scan import scan
+from lakelog.cli.commands.stats import stats
+from lakelog.cli.commands.tail import tail
+from lakelog.cli.commands.topics import topics
 from lakelog.cli.commands.verify import verify
 from lakelog.cli.group import LakelogGroup
 from lakelog.errors import LakelogError
 from lakelog.registry import Registry
 
-HELP = "Put and read messages in a store whose files are those of Apache RocketMQ."
+Command: TypeAlias = Callable[..., None]
+COMMANDS: Final[tuple[Command, ...]] = (
+    *(init, put, get, query, tail, scan),
+    *(topics, queues, groups, stats),
+    *(dump, verify, rebuild, plugins),
+)
+TAKE_TIMES: Final[tuple[Command, ...]] = (get, query)
+HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
 
 
 def make_app() -> typer.Typer:
@@ -35,14 +52,15 @@ def make_app() -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback()(_options)
-    for command in (init, put, scan, dump, verify, plugins):
-        app.command()(command)
+    for command in COMMANDS:
+        app.command(epilog=times.HELP if command in TAKE_TIMES else None)(command)
     app.add_typer(config, name="config")
     return app
 
 
 def start() -> None:
     """Run the application with the commands of all installed plugins."""
+    _print_anything()
     app = make_app()
     try:
         Registry.load(None, os.environ).events.cli_commands(app)
@@ -50,6 +68,13 @@ def start() -> None:
         typer.echo(f"lakelog: {error}", err=True)
         sys.exit(exitcodes.of(error))
     app()
+
+
+def _print_anything() -> None:
+    """A terminal that lacks a letter gets its number instead, and no command ends for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _version(wanted: bool) -> None:

@@ -21,8 +21,9 @@ REFUSED: Final = 4
 INTERRUPTED: Final = 130
 
 HELP: Final = (
-    "Exit codes: 0 ok; 1 damage was found, or a check failed; 2 wrong usage, settings or plugins; "
-    "3 the store could not be opened; 4 a put was refused or failed; 130 interrupted."
+    "Exit codes: 0 ok; 1 damage was found, or a check failed; 2 wrong usage, settings or plugins, "
+    "or no such topic, queue or group; 3 the store could not be opened; "
+    "4 a put was refused or failed; 130 interrupted."
 )
 
 _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (

@@ -12,6 +12,7 @@ import typer
 
 from lakelog.errors import SettingsError
 from lakelog.opening import Mode, open_store
+from lakelog.rebuild import rebuild
 from lakelog.settings.explain import unused_lines
 from lakelog.store import Store
 
@@ -45,7 +46,7 @@ def assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise SettingsError(f"--set {text} is not KEY=VALUE")
-    if key in inspect.signature(open_store).parameters:
+    if any(key in inspect.signature(taker).parameters for taker in (open_store, rebuild)):
         raise SettingsError("this is no setting", key=key, source="--set")
     return key, _value(value)
 

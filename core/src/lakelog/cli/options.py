@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+
+from lakelog.cli import times
 
 StorePath: TypeAlias = Annotated[
     Path, typer.Argument(metavar="STORE", help="The store directory; it beats paths in settings.")
@@ -21,3 +24,15 @@ Assignments: TypeAlias = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Tags: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")
+]
+
+
+def a_time(text: str) -> int:
+    """Parse an option's time; what is none is wrong usage."""
+    try:
+        return times.parse_time(text, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

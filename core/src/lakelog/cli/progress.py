@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-Advance: TypeAlias = Callable[[float], None]
-"""Told how much is done by now."""
+
+class Advance(Protocol):
+    """Told how much is done by now, and of how much once that is known."""
+
+    def __call__(self, done: float, total: float | None = None) -> None:
+        """Move the bar."""
 
 
 @contextmanager
@@ -26,4 +30,8 @@ def progress(words: str, total: float | None = None, *, hidden: bool = False) ->
         disable=hidden or not console.is_terminal,
     ) as bar:
         task = bar.add_task(words, total=total)
-        yield lambda done: bar.update(task, completed=done)
+
+        def advance(done: float, total: float | None = None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance

@@ -1,4 +1,4 @@
-"""Records as the lines of ``dump --records``: names and values as the real store's dump has them.
+"""Records as lines of ``dump``: names and values as the real store's dump has them.
 
 Numbers are what the record holds; hosts are written ``address|port`` as Java writes addresses,
 that is IPv6 with all eight groups, and IPv4 where an IPv6 address only wraps one.
@@ -7,7 +7,7 @@ that is IPv6 with all eight groups, and IPv4 where an IPv6 address only wraps on
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +20,13 @@ Row = dict[str, Any]
 
 def record_lines(batch: RecordBatch) -> Iterator[Row]:
     """One row per record of a batch."""
-    columns = _columns(batch)
-    for at, values in enumerate(zip(*columns.values(), strict=True)):
-        row: Row = {"kind": "rec", **dict(zip(columns, values, strict=True))}
-        row["rawCrc32"] = crc32(batch.record(at))
-        row["pos"] = row["physOffset"]
-        yield row
+    return rows_of("rec", record_columns(batch) | {"pos": batch.physical_offsets.tolist()})
+
+
+def rows_of(kind: str, columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
+    """Columns as rows."""
+    for values in zip(*columns.values(), strict=True):
+        yield {"kind": kind, **dict(zip(columns, values, strict=True))}
 
 
 def blank_line(blank: Blank) -> Row:
@@ -33,7 +34,8 @@ def blank_line(blank: Blank) -> Row:
     return {"kind": "blank", "physOffset": blank.offset, "size": blank.size}
 
 
-def _columns(batch: RecordBatch) -> dict[str, list[Any]]:
+def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
+    """What every row of a record has, by its name there."""
     hosts = batch.hosts()
     return {
         "topic": batch.topics,
@@ -51,6 +53,7 @@ def _columns(batch: RecordBatch) -> dict[str, list[Any]]:
         "storeHost": [java_host(store) for _, store in hosts],
         "reconsumeTimes": batch.reconsume_times.tolist(),
         "preparedTransactionOffset": batch.prepared_transaction_offsets.tolist(),
+        "rawCrc32": [crc32(batch.record(at)) for at in range(len(batch))],
     }
 
 

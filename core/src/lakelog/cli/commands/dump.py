@@ -1,44 +1,66 @@
-"""``lakelog dump``: every record of the log as JSON, for comparing stores."""
+"""``lakelog dump``: everything in a store as JSON, for comparing stores."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from lakelog.cli.exitcodes import USAGE
+from lakelog.cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog.cli.opening import open_for
 from lakelog.cli.options import Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
-from lakelog.cli.recordlines import blank_line, record_lines
+from lakelog.cli.recordlines import Row, blank_line, record_lines
+from lakelog.cli.shown import shown
 from lakelog.cli.walk import walk
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.pieces import Blank, Piece
+from lakelog.store import Store
 
 
 def dump(
     store: StorePath,
     records: Annotated[
-        bool, typer.Option("--records", help="Print the records; for now, always needed.")
+        bool, typer.Option("--records", help="Print the records and blanks of the log alone.")
     ] = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print each record and each blank of the log as a line of JSON.
+    """Print the store, its queues, their messages, the log, and all keys, as lines of JSON.
 
-    A record that is damaged has no line: it is told on stderr, and those behind it follow.
+    What is damaged has no line: it is told on stderr, and what is behind it follows. Of a store
+    that somebody writes to, later lines may know more than earlier ones.
     """
-    if not records:
-        typer.echo("lakelog: queues and keys come with a later version: give --records", err=True)
-        raise typer.Exit(USAGE)
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        for piece in walk(opened):
-            _write(piece)
+        write_lines(_log(opened, None) if records else _everything(opened))
 
 
-def _write(piece: Piece) -> None:
+def _everything(store: Store) -> Iterator[Row]:
+    queues = store.queues()
+    rows = [queue_line(store, queue) for queue in queues]
+    yield store_line(store, rows)
+    yield from rows
+    problems: list[str] = []
+    for queue in queues:
+        yield from message_lines(store, queue, problems)
+    for problem in problems:
+        typer.echo(f"damaged: {shown(problem)}", err=True)
+    keys = KeysSeen()
+    yield from _log(store, keys)
+    yield from (query_line(store, topic, key) for topic, key in keys)
+
+
+def _log(store: Store, keys: KeysSeen | None) -> Iterator[Row]:
+    for piece in walk(store):
+        yield from _lines(piece)
+        if keys is not None and isinstance(piece, RecordBatch):
+            keys.add(piece)
+
+
+def _lines(piece: Piece) -> Iterator[Row]:
     if isinstance(piece, RecordBatch):
-        write_lines(record_lines(piece))
+        yield from record_lines(piece)
     elif isinstance(piece, Blank):
-        write_lines([blank_line(piece)])
+        yield blank_line(piece)

@@ -1,0 +1,49 @@
+"""``lakelog query``: messages of a topic by key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakelog.cli.messagelines import write_messages
+from lakelog.cli.notthere import check_name
+from lakelog.cli.opening import open_for
+from lakelog.cli.options import (
+    AsJson,
+    Assignments,
+    BrokerConf,
+    SettingsFile,
+    StorePath,
+    Topic,
+    a_time,
+)
+from lakelog.cli.shown import shown
+
+
+def query(  # noqa: PLR0913  # its options
+    store: StorePath,
+    topic: Topic,
+    *,
+    key: Annotated[str, typer.Option(help="One of the message's keys, or its unique key.")],
+    since: Annotated[
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or later.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or earlier.")
+    ] = None,
+    most: Annotated[int, typer.Option("--max", min=1, help="Print no more messages.")] = 64,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print the messages that have a key, the newest first; exit 0 if there are none."""
+    if since is not None and until is not None and since > until:
+        raise typer.BadParameter("--since is later than --until")
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        found = opened.query(topic, key, since_ms=since, until_ms=until, max_messages=most)
+        if not found:
+            check_name("topic", topic, opened.topics())
+            typer.echo(f"no message has the key '{shown(key)}' there", err=True)
+        write_messages(found, as_json=as_json)

@@ -1,0 +1,71 @@
+"""The records that the units of a queue point to, as record batches, in the units' order.
+
+Units that stand close to one another in the log are read in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.pieces import Piece
+from lakelog.units import Longs, Units
+
+Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
+"""What the log holds from one offset to another."""
+
+GAP_BYTES: Final = 1 << 16
+"""What lies between two records is read with them, up to this."""
+RUN_BYTES: Final = 16 << 20
+"""About as much is read at once."""
+
+
+@attrs.frozen(eq=False)
+class Queued:
+    """Units, and the record of each."""
+
+    units: Units
+    records: RecordBatch
+
+
+def queued_records(units: Units, pieces: Pieces) -> Iterator[Queued]:
+    """Give ``units`` with their records; a unit whose record is not whole is left out."""
+    for run in _runs(units):
+        first, last = int(run.offsets[0]), int(run.offsets[-1])
+        for piece in pieces(first, last + 1):
+            if isinstance(piece, RecordBatch):
+                yield from _met(run, piece)
+
+
+def _runs(units: Units) -> Iterator[Units]:
+    """Parts whose offsets rise in small steps: offsets of a queue that is whole always rise."""
+    if not len(units):
+        return
+    steps = np.diff(units.offsets)
+    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES)) + 1
+    bounds = [0, *cuts.tolist(), len(units)]
+    for start, end in pairwise(bounds):
+        yield from _limited(units[start:end])
+
+
+def _limited(run: Units) -> Iterator[Units]:
+    """A run in parts of about ``RUN_BYTES``."""
+    part = (run.offsets - run.offsets[0]) // RUN_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(run)]
+    for start, end in pairwise(cuts):
+        yield run[start:end]
+
+
+def _met(run: Units, batch: RecordBatch) -> Iterator[Queued]:
+    """The units whose records start in ``batch``."""
+    places: Longs = batch.base_offset + batch.starts
+    at = np.searchsorted(places, run.offsets)
+    known = np.flatnonzero(places[np.minimum(at, len(places) - 1)] == run.offsets)
+    if len(known):
+        records = RecordBatch(batch.buffer, batch.base_offset, batch.starts[at[known]])
+        yield Queued(run[known], records)

@@ -1,0 +1,18 @@
+"""Text of others on a terminal: what cannot be printed is escaped, so that it cannot act there."""
+
+from __future__ import annotations
+
+
+def shown(text: str) -> str:
+    r"""``text`` with control, format and unassigned characters written as escapes.
+
+    >>> shown("a\tb"), shown("\x1b[2J"), shown("\u202etxt"), shown("标签")
+    ('a\\tb', '\\x1b[2J', '\\u202etxt', '标签')
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
