@@ -14,18 +14,27 @@ from lakelog.message import Message, StoredMessage
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
+    from lakelog.consumers.consumer import Consumer
+    from lakelog.message import MessageColumns
     from lakelog.opening import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
+    from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog.results import BatchResult, PutResult
     from lakelog.settings.resource import embedded
     from lakelog.store import Store
 
 __all__ = [
     "BatchResult",
+    "ColumnsResult",
+    "Consumer",
+    "GetResult",
+    "GetStatus",
     "LakelogError",
     "Message",
+    "MessageColumns",
     "PutRefused",
     "PutResult",
     "PutStatus",
+    "QueueInfo",
     "Store",
     "StoredMessage",
     "embedded",
@@ -37,6 +46,12 @@ _LAZY = {
     "Store": ("lakelog.store", "Store"),
     "PutResult": ("lakelog.results", "PutResult"),
     "BatchResult": ("lakelog.results", "BatchResult"),
+    "ColumnsResult": ("lakelog.reading.results", "ColumnsResult"),
+    "Consumer": ("lakelog.consumers.consumer", "Consumer"),
+    "GetResult": ("lakelog.reading.results", "GetResult"),
+    "GetStatus": ("lakelog.reading.results", "GetStatus"),
+    "MessageColumns": ("lakelog.message", "MessageColumns"),
+    "QueueInfo": ("lakelog.reading.results", "QueueInfo"),
     "embedded": ("lakelog.settings.resource", "embedded"),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from threading import Lock
+from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.errors import PutRefused
@@ -19,6 +20,9 @@ from lakelog.segments import Segments
 from lakelog.status import AppendStatus, PutStatus
 from lakelog.yieldlock import YieldLock
 
+# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+_PUT_OK: Final = AppendStatus.PUT_OK
+_END_OF_FILE: Final = AppendStatus.END_OF_FILE
 _REFUSALS = {
     AppendStatus.END_OF_FILE: (PutStatus.MESSAGE_SIZE_EXCEEDED, "it does not fit into a segment"),
     AppendStatus.MESSAGE_SIZE_EXCEEDED: (
@@ -60,6 +64,7 @@ class CommitLog:
         self._health = health
         self._busy_seconds = busy_timeout_ms / 1000
         self._lock = YieldLock()
+        self._take, self._release = self._lock.take, self._lock.release
         self._locked_since = 0.0
         self._sync_lock = Lock()
 
@@ -71,7 +76,7 @@ class CommitLog:
         Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
         :class:`~lakelog.errors.StoreFailed` when that cannot be known.
         """
-        if not self._lock.acquire(self._busy_seconds):
+        if not self._take(False):
             self._wait_for_lock()
         self._locked_since = time.monotonic()
         try:
@@ -79,28 +84,28 @@ class CommitLog:
                 raise self._health.refused()
             return self._append(batch)
         finally:
-            self._lock.release()
+            self._release()
 
     def _wait_for_lock(self) -> None:
         """Wait on, unless it is one append that takes all the time."""
-        while True:
+        while not self._lock.acquire(self._busy_seconds):
             held = time.monotonic() - self._locked_since
             if held > self._busy_seconds:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"another append has taken {held:.1f} s (os_page_cache_busy_timeout_ms)",
                 )
-            if self._lock.acquire(self._busy_seconds):
-                return
 
     def _append(self, batch: EncodedBatch) -> int:
-        now_ms = max(time.time_ns() // 1_000_000, self.last_timestamp_ms)
+        now_ms = time.time_ns() // 1_000_000
+        if now_ms < self.last_timestamp_ms:  # noqa: PLR1730  # max() costs three times as much
+            now_ms = self.last_timestamp_ms
         segments, position = self.segments, self.positions.appended
         remaining = segments.active_offset + segments.size_bytes - position
         status = self._place(batch, position, remaining, self._queue_offsets, now_ms)
-        if status is AppendStatus.END_OF_FILE:
+        if status is _END_OF_FILE:
             status, position = self._roll_and_place(batch, now_ms)
-        if status is not AppendStatus.PUT_OK:
+        if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
         self._write(position, batch.buffer)
         batch.advance(self._queue_offsets)

@@ -35,6 +35,7 @@ class Dispatching:
     """How far the log has come to the dispatchers; used by one thread at a time.
 
     :ivar offset: everything before it was dispatched, in bytes from the start of the log
+    :ivar dispatchers: who is given everything, in order
     :ivar last_timestamp_ms: store time of the last record that was dispatched
     :ivar failure: why it stands still, if a dispatcher failed
     """
@@ -44,7 +45,7 @@ class Dispatching:
         self.last_timestamp_ms = 0
         self.failure: DispatchStopped | None = None
         self._path = path
-        self._dispatchers = dispatchers
+        self.dispatchers = dispatchers
 
     def run(self, pieces: Iterable[Piece]) -> None:
         """Dispatch what the log holds from ``offset`` on; damage is passed over, not kept.
@@ -62,7 +63,7 @@ class Dispatching:
 
     def _batch(self, batch: RecordBatch) -> None:
         try:
-            for each in self._dispatchers:
+            for each in self.dispatchers:
                 each.dispatcher.dispatch(batch)
         except Exception:  # noqa: BLE001  # a third party's: found again, record by record
             self._singly(batch)
@@ -76,7 +77,7 @@ class Dispatching:
         """Find the record that cannot be dispatched; those before it are."""
         for at in range(len(batch)):
             record = batch[at : at + 1]
-            for each in self._dispatchers:
+            for each in self.dispatchers:
                 try:
                     each.dispatcher.dispatch(record)
                 except Exception as error:

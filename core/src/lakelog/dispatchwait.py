@@ -9,7 +9,6 @@ import attrs
 
 from lakelog.completion import Completion
 from lakelog.errors import DispatchStopped
-from lakelog.positions import Positions
 from lakelog.reading.arrivals import Arrivals, PolledArrivals
 from lakelog.reput import Lag, Reput
 
@@ -43,14 +42,13 @@ class DispatchWait(Protocol):
 class OwnedWait:
     """The owner's thread tells when it gets on."""
 
-    positions: Positions
     reput: Reput
     arrivals: Arrivals
 
     @property
     def offset(self) -> int:
         """As far as the thread has come."""
-        return self.positions.dispatched
+        return self.reput.offset
 
     @property
     def lag(self) -> Lag:

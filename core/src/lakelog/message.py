@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, overload
 
 import attrs
 
@@ -51,6 +51,73 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store_ok: bool = True
+
+
+@attrs.frozen(slots=True, eq=False)
+class MessageColumns(Sequence[Message]):
+    """Many messages of one topic, without an object for each; can be put like a list of them.
+
+    Fields are those of :class:`Message`. ``queue_ids``, ``tags`` and ``keys`` are one value for
+    all, or a sequence with one value per body (of ``keys``, each may be a sequence again); all
+    further fields are one value for all.
+
+    Raises ``ValueError`` where such a sequence has another length than ``bodies``.
+    """
+
+    topic: str
+    bodies: Sequence[Body]
+    queue_ids: int | Sequence[int | None] | None = None
+    tags: str | Sequence[str | None] | None = None
+    keys: str | Sequence[str | Sequence[str] | None] | None = None
+    properties: PropertiesLike | None = None
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp_ms: int | None = None
+    born_host: str | None = None
+    store_host: str | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    wait_store_ok: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        """Check the lengths."""
+        for name in ("queue_ids", "tags", "keys"):
+            value = getattr(self, name)
+            if not is_shared(value) and len(value) != len(self.bodies):
+                raise ValueError(f"{name} has {len(value)} entries for {len(self.bodies)} bodies")
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MessageColumns: ...
+
+    def __getitem__(self, index: int | slice) -> Message | MessageColumns:
+        """One message, or the columns of several."""
+        queue_id, tags, keys = (
+            _taken(each, index) for each in (self.queue_ids, self.tags, self.keys)
+        )
+        if isinstance(index, slice):
+            return attrs.evolve(
+                self, bodies=self.bodies[index], queue_ids=queue_id, tags=tags, keys=keys
+            )
+        return Message(
+            self.topic, self.bodies[index], tags, keys, self.properties, queue_id,
+            self.flag, self.sys_flag, self.born_timestamp_ms, self.born_host, self.store_host,
+            self.reconsume_times, self.prepared_transaction_offset, self.wait_store_ok,
+        )  # fmt: skip
+
+
+def _taken(column: Any, index: int | slice) -> Any:
+    return column if is_shared(column) else column[index]
+
+
+def is_shared(column: object) -> bool:
+    """Whether a field of :class:`MessageColumns` holds one value for all messages."""
+    return column is None or isinstance(column, int | str)
 
 
 @attrs.frozen(slots=True)

@@ -112,7 +112,7 @@ class _Opening:
             owned.reader,
             owned,
             events,
-            OwnedWait(owned.positions, owned.reput, arrivals),
+            OwnedWait(owned.reput, arrivals),
             self._finder(owned.reader, owned.dispatchers, arrivals),
             self._offsets(read_only=False),
         )

@@ -36,6 +36,7 @@ from lakelog.settings.model import StoreSettings
 from lakelog.source import FileSource, ViewSource
 from lakelog.strategies import Strategies
 from lakelog.survey import Survey, survey
+from lakelog.swap import REBUILD_DIR, remove_tree
 
 
 @attrs.frozen
@@ -279,6 +280,7 @@ def _clear(files: FileSystem, maker: SegmentMaker) -> None:
     """Remove what an earlier run left unfinished."""
     for name, _ in files.list(maker.temporary):
         files.unlink(maker.temporary / name)
+    remove_tree(files, maker.temporary / REBUILD_DIR)
 
 
 def _forget_abort(files: FileSystem, path: Path) -> None:

@@ -50,6 +50,7 @@ class Confirmations:
         self._open: deque[int] = deque()
         self._done: set[int] = set()
         self._lock = YieldLock()
+        self._take, self._release = self._lock.take, self._lock.release
 
     def begin(self, end_offset: int) -> None:
         """A put was appended up to ``end_offset``; called inside the append lock."""
@@ -57,7 +58,9 @@ class Confirmations:
 
     def end(self, end_offset: int) -> None:
         """That put has its result, whatever it is."""
-        with self._lock:
+        if not self._take(False):
+            self._lock.acquire()
+        try:
             waiting = self._open
             if waiting[0] != end_offset:
                 self._done.add(end_offset)
@@ -66,6 +69,8 @@ class Confirmations:
             while waiting and waiting[0] in self._done:
                 self._done.remove(waiting[0])
                 self._positions.confirmed = waiting.popleft()
+        finally:
+            self._release()
         wake = self.wake
         if wake is not None:
             self.wake = None

@@ -30,13 +30,12 @@ from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
-from lakelog.swap import remove_tree, swap_in
+from lakelog.swap import REBUILD_DIR, remove_tree, swap_in
 from lakelog.tombstones import clear_tombstones
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many bytes of the log were read, and how long its segments are together."""
 
-_NEW: Final = "rebuild"
 _OLD: Final = "replaced"
 _TOPICS: Final = ("topics.json", "topics.json.bak")
 
@@ -122,7 +121,7 @@ class _Rebuild:
 
     @property
     def temporary(self) -> Path:
-        return self.directory.path / OWN_DIR / TMP_DIR / _NEW
+        return self.directory.path / OWN_DIR / TMP_DIR / REBUILD_DIR
 
     @property
     def replaced(self) -> Path:

@@ -70,7 +70,9 @@ class Reput:
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
     def start(self) -> None:
-        """Dispatch what is there already, then follow."""
+        """Dispatch what is there already, then follow; without dispatchers nothing is read."""
+        if not self._dispatching.dispatchers:
+            return
         self._round()
         self._thread.start()
 
@@ -80,9 +82,18 @@ class Reput:
         return self._dispatching.failure
 
     @property
+    def offset(self) -> int:
+        """Everything before it was dispatched."""
+        return (
+            self._positions.dispatched
+            if self._dispatching.dispatchers
+            else self._positions.confirmed
+        )
+
+    @property
     def lag(self) -> Lag:
         """How far it is behind."""
-        behind = self._positions.confirmed - self._positions.dispatched
+        behind = self._positions.confirmed - self.offset
         if behind <= 0:
             return Lag(0, 0)
         age = time.time_ns() // 1_000_000 - self._dispatching.last_timestamp_ms

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakelog.dispatchwait import DispatchWait
 from lakelog.errors import DispatchStopped, PutRefused, StoreClosed
 from lakelog.interfaces import TopicRemover
 from lakelog.logreader import LogReader, OnDamage
-from lakelog.message import Message, StoredMessage
+from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.owner import OwnedLog
 from lakelog.pieces import Piece
 from lakelog.putfuture import PutFuture
@@ -79,6 +79,30 @@ class Store(QueueStore):
         results of what is in the log already in ``accepted``.
         """
         return self._writing().appender.put_batch(messages)
+
+    def put_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        queue_ids: int | Sequence[int | None] | None = None,
+        tags: str | Sequence[str | None] | None = None,
+        keys: str | Sequence[str | Sequence[str] | None] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Sequence[PutResult]:
+        """Append many messages of one topic, without an object for each: the fastest way in.
+
+        :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
+        :param queue_ids: one for all, or one per body; so are ``tags`` and ``keys``
+        :param properties: the same for all
+
+        Else as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
+        """
+        from lakelog.codec.bodycolumn import body_column  # brings NumPy
+
+        return self.put_batch(
+            MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)
+        )
 
     def put_async(self, message: Message) -> PutFuture:
         """Append one message in the background, in the order of the calls.

@@ -34,6 +34,10 @@ def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
     files.sync_dir(target.parent)
 
 
+REBUILD_DIR: Final = "rebuild"
+"""Where new folders grow, in ``lakelog/tmp``; what a crash leaves there the next owner removes."""
+
+
 def remove_tree(files: FileSystem, path: Path) -> None:
     """Remove a folder with all that is in it; nothing happens if it is not there."""
     with suppress(FileNotFoundError):

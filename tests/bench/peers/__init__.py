@@ -11,6 +11,8 @@ from typing import Any
 from tests.bench.model import LAKELOG, CannotRunError
 
 NAMES = (LAKELOG, "lmdb", "rocksdb", "sqlite", "raw")
+BATCH_NAMES = (LAKELOG, "lakelog_columns", *NAMES[1:])
+"""Who takes part where batches are put."""
 
 
 def module(name: str) -> Any:

@@ -44,14 +44,15 @@ class PutBatch:
             _contest(
                 f"batches of {size}, {size_text(body)}",
                 Load(body, count_for(body, quick=quick), batch_size=size),
+                peers.BATCH_NAMES,
             )
             for size in _BATCHES
             for body in _BODIES
         ]
 
 
-def _contest(title: str, load: Load) -> Contest:
-    in_process = [Contender(name, _note(name), partial(_run, name, load)) for name in peers.NAMES]
+def _contest(title: str, load: Load, names: Sequence[str] = peers.NAMES) -> Contest:
+    in_process = [Contender(name, _note(name), partial(_run, name, load)) for name in names]
     real_store = Contender(java.NAME, java.SETTINGS, partial(java.run, load))
     return Contest(title, [*in_process, real_store])
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
+
+_PUT_OK: Final = PutStatus.PUT_OK
+"""Members of an enumeration cost a tenth of a microsecond each time in Python 3.11."""
 
 
 class NoFlush:
@@ -20,7 +23,7 @@ class NoFlush:
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
         """Nothing to wait for."""
-        return PutStatus.PUT_OK
+        return _PUT_OK
 
     def close(self) -> None:
         """A clean close leaves everything durable all the same."""

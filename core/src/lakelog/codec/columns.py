@@ -28,11 +28,9 @@ from lakelog.properties import INNER_MULTI_DISPATCH
 if TYPE_CHECKING:
     from lakelog.codec.encoder import Encoder
 
-_DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
+DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 _NO_LENGTH: Final = bytes(SHORT.itemsize)
-
-
-_INT: Final = "i"
+INT: Final = "i"
 _LONG: Final = "q"
 
 
@@ -53,7 +51,7 @@ def properties_of(messages: Sequence[Message], encoder: Encoder) -> list[bytes]:
         [each.keys for each in messages],
         [each.properties for each in messages],
     )
-    if encoder.max_light_queues is not None and any(_DISPATCHED in each for each in properties):
+    if encoder.max_light_queues is not None and any(DISPATCHED in each for each in properties):
         raise UnlikeError
     if encoder.record_crc:
         return [ended(each) + PLACEHOLDER for each in properties]
@@ -76,7 +74,7 @@ def queue_ids_of(messages: Sequence[Message], encoder: Encoder) -> NDArray[np.in
     given = [each.queue_id for each in messages]
     if None in given:
         given = [encoder.queue_of(each) for each in messages]
-    ids = _column(given, _INT)
+    ids = as_column(given, INT)
     if ids.min() < 0:
         raise UnlikeError
     return np.broadcast_to(ids, len(messages))
@@ -125,15 +123,15 @@ def heads_of(
     heads = np.zeros(len(messages), head_dtype(len(first.born), len(first.store)))
     heads["magic"] = topics.magics()
     heads["body_crc"] = np.array([crc32(body) for body in bodies], np.uint32) & CRC31_MASK
-    heads["flag"] = _column([each.flag for each in messages], _INT)
-    flags = _column([each.sys_flag for each in messages], _INT)
+    heads["flag"] = as_column([each.flag for each in messages], INT)
+    flags = as_column([each.sys_flag for each in messages], INT)
     heads["sys_flag"] = flags & GIVEN_BITS | first.sys_flag
     heads["born_timestamp"] = _born([each.born_timestamp_ms for each in messages])
     heads["born_host"] = _joined([each.born for each in hosts])
     heads["store_host"] = _joined([each.store for each in hosts])
-    heads["reconsume_times"] = _column([each.reconsume_times for each in messages], _INT)
+    heads["reconsume_times"] = as_column([each.reconsume_times for each in messages], INT)
     prepared = [each.prepared_transaction_offset for each in messages]
-    heads["prepared_transaction_offset"] = _column(prepared, _LONG)
+    heads["prepared_transaction_offset"] = as_column(prepared, _LONG)
     return heads
 
 
@@ -152,10 +150,10 @@ def _born(given: list[int | None]) -> Any:
     now = time.time_ns() // 1_000_000
     if None in given:
         given = [now if born is None else born for born in given]
-    return _column(given, _LONG)
+    return as_column(given, _LONG)
 
 
-def _column(values: list[Any], code: str) -> NDArray[Any]:
+def as_column(values: list[Any], code: str) -> NDArray[Any]:
     """``values`` as an array; of equal values, one.
 
     By way of the standard library's array, which takes whole numbers in range and nothing else.

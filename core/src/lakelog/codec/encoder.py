@@ -16,13 +16,20 @@ from lakelog.codec.one import EncodedOne, encode_record
 from lakelog.codec.pieces import EncodedPieces
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import IllegalMessage
-from lakelog.message import Message
-from lakelog.properties import INNER_MULTI_DISPATCH, decode_properties, light_queues
+from lakelog.message import Message, MessageColumns
+from lakelog.properties import (
+    INNER_MULTI_DISPATCH,
+    decode_properties,
+    feeds_light_queues,
+    light_queues,
+)
 
 DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """What the property string of a message for light queues holds."""
 _VECTORISED_FROM: Final = 48
 """Below this many messages NumPy costs more than it saves (measured at 128 B and 1 KiB)."""
+_COLUMNS_FROM: Final = 24
+"""The same where no message is an object yet."""
 
 
 @attrs.frozen
@@ -31,6 +38,7 @@ class Encoder:
 
     :ivar store_host: for messages that name none
     :ivar record_crc: whether records end with their checksum
+    :ivar own_hosts: those of messages that name none
     :ivar max_light_queues: how many light queues there may be, or ``None`` if there are none
     """
 
@@ -39,9 +47,9 @@ class Encoder:
     record_crc: bool
     max_light_queues: int | None
     queues: RoundRobin
-    _own_hosts: HostPair = attrs.field(init=False)
+    own_hosts: HostPair = attrs.field(init=False)
 
-    @_own_hosts.default
+    @own_hosts.default
     def _default_hosts(self) -> HostPair:
         return host_pair(self.store_host, self.store_host)
 
@@ -52,7 +60,8 @@ class Encoder:
         """
         if len(messages) == 1:
             return self.encode_one(messages[0])
-        if len(messages) >= _VECTORISED_FROM:
+        in_columns = isinstance(messages, MessageColumns)
+        if len(messages) >= (_COLUMNS_FROM if in_columns else _VECTORISED_FROM):
             batch = self._vectorised(messages)
             if batch is not None:
                 return batch
@@ -67,14 +76,14 @@ class Encoder:
         except (AttributeError, TypeError) as error:
             raise illegal(f"{message!r} cannot be stored: {error}") from error
         if self.max_light_queues is not None and DISPATCHED in properties:
-            return self._light(one, properties)
+            return self._light(one, properties, message)
         return one
 
-    def hosts_of(self, message: Message) -> HostPair:
+    def hosts_of(self, message: Message | MessageColumns) -> HostPair:
         """The hosts of ``message``; the store's own for those that it does not name."""
         born, store = message.born_host, message.store_host
         if born is store is None:
-            return self._own_hosts
+            return self.own_hosts
         return host_pair(born or self.store_host, store or self.store_host)
 
     def queue_of(self, message: Message) -> int:
@@ -86,7 +95,10 @@ class Encoder:
             raise illegal(f"queue {queue_id} cannot be; queues are numbered from 0")
         return queue_id
 
-    def _light(self, one: EncodedOne, properties: bytes) -> EncodedOne:
+    def _light(self, one: EncodedOne, properties: bytes, message: Message) -> EncodedOne:
+        """With offsets in light queues; a record that is in no queue takes none in these either."""
+        if not one.queued or not feeds_light_queues(message.topic):
+            return one
         topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))
         if not topics or self.max_light_queues is None:
             return one

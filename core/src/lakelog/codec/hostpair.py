@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 
@@ -20,6 +21,8 @@ class HostPair:
     :ivar store_host: as it was given
     :ivar sys_flag: the bits that say which of them are IPv6
     :ivar head: all fields before the body
+    :ivar pack: packs ``head``
+    :ivar fixed_bytes: of the head and of the length of the properties
     :ivar store_time_at: where the store time stands in a record
     """
 
@@ -28,6 +31,8 @@ class HostPair:
     store_host: str
     sys_flag: int
     head: Struct
+    pack: Callable[..., bytes]
+    fixed_bytes: int
     store_time_at: int
 
 
@@ -42,7 +47,9 @@ def host_pair(born_host: str, store_host: str) -> HostPair:
     if len(store) != HOST_V4_BYTES:
         flags |= STORE_HOST_V6
     head = Struct(f"{PREFIX.format}{len(born)}sq{len(store)}s{SUFFIX.format.removeprefix('>')}")
-    return HostPair(born, store, store_host, flags, head, AT_BORN_HOST + len(born))
+    return HostPair(
+        born, store, store_host, flags, head, head.pack, head.size + 2, AT_BORN_HOST + len(born)
+    )
 
 
 def _encoded(host: str) -> bytes:

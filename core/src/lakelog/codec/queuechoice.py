@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 
 
 class RoundRobin:
@@ -17,3 +17,7 @@ class RoundRobin:
     def choose(self, topic: str) -> int:
         """The next queue of ``topic``, from 0."""
         return next(self._turns[topic]) % self._queues
+
+    def choose_many(self, topic: str, number: int) -> list[int]:
+        """The queues of the next ``number`` messages of ``topic``."""
+        return [turn % self._queues for turn in islice(self._turns[topic], number)]

@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 
+class OneQueueRanks:
+    """:class:`QueueRanks` of records that all go to one queue."""
+
+    __slots__ = ("counts", "queues")
+
+    def __init__(self, queue: Queue, count: int) -> None:
+        self.queues = [queue]
+        self.counts = [count]
+
+    def offsets(self, queue_offsets: QueueOffsets) -> Ints:
+        """The queue offset of each record."""
+        first = queue_offsets.next(self.queues[0])
+        return np.arange(first, first + self.counts[0])
+
+
 class QueueRanks:
     """Ranks of records in their queues, known before the queues' offsets are.
 

@@ -1,0 +1,148 @@
+"""Columns of messages make the bytes and the results that the same messages make one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tests.codec.examples import HOSTS, PROPERTIES, TOPICS
+from core.tests.codec.support import an_encoder, placed
+from lakelog.codec.bodycolumn import BodyColumn, body_column
+from lakelog.codec.encoder import Encoder
+from lakelog.codec.many import EncodedMany
+from lakelog.errors import IllegalMessage
+from lakelog.message import Message, MessageColumns
+from lakelog.queueoffsets import QueueOffsets
+from lakelog.status import PutStatus
+
+_COUNT = 50
+_WORDS = st.none() | st.sampled_from(["", "a", "ä b", "INNER_MULTI_DISPATCH"]) | st.text("ab\n")
+_KEYS = _WORDS | st.lists(st.sampled_from(["k", "l"]), max_size=3)
+_QUEUE_IDS = st.none() | st.integers(0, 2)
+_BASE = 4096
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> MessageColumns:
+    def per_message(values: st.SearchStrategy[Any], shared: st.SearchStrategy[Any]) -> Any:
+        few = draw(st.lists(values, min_size=1, max_size=4))
+        return draw(shared | st.just([few[at * 7 % len(few)] for at in range(_COUNT)]))
+
+    bodies = per_message(st.binary(max_size=9), st.nothing())
+    if draw(st.booleans()):
+        bodies = body_column(pa.array(bodies, pa.large_binary()))
+    return MessageColumns(
+        draw(TOPICS), bodies, per_message(_QUEUE_IDS, _QUEUE_IDS), per_message(_WORDS, _WORDS),
+        per_message(_KEYS, _WORDS), draw(PROPERTIES), sys_flag=draw(st.sampled_from([0, 4, 8, -1])),
+        flag=draw(st.integers(-2, 2)), born_timestamp_ms=draw(st.integers(0, 2**40)),
+        born_host=draw(HOSTS), store_host=draw(HOSTS), wait_store_ok=draw(st.booleans()),
+        reconsume_times=draw(st.integers(0, 9)),
+    )  # fmt: skip
+
+
+def _one_by_one(encoder: Encoder, messages: MessageColumns) -> tuple[bytes, list[Any]]:
+    offsets, log, results = QueueOffsets(), bytearray(), []
+    for message in messages:
+        one = encoder.encode_one(message)
+        log += placed(one, offsets, _BASE + len(log))
+        results += one.results(PutStatus.PUT_OK)
+    return bytes(log), results
+
+
+def _together(encoder: Encoder, messages: Any) -> tuple[bytes, list[Any]]:
+    batch = encoder.encode(messages)
+    return placed(batch, position=_BASE), list(batch.results(PutStatus.PUT_OK))
+
+
+@given(columns(), st.booleans(), st.sampled_from([None, 5]))
+def test_the_same_bytes_and_results(
+    given: MessageColumns, sealed: bool, lights: int | None
+) -> None:
+    def encoder() -> Encoder:
+        return an_encoder(record_crc=sealed, lights=lights)
+
+    expected = _one_by_one(encoder(), given)
+    assert _together(encoder(), given) == expected
+    assert _together(encoder(), list(given)) == expected
+
+
+def test_what_is_common_goes_the_fast_way() -> None:
+    keys = [f"k{number}" for number in range(_COUNT)]
+    common = MessageColumns("t", [b"body"] * _COUNT, 1, "TagA", keys)
+    for each in (common, list(common)):
+        assert type(an_encoder(lights=5).encode(each)) is EncodedMany
+
+
+def test_parts_of_columns() -> None:
+    whole = MessageColumns("t", [b"a", b"b", b"c"], [0, 1, 2], "tag", ["k", None, ["x", "y"]])
+    assert len(whole) == 3
+    assert list(whole[1:]) == [
+        Message("t", b"b", queue_id=1, tags="tag"),
+        Message("t", b"c", queue_id=2, tags="tag", keys=["x", "y"]),
+    ]
+    assert list(whole)[1:] == list(whole[1:])
+    with pytest.raises(IndexError):
+        whole[3]
+
+
+@pytest.mark.parametrize("name", ["queue_ids", "tags", "keys"])
+def test_columns_of_different_lengths(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has 1 entries for 2 bodies"):
+        MessageColumns("t", [b"a", b"b"], **{name: ["1"]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"queue_ids": [0] * 30 + [-1] + [0] * (_COUNT - 31)}, "message 30 .*queue -1"),
+        ({"bodies": [b""] * 7 + [None] + [b""] * (_COUNT - 8)}, "message 7 .*body is NoneType"),
+        ({"keys": ["k"] * 9 + ["a\x01"] + ["k"] * (_COUNT - 10)}, "message 9 .*0x01"),
+        ({"tags": 5}, "message 0"),
+        ({"flag": 2**40}, "message 0 .*does not fit"),
+        ({"topic": "a/b"}, "message 0 .*directory"),
+    ],
+)
+def test_refusals_name_the_message(wrong: dict[str, Any], words: str) -> None:
+    messages = MessageColumns(**{"topic": "t", "bodies": [b""] * _COUNT, **wrong})
+    for each in (messages, list(messages)):
+        with pytest.raises(IllegalMessage, match=words):
+            an_encoder().encode(each)
+
+
+# --- bodies in one buffer ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_bodies_of_arrow(kind: Any) -> None:
+    bodies = body_column(pa.array(["a", "", "bc", "d"], kind)[1:])
+    assert isinstance(bodies, BodyColumn)
+    assert [bytes(each) for each in bodies] == [b"", b"bc", b"d"]
+    assert bodies.views() == list(bodies)
+    assert list(bodies[1:]) == [b"bc", b"d"]
+    assert bytes(bodies[-1]) == b"d"
+    assert len(bodies[3:]) == len(body_column(pa.array([], kind))) == 0
+
+
+def test_what_is_no_arrow_array_is_passed_on() -> None:
+    bodies = [b"a"]
+    assert body_column(bodies) is bodies
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [(pa.array([b"a", None]), "1 of the bodies are null"), (pa.array([1]), "bodies are int64")],
+)
+def test_other_arrow_arrays(array: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        body_column(array)
+
+
+@pytest.mark.parametrize("offsets", [[0, 4], [-1, 2], [2, 1], [], [[0, 1]]])
+def test_offsets_that_cannot_be(offsets: Any) -> None:
+    with pytest.raises(ValueError, match="offsets must"):
+        BodyColumn(b"abc", np.array(offsets))
