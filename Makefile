@@ -24,6 +24,7 @@ help: ## List the targets
 setup: $(VENV)/.installed ## Install everything into .venv; the command is .venv/bin/lakelog
 
 test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Of each supported version that is present, other than the one in .venv: its own environment.

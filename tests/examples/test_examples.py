@@ -17,6 +17,7 @@ from typing import Final
 
 import attrs
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"
@@ -25,6 +26,9 @@ EXAMPLES: Final = sorted(
     for file in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/run.py")]
 )
 ARGUMENTS: Final = {"demo.py": ["20000"]}
+TIMEOUT_SECONDS: Final = 280
+"""The first Spark session of a machine downloads packages."""
+SPARK: Final = ("demo.py", "log_to_iceberg.py")
 BLOCK: Final = re.compile(r"^<!-- run -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAKE: Final = re.compile(r"\bmake ([a-z]+)\b")
 LINK: Final = re.compile(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)")
@@ -60,13 +64,19 @@ def run(command: list[str], cwd: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=100,
+        timeout=TIMEOUT_SECONDS,
     )
     assert done.returncode == 0, f"{shlex.join(command)} returned {done.returncode}\n{done.stdout}"
     return done.stdout
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+def named(example: str) -> ParameterSet:
+    """An example; those that start Spark run one at a time."""
+    return pytest.param(example, marks=[pytest.mark.spark] if example in SPARK else [])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", [named(each) for each in EXAMPLES])
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / name), *ARGUMENTS.get(name, [])]
     assert run(command, tmp_path).strip(), "it should print something"

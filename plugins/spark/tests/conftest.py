@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
+            item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.timeout(_FIRST_SESSION_SECONDS))
             for warning in _OF_PYSPARK:
                 item.add_marker(pytest.mark.filterwarnings(warning))
