@@ -39,7 +39,7 @@ matrix: setup ## Run the core's tests with the other Pythons that are here (3.11
 		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found && \
-		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) core/tests plugins/mmap $(ARGS) || exit 1; \
+		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) core/tests plugins/mmap plugins/hash_index $(ARGS) || exit 1; \
 	done
 
 lint: setup ## Lint, check the format and the types
