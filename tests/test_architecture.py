@@ -25,7 +25,7 @@ LAYERS: Final = (
     "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
     "coalesce settings yieldlock tombstones config swap",
-    "interfaces hookspecs",
+    "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "strategies segments source directory pieces dispatching",
     "resync scan survey commitlog appender logreader gathering bounds completion reput reading "
@@ -41,7 +41,7 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 PUBLIC_NAMES: Final = (
     "arrow checksum codec compression errors files hookspecs hosts identity interfaces layout "
     "message msgid pieces properties queueoffsets results settings.model status sysflag testing "
-    "units"
+    "units verifying"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 

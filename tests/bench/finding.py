@@ -92,25 +92,30 @@ def _calls(count: int, call: Callable[[int], object]) -> Sample:
 
 
 def _dispatch(directory: Path, count: int, content: bytes) -> Sample:
-    """What the owner's thread does; half as many records warm the code up, as in the peer."""
-    for name, some in (("warm", count // 2), ("timed", count)):
-        _write(directory / name, some, content, dispatchers=[])
-    _timed(count // 2, lambda: _build(directory / "warm"))
-    return _timed(count, lambda: _build(directory / "timed"))
-
-
-def _build(directory: Path) -> None:
+    """What the owner's thread does; as many records warm the code up before, as in the peer."""
+    _write(directory, count, content, dispatchers=[])
+    middle = _end(directory)
+    _write(directory, count, content, dispatchers=[])
+    end = _end(directory)
     registry = Registry.load(None, {})
     with lakelog.open(directory, mode="read", dispatchers=["auto"]) as store:
         context = Context(directory, store.settings.core, RealFileSystem())
         dispatchers = make_dispatchers(registry, store.settings, context)
-        end = store.max_offset
         dispatching = Dispatching(directory, dispatchers, resume(dispatchers, 0, end))
-        dispatching.run(store.scan_pieces(verify=False))
+        dispatching.run(store.scan_pieces(0, middle, verify=False))
+        figures = _timed(
+            count, lambda: dispatching.run(store.scan_pieces(middle, end, verify=False))
+        )
         if dispatching.offset != end:
             raise CannotRunError("not everything was dispatched")
     for each in dispatchers:
         each.dispatcher.close()
+    return figures
+
+
+def _end(directory: Path) -> int:
+    with _open(directory, dispatchers=[]) as store:
+        return store.max_offset
 
 
 def _read(get: Callable[[Store, int, int], int]) -> Callable[[Path, int, bytes], Sample]:
@@ -136,6 +141,13 @@ def _get(store: Store, queue_id: int, offset: int) -> int:
 
 def _get_columns(store: Store, queue_id: int, offset: int) -> int:
     found = store.get_columns(TOPIC, queue_id, offset, _COLUMNS_AT_ONCE, columns=_CHEAP)
+    return found.next_offset
+
+
+def _unchecked(store: Store, queue_id: int, offset: int) -> int:
+    found = store.get_columns(
+        TOPIC, queue_id, offset, _COLUMNS_AT_ONCE, columns=_CHEAP, verify=False
+    )
     return found.next_offset
 
 
@@ -184,6 +196,7 @@ WORK: Final[Mapping[str, Work]] = {
     "get_columns": Work(
         "get_columns of 4,096: five columns, bodies among them", _read(_get_columns)
     ),
+    "unchecked": Work("the same without checksums, as the peer reads", _read(_unchecked)),
     "all_columns": Work("get_columns of 4,096: every column", _read(_all_columns)),
     "query": Work("query, topic and key checked again", _query),
     "bytime": Work("offset_by_time", _bytime),

@@ -61,7 +61,8 @@ class Completion:
         dispatching = self._dispatching or self._begin()
         if dispatching.failure is not None:
             raise dispatching.failure
-        dispatching.run(self._reader.pieces(dispatching.offset, None))
+        end = self._reader.end_now(dispatching.offset)
+        dispatching.run(self._reader.pieces(dispatching.offset, end))
 
     def _begin(self) -> Dispatching:
         """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 
 from lakelog.completion import Completion
-from lakelog.errors import DispatchStopped
+from lakelog.errors import DispatchStopped, StoreClosed
 from lakelog.reading.arrivals import Arrivals, PolledArrivals
 from lakelog.reput import Lag, Reput
 
@@ -69,6 +69,8 @@ class OwnedWait:
                 return True
             if self.failure is not None:
                 raise self.failure
+            if self.arrivals.closed:
+                raise StoreClosed("the store was closed meanwhile")
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -105,6 +107,8 @@ class ReaderWait:
         """Look again and again."""
         deadline = time.monotonic() + timeout_s
         while self.offset < offset:
+            if self.arrivals.closed:
+                raise StoreClosed("the store was closed meanwhile")
             if time.monotonic() >= deadline:
                 return False
             time.sleep(LOOK_SECONDS)

@@ -69,8 +69,11 @@ class FileSystem(Protocol):
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """Names and lengths of the regular files in a directory, sorted; none if it is absent."""
 
-    def make_dir(self, path: Path) -> None:
-        """Make a directory and its parents durably; nothing happens to one that is there."""
+    def make_dir(self, path: Path, *, durable: bool = True) -> None:
+        """Make a directory and its parents; nothing happens to one that is there.
+
+        Where not ``durable``, it is for the caller to sync the folders that they are in.
+        """
 
     def rename(self, source: Path, target: Path) -> None:
         """Put ``source`` in the place of ``target`` at once."""
@@ -162,13 +165,14 @@ class RealFileSystem:
         except FileNotFoundError:
             return []
 
-    def make_dir(self, path: Path) -> None:
+    def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """``mkdir``, each new name synced in its parent."""
         if path.is_dir():
             return
-        self.make_dir(path.parent)
+        self.make_dir(path.parent, durable=durable)
         path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        self.sync_dir(path.parent)
+        if durable:
+            self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""

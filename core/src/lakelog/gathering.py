@@ -8,7 +8,7 @@ buffer, so its ``base_offset`` and ``end_offset`` mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.codec.run import sound_records
+from lakelog.codec.usual import decode_usual
 from lakelog.errors import OffsetOutOfRange
 from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.message import StoredMessage
 from lakelog.source import Extent, Source, ViewExtent
 
 Longs = NDArray[np.int64]
@@ -75,6 +77,56 @@ def gather(
     for piece in parts.by_segment(source, order):
         piece.check(parts, verify)
     return Gathered(parts.batches, parts.rows, states)
+
+
+def few(
+    source: Source,
+    minimum: int,
+    end: int | None,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    *,
+    verify: bool = True,
+) -> list[StoredMessage] | None:
+    """The messages at ``offsets``, one by one; ``None`` where :func:`gather` has to look.
+
+    That is where one is not whole or not of the usual shape, and where they do not stand in one
+    segment, or too far apart to be read at one go.
+    """
+    first, last = offsets[0], offsets[-1] + sizes[-1]
+    if first < max(minimum, 0) or (end is not None and last > end):
+        return None
+    extents = source.extents(first)  # open for as long as it is held
+    view = _stretch(next(extents, None), first, last)
+    return None if view is None else _decoded(view, first, offsets, sizes, verify)
+
+
+def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
+    """The bytes of one segment from ``first`` to ``last``, if they are not too many to read."""
+    if extent is None or not extent.start <= first < last <= extent.end:
+        return None
+    if last - first > _GAP_BYTES and not isinstance(extent, ViewExtent):
+        return None
+    try:
+        view = extent.read(first, last - first)
+    except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
+        return None
+    return view if len(view) == last - first else None
+
+
+def _decoded(
+    view: memoryview, first: int, offsets: Sequence[int], sizes: Sequence[int], verify: bool
+) -> list[StoredMessage] | None:
+    found: list[StoredMessage] = []
+    for offset, size in zip(offsets, sizes, strict=True):
+        at = offset - first
+        if at < 0 or size < RECORD_MIN_BYTES or at + size > len(view):
+            return None
+        message = decode_usual(bytes(view[at : at + size]), offset, verify=verify)
+        if message is None:
+            return None
+        found.append(message)
+    return found
 
 
 @attrs.define(eq=False)

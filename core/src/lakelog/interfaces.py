@@ -55,6 +55,8 @@ class Context:
     :ivar checkpoint: the file that says up to when things are durable
     :ivar read_only: the store is open for reading: whatever is built stays in memory, and no file
         may be changed or made
+    :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
+        its log by then, and dispatches in the order of the log
     """
 
     path: Path
@@ -64,6 +66,7 @@ class Context:
         default=attrs.Factory(lambda self: CheckpointKeeper(self.files, self.path), takes_self=True)
     )
     read_only: bool = False
+    owner_follows: bool = False
 
 
 @attrs.frozen

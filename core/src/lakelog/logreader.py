@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
+from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
 from lakelog.pieces import Blank, Damage, Piece
@@ -62,6 +63,22 @@ class LogReader:
                     end = piece.end_offset
             if end > start:
                 break
+        return end
+
+    def end_now(self, start: int) -> int | None:
+        """Where a living owner has come, looked for from the record at ``start`` on.
+
+        What bounds a read beside an owner that goes on: it could otherwise run after it for ever.
+        ``None`` where no owner lives. Follows lengths alone.
+        """
+        if not self._is_live():
+            return None
+        end = start
+        for piece in self._scan(start, None, verify=False):
+            if isinstance(piece, Blank):
+                end = piece.offset + piece.size
+            elif not isinstance(piece, Damage):
+                end = piece.end_offset
         return end
 
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
@@ -121,6 +138,15 @@ class LogReader:
         bounds = self._bounds
         return gather(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
 
+    def few(
+        self, offsets: Sequence[int], sizes: Sequence[int], *, verify: bool = True
+    ) -> list[StoredMessage] | None:
+        """A few messages at physical ``offsets``; ``None`` where :meth:`gather` has to look."""
+        from lakelog.gathering import few  # brings NumPy
+
+        bounds = self._bounds
+        return few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.
 
@@ -162,7 +188,9 @@ class LogReader:
             raise OffsetOutOfRange(f"only a blank stands at offset {offset}", offset=offset)
         if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
-        return decode(extent.read(offset, size), offset=offset)
+        record = extent.read(offset, size)
+        usual = decode_usual(bytes(record), offset) if len(record) >= RECORD_MIN_BYTES else None
+        return decode(record, offset=offset) if usual is None else usual
 
 
 def _warn(damage: Damage) -> None:

@@ -19,7 +19,7 @@ from lakelog.health import Health
 from lakelog.interfaces import Context
 from lakelog.logreader import LogReader
 from lakelog.owner import open_owned
-from lakelog.ownership import is_owned
+from lakelog.ownership import is_followed, is_owned
 from lakelog.reading.arrivals import Arrivals, PolledArrivals, Waiting
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -163,4 +163,10 @@ class _Opening:
         return make
 
     def _context(self, *, read_only: bool) -> Context:
-        return Context(self.path, self.settings.core, self.files, read_only=read_only)
+        return Context(
+            self.path,
+            self.settings.core,
+            self.files,
+            read_only=read_only,
+            owner_follows=read_only and is_followed(self.files, self.path),
+        )

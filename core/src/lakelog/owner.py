@@ -21,6 +21,7 @@ from lakelog.errors import BadSegment
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
+from lakelog.interfaces import QueueReader
 from lakelog.layout import LOCK_FILE, OWN_DIR, TMP_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
@@ -105,8 +106,14 @@ def open_owned(
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
         opened = taking.open(_survey(directory, core), lock, arrivals, is_new=is_new)
         opened.reput.start()
+        if opened.reput.failure is None and _keep_queues(strategies.dispatchers):
+            lock.tell_followed()
         undo.pop_all()
     return opened
+
+
+def _keep_queues(dispatchers: Sequence[Named]) -> bool:
+    return any(isinstance(each.dispatcher, QueueReader) for each in dispatchers)
 
 
 def _take(

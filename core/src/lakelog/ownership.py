@@ -25,8 +25,13 @@ _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 
 
-def _byte_0(kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, 0, 1, 0)
+_OWNED: Final = 0
+_FOLLOWED: Final = 1
+"""The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
+
+
+def _byte(at: int, kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
 
 
 @attrs.frozen
@@ -40,7 +45,7 @@ class OwnerLock:
         """Lock the store directory ``path``; raises :class:`~lakelog.errors.StoreLocked`."""
         file = files.open(path / LOCK_FILE, write=True, create=True)
         try:
-            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _byte_0(fcntl.F_WRLCK))
+            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _byte(_OWNED, fcntl.F_WRLCK))
             if file.size() == 0:
                 file.write_at(0, LOCK_CONTENT)
         except OSError as error:
@@ -50,6 +55,10 @@ class OwnerLock:
             raise
         return cls(file)
 
+    def tell_followed(self) -> None:
+        """Let readers know that queues were complete, and follow the log from now on."""
+        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(_FOLLOWED, fcntl.F_WRLCK))
+
     def release(self) -> None:
         """Let another process own the store."""
         self._file.close()
@@ -57,12 +66,24 @@ class OwnerLock:
 
 def is_owned(files: FileSystem, path: Path) -> bool:
     """Whether somebody owns the store directory ``path`` now; changes nothing."""
+    return _is_locked(files, path, _OWNED)
+
+
+def is_followed(files: FileSystem, path: Path) -> bool:
+    """Whether a living owner said that its queues follow its log; changes nothing.
+
+    It does not say so while it completes what a crash left, and RocketMQ never does.
+    """
+    return _is_locked(files, path, _FOLLOWED)
+
+
+def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     try:
         file = files.open(path / LOCK_FILE)
     except OSError:
         return False
     try:
-        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, _byte_0(fcntl.F_WRLCK))
+        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, _byte(at, fcntl.F_WRLCK))
     finally:
         file.close()
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

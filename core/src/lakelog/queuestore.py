@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from lakelog.errors import StoreClosed
 from lakelog.message import StoredMessage
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from lakelog.reading.finder import Finder
     from lakelog.reading.results import ColumnsResult, GetResult, QueueInfo
     from lakelog.units import Units
+
+FORKED: Final = (
+    "this process was forked from the owner of the store, which alone may write to it; open the "
+    "store in each process, for reading where another one owns it"
+)
 
 
 class QueueStore:
@@ -30,6 +35,13 @@ class QueueStore:
         self._make_finder = make_finder
         self._make_offsets = make_offsets
         self._closed = False
+        self._forked = False
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreClosed(FORKED)
+        if self._closed:
+            raise StoreClosed("the store is closed")
 
     @cached_property
     def _finder(self) -> Finder:
@@ -41,8 +53,7 @@ class QueueStore:
 
     @property
     def _find(self) -> Finder:
-        if self._closed:
-            raise StoreClosed("the store is closed")
+        self._check_open()
         return self._finder
 
     # --- by queue ---
@@ -87,7 +98,7 @@ class QueueStore:
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
         return await self._find.follower.get_async(request, wait_ms)
 
-    def get_columns(
+    def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
         self,
         topic: str,
         queue_id: int,
@@ -98,11 +109,13 @@ class QueueStore:
         tags: str | None = None,
         columns: Iterable[str] | None = None,
         decompress: bool = False,
+        verify: bool = True,
     ) -> ColumnsResult:
         """What :meth:`get` gives, as an Arrow record batch (``lakelog-core[arrow]``).
 
         :param columns: those of :mod:`lakelog.arrow.schema` to make; ``None`` is all
         :param decompress: whether bodies that the client compressed are given as they were
+        :param verify: whether checksums are computed; lengths and places are always checked
         """
         return self._find.getter.get_columns(
             topic,
@@ -113,6 +126,7 @@ class QueueStore:
             tags=tags,
             columns=columns,
             decompress=decompress,
+            verify=verify,
         )
 
     def read(
@@ -227,13 +241,12 @@ class QueueStore:
         from lakelog.consumers.consumer import Consumer
         from lakelog.consumers.queueaccess import QueueAccess
 
-        find = self._find
-        access = QueueAccess(
-            find.getter.get,
-            lambda name: [each.queue_id for each in find.lists.infos(name)],
-            find.lists.bounds,
-            find.times.offset_by_time,
-            find.follower.arrivals,
+        access = QueueAccess(  # each asks whether the store is open
+            self.get,
+            lambda name: [each.queue_id for each in self.queues(name)],
+            self.queue_bounds,
+            self.offset_by_time,
+            self._find.follower.arrivals,
         )
         return Consumer(
             group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
@@ -241,6 +254,7 @@ class QueueStore:
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of every group, by topic and queue."""
+        self._check_open()
         return self._offsets.groups()
 
     def _close_offsets(self) -> None:

@@ -1,7 +1,8 @@
 """Follows the log of an owner and dispatches what is confirmed (RocketMQ's ReputMessageService).
 
-A thread sleeps until a put is confirmed. Behind a small batch it waits a moment before it looks
-again, so that under load many records share one round.
+A thread sleeps until a put is confirmed. Behind a small round it waits a moment before it looks
+again, so that under load many records share one round; but not while somebody waits for messages,
+unless more of them came during the round.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ FEW_BYTES: Final = 1 << 18
 
 
 class Signal(Protocol):
-    """Tells those who wait for messages that some came."""
+    """Tells those who wait for messages that some came.
+
+    :ivar on_wait: called when somebody begins to wait
+    """
+
+    on_wait: Callable[[], None]
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether somebody waits."""
 
     def notify(self) -> None:
         """Something new can be read."""
@@ -41,7 +51,8 @@ class Lag:
     """How far queues and index are behind the log.
 
     :ivar bytes: not dispatched yet
-    :ivar ms: age of the last record that was dispatched, if something is behind it; else 0
+    :ivar ms: age of the last record that was dispatched, if something is behind it; else 0.
+        While this owner has dispatched none, the time since it opened the store
     """
 
     bytes: int
@@ -65,7 +76,10 @@ class Reput:
         self._confirmations = confirmations
         self._arrivals = arrivals
         self._wake = Event()
+        self._hurry = Event()
         self._lock = Lock()
+        self._asked = 0
+        self._begun_ms = _now_ms()
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
@@ -74,6 +88,7 @@ class Reput:
         if not self._dispatching.dispatchers:
             return
         self._round()
+        self._arrivals.on_wait = self._hurry.set
         self._thread.start()
 
     @property
@@ -96,12 +111,12 @@ class Reput:
         behind = self._positions.confirmed - self.offset
         if behind <= 0:
             return Lag(0, 0)
-        age = time.time_ns() // 1_000_000 - self._dispatching.last_timestamp_ms
-        return Lag(behind, max(0, age))
+        since_ms = self._dispatching.last_timestamp_ms or self._begun_ms
+        return Lag(behind, max(0, _now_ms() - since_ms))
 
     def resume(self) -> None:
         """Try again after a failure; raises it again if it has not gone."""
-        with self._lock:
+        with self.paused():
             self._dispatching.failure = None
         self._round()
         self._wake.set()
@@ -110,14 +125,22 @@ class Reput:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let nothing be dispatched meanwhile."""
-        with self._lock:
+        """Let nothing be dispatched meanwhile; begins between two runs of records."""
+        self._asked += 1
+        try:
+            self._lock.acquire()
+        finally:
+            self._asked -= 1
+        try:
             yield
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Dispatch what is confirmed by now, then stop."""
         self._closing = True
         self._wake.set()
+        self._hurry.set()
         if self._thread.is_alive():
             self._thread.join()
         self._arrivals.close()
@@ -127,9 +150,18 @@ class Reput:
             self._sleep()
             before = self._positions.dispatched
             self._round()
-            if self._positions.dispatched - before < FEW_BYTES and not self._closing:
+            while self._asked:  # the lock alone would not let anybody else in
                 time.sleep(GATHER_SECONDS)
+            if self._positions.dispatched - before < FEW_BYTES:
+                self._gather()
         self._round()
+
+    def _gather(self) -> None:
+        """Let some records come together; who begins to wait meanwhile ends that."""
+        self._hurry.clear()
+        if self._closing or (self._arrivals.has_waiters and not self._is_behind()):
+            return
+        self._hurry.wait(GATHER_SECONDS)
 
     def _sleep(self) -> None:
         """Until something is confirmed; a put looks for the wish to be woken after confirming."""
@@ -160,7 +192,13 @@ class Reput:
         for piece in self._pieces(dispatching.offset, end):
             dispatching.run((piece,))
             self._publish()
+            if self._asked:
+                return
 
     def _publish(self) -> None:
         self._positions.dispatched = self._dispatching.offset
         self._arrivals.notify()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

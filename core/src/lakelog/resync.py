@@ -42,6 +42,8 @@ def _candidates(extent: Extent, start: int) -> Iterator[int]:
 
 def _magic_positions(data: bytes) -> list[int]:
     found: list[int] = []
+    if data == bytes(len(data)):  # what is left of a segment: much faster than to search
+        return found
     for magic in _MAGICS:
         position = data.find(magic)
         while position >= 0:

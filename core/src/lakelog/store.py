@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from lakelog.directory import readable
 from lakelog.dispatchwait import DispatchWait
-from lakelog.errors import DispatchStopped, PutRefused, StoreClosed
+from lakelog.errors import DispatchStopped, PutRefused
 from lakelog.interfaces import TopicRemover
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.owner import OwnedLog
 from lakelog.pieces import Piece
 from lakelog.putfuture import PutFuture
-from lakelog.queuestore import QueueStore
+from lakelog.queuestore import FORKED, QueueStore
 from lakelog.registry.events import Events
 from lakelog.reput import Lag
 from lakelog.results import PutResult
@@ -57,6 +61,7 @@ class Store(QueueStore):
         self._waits = waits
         if owned is not None:
             self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
+            _heed_forks(weakref.ref(self))
 
     # --- writing ---
 
@@ -113,12 +118,17 @@ class Store(QueueStore):
         return self._writing().appender.put_async(message)
 
     def _writing(self) -> OwnedLog:
+        """Who appends; a closed store's refuses by itself, with a put's own status."""
         if self._owned is None:
             raise PutRefused(
                 PutStatus.SERVICE_NOT_AVAILABLE,
                 f"{self.path} is open for reading; open it with mode='owner' to write",
             )
         return self._owned
+
+    def _managing(self) -> OwnedLog:
+        self._check_open()
+        return self._writing()
 
     # --- reading ---
 
@@ -200,23 +210,29 @@ class Store(QueueStore):
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
-        self._writing().reput.resume()
+        self._managing().reput.resume()
 
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
 
         What is put from now on makes queues again, which go on with the same queue offsets. A
-        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does.
+        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does. Those
+        who have the store open for reading keep what they saw.
+
+        Raises ``ValueError`` where no queue of ``topic`` is.
         """
-        owned = self._writing()
-        with owned.reput.paused():
-            delete_topic(
-                owned.directory.files,
-                self.path,
-                topic,
-                owned.positions.confirmed,
-                self._forgets(),
+        owned, known = self._managing(), self.topics()
+        if topic not in known:
+            near = ", ".join(map(repr, get_close_matches(str(topic), known)))
+            raise ValueError(
+                f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
             )
+        try:
+            with owned.reput.paused():
+                end = owned.positions.confirmed
+                delete_topic(owned.directory.files, self.path, topic, end, self._forgets())
+        except OSError as error:
+            raise readable(error, self.path) from error
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics of which the log holds nothing any more; their names."""
@@ -228,7 +244,7 @@ class Store(QueueStore):
     def _forgets(self) -> Callable[[str, int], None]:
         removers = [
             each.dispatcher
-            for each in self._writing().dispatchers
+            for each in self._managing().dispatchers
             if isinstance(each.dispatcher, TopicRemover)
         ]
 
@@ -244,8 +260,7 @@ class Store(QueueStore):
         return self._owned is None
 
     def _reading(self) -> LogReader:
-        if self._closed:
-            raise StoreClosed("the store is closed", path=self.path)
+        self._check_open()
         return self._reader
 
     # --- lifecycle ---
@@ -255,6 +270,8 @@ class Store(QueueStore):
         if self._closed:
             return
         self._closed = True
+        if self._forked:
+            return
         try:
             self._close_offsets()
             self._waits.close()
@@ -262,6 +279,12 @@ class Store(QueueStore):
                 self._owned.close()
         finally:
             self._events.store_closed(self.path)
+
+    def _after_fork(self) -> None:
+        """In a child of the owner: the threads are not there, and the files are the parent's."""
+        self._forked = True
+        if self._owned is not None:
+            self._owned.health.refuse(FORKED)
 
     def __enter__(self) -> Store:
         return self
@@ -277,3 +300,14 @@ class Store(QueueStore):
     def __repr__(self) -> str:
         state = "closed" if self._closed else "reading" if self.read_only else "owned"
         return f"<lakelog.Store {self.path} ({state})>"
+
+
+def _heed_forks(store: weakref.ref[Store]) -> None:
+    """Tell an open store when it finds itself in a child process."""
+
+    def after_fork() -> None:
+        found = store()
+        if found is not None:
+            found._after_fork()
+
+    os.register_at_fork(after_in_child=after_fork)

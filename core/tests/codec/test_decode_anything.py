@@ -100,6 +100,17 @@ def test_a_topic_that_is_no_text_is_damage_in_both_paths() -> None:
         decode(data, len(log_of([Message("ok", b"")])))
 
 
+@pytest.mark.parametrize("lengths", [(1, 1, 1), (128, 128, 128), (512,) * 3, (513,) * 3, (5, 0, 9)])
+def test_damaged_bodies_of_one_length_and_of_several(lengths: tuple[int, ...]) -> None:
+    """Short bodies of one length are checked together, zeros at their end included."""
+    data = bytearray(log_of([Message("t", bytes(length)) for length in lengths]))
+    assert len(decode_run(data)) == 3
+    last = int(decode_run(data).body_positions[2]) + lengths[2] - 1
+    data[last] ^= 1
+    assert decode_run(data).starts.tolist() == whole_prefix(bytes(data), 0)
+    assert len(decode_run(data)) == 2
+
+
 def test_max_records() -> None:
     data = log_of([Message("t", b"x")] * 5)
     assert len(decode_run(data, max_records=3)) == 3

@@ -21,14 +21,20 @@ class Watched(RealFileSystem):
     """Remembers which files were synced, and fails where a test says so."""
 
     synced: list[str]
+    folders: list[Path]
     failing: bool
 
     def __init__(self) -> None:
         object.__setattr__(self, "synced", [])
+        object.__setattr__(self, "folders", [])
         object.__setattr__(self, "failing", False)
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         return _WatchedFile(super().open(path, write=write, create=create), self)
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+        self.folders.append(path)
 
 
 class _WatchedFile(FaultyFile):
@@ -65,6 +71,42 @@ def test_flush_syncs_each_file_once_then_moves_the_checkpoint(
     made.flush()
     assert len(files.synced) == 3
     made.close()
+
+
+@pytest.mark.parametrize("kind", ["consumequeue", "consumequeue_ext"])
+def test_new_folders_are_synced_by_the_flush_and_not_before(
+    tmp_path: Path, files: Watched, kind: str
+) -> None:
+    made = queues(tmp_path, type(SMALL)(ext_enabled=True), files=files)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("u", range(5), 1000))
+    assert files.folders == []
+    made.flush()
+    expected = {tmp_path, tmp_path / kind}
+    expected |= {tmp_path / kind / topic for topic in "tu"}
+    expected |= {tmp_path / kind / topic / "0" for topic in "tu"}
+    assert expected <= set(files.folders)
+    made.close()
+
+
+def test_what_a_dead_owner_may_not_have_synced_is_synced(tmp_path: Path, files: Watched) -> None:
+    made = queues(tmp_path, type(SMALL)(file_entries=10, ext_enabled=True))
+    made.dispatch(plain("t", range(15)))
+    made.dispatch(plain("u", range(5), 3000))
+    made.close()
+    again = queues(tmp_path, SMALL, files=files, clean=False)
+    assert again.resume(0, 4000) == 0
+    again.dispatch(plain("t", range(15)))
+    assert files.synced == []
+    again.flush()
+    assert sorted(files.synced) == ["t", "t", "t", "u", "u"]  # units and codes
+    assert {tmp_path, tmp_path / "consumequeue" / "t" / "0"} <= set(files.folders)
+    again.close()
+    calm = queues(tmp_path, SMALL, files=files)
+    files.synced.clear()
+    calm.resume(0, 4000)
+    calm.close()
+    assert files.synced == []
 
 
 def test_close_flushes(tmp_path: Path, files: Watched) -> None:

@@ -57,7 +57,7 @@ def test_units_behind_the_end_of_the_log_are_not_seen(tmp_path: Path) -> None:
     owned(tmp_path, 25).close()
     before = files_of(tmp_path)
     reader = queues(tmp_path, read_only=True)
-    assert reader.resume(0, 2200) == 2200
+    assert reader.resume(0, 2200) == 0  # somebody is writing: nothing in the last batch is sure
     assert offsets(reader) == [200 * at for at in range(11)]
     reader.dispatch(plain("t", range(11, 13), 2200))
     assert offsets(reader) == [200 * at for at in range(13)]

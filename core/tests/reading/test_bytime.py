@@ -52,6 +52,25 @@ def test_it_agrees_with_a_search_from_end_to_end(
     assert search.earliest_time(*QUEUE) == (known[0][1] if known else None)
 
 
+def test_long_queues_are_searched_by_single_units_first() -> None:
+    times: list[int | None] = [None if at % 7 == 0 else at // 3 for at in range(9_000)]
+    search = search_of(times, first=5)
+    for wanted in (-1, 0, 1, 1234, 1365, 1366, 2998, 2999, 3000):
+        known = [(5 + at, each) for at, each in enumerate(times) if each is not None]
+        lower = min((at for at, each in known if each >= wanted), default=9_005)
+        assert search.offset_by_time(*QUEUE, wanted) == lower
+
+
+def test_batches_are_found_by_their_first_message() -> None:
+    queues = QueuesInMemory("BatchCQ")
+    queues.of[QUEUE] = [(3 * at, at, 100, 0, 3) for at in range(20)]
+    search = TimeSearch(queues, Times(list(range(20))), lambda: 0)
+    for wanted in range(20):
+        assert search.offset_by_time(*QUEUE, wanted) == 3 * wanted
+        assert search.offset_by_time(*QUEUE, wanted, "upper") == 3 * wanted
+    assert search.offset_by_time(*QUEUE, 20) == 60
+
+
 def test_bounds_and_bad_arguments() -> None:
     search = search_of([5, 5, 7])
     assert search.offset_by_time("unknown", 0, 5) == 0

@@ -169,3 +169,17 @@ def test_listeners_hear_until_they_unsubscribe() -> None:
     arrivals.notify()
     assert heard == [1]
     assert arrivals.wait(0, 60) == 2
+
+
+def test_arrivals_say_whether_and_when_somebody_waits() -> None:
+    arrivals, begun = Arrivals(), list[bool]()
+    arrivals.on_wait = lambda: begun.append(arrivals.has_waiters)
+    assert not arrivals.has_waiters
+    arrivals.wait(arrivals.version, 0.0)
+    assert begun == [True]
+    assert not arrivals.has_waiters
+    unsubscribe = arrivals.subscribe(lambda: None)
+    assert begun == [True, True]
+    assert arrivals.has_waiters
+    unsubscribe()
+    assert not arrivals.has_waiters

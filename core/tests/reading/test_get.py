@@ -16,7 +16,8 @@ from core.tests.store.support import open_small, read_small
 from lakelog import Message, Store
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.results import GetResult, GetStatus
-from lakelog.reading.selection import MOST_BYTES
+from lakelog.reading.selection import MOST_BYTES, wanted
+from lakelog.reading.shortway import ShortWay
 from lakelog.units import Units
 
 COUNT = 200
@@ -135,6 +136,55 @@ def test_sparse_records_are_read_one_by_one_from_files(
     with read_small(tmp_path / "s", segment_size_bytes=1 << 20) as reader:
         result = getter_of(reader, queues).get("rare", 0, 0)
     assert [each.body for each in result.messages] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@given(
+    offset=st.integers(-1, COUNT + 1),
+    count=st.integers(1, COUNT + 5),
+    most=st.none() | st.integers(0, 5000),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_short_way_leads_where_the_long_way_leads(
+    getter: QueueGetter, offset: int, count: int, most: int | None
+) -> None:
+    short = getter._short_way.get(wanted(("t", 0), offset, count, most, None))
+    if short is not None:
+        assert short.status is S.FOUND
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShortWay, "get", lambda *_: None)
+            assert getter.get("t", 0, offset, count, max_bytes=most) == short
+    else:
+        assert count > 1 or most is not None or not 0 <= offset < COUNT
+
+
+def test_the_short_way_serves_no_damage(
+    store: Store, queues: QueuesInMemory, tmp_path: Path
+) -> None:
+    queues.take_in(store)
+    bad = getter_of(store, queues).get("t", 0, 7, 1).messages[0]
+    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(bad.physical_offset + 150)
+        file.write(b"?")
+    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
+        for each in (store, reader):
+            getter = getter_of(each, queues)
+            assert numbers(getter.get("t", 0, 5, 4)) == [5, 6, 8, 9]
+            assert getter._short_way.get(wanted(("t", 0), 5, 4, None, None)) is None
+            assert getter._short_way.get(wanted(("t", 0), 8, 4, None, None)) is not None
+
+
+def test_units_out_of_order_or_of_no_record_go_the_long_way(
+    store: Store, queues: QueuesInMemory
+) -> None:
+    queues.take_in(store)
+    getter = getter_of(store, queues)
+    units = queues.of["t", 0][:4]
+    queues.of["t", 0] = [(at, *units[3 - at][1:]) for at in range(4)]
+    assert numbers(getter.get("t", 0, 0)) == [3, 2, 1, 0]
+    queues.of["t", 0] = [units[0], (1, 5, 90, 0, 1), (2, 1 << 40, 200, 0, 1), units[3]]
+    assert numbers(getter.get("t", 0, 0)) == [0, 3]
+    queues.of["t", 0] = [units[0], (1, *units[1][1:4], 2)]
+    assert told(getter.get("t", 0, 0)) == (S.FOUND, 3, 0, 3)
 
 
 # --- tags ---
@@ -298,3 +348,15 @@ def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, mo
     assert rows_of(columns.batch) == [row_of(each) for each in messages.messages]
     assert (columns.status, columns.next_offset) == (messages.status, messages.next_offset)
     assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
+
+
+def test_checksums_of_columns_can_be_left_out(store: Store, tmp_path: Path) -> None:
+    store.wait_dispatched()
+    bad = store.get("t", 0, 7, 1).messages[0]
+    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(bad.physical_offset + 150)
+        file.write(b"?")
+    checked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"])
+    assert checked.batch["queue_offset"].to_pylist() == [6, 8, 9]
+    unchecked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"], verify=False)
+    assert unchecked.batch["queue_offset"].to_pylist() == [6, 7, 8]

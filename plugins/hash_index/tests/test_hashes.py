@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog_hash_index.fewkeys import FEW
 from lakelog_hash_index.javahash import after, hash_all, hash_key, hash_text, key_hash
 from lakelog_hash_index.keys import find_keys
 from plugins.hash_index.tests.support import Rec, batch_of
@@ -96,11 +97,12 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS, max_size=12))
 def test_keys_of_many_records_are_those_of_each(recs: list[Rec]) -> None:
-    keys = find_keys(batch_of(recs))
     expected = [
         (at, java_key_hash(rec.topic, key)) for at, rec in enumerate(recs) for key in keys_of(rec)
     ]
-    assert list(zip(keys.records.tolist(), keys.hashes.tolist(), strict=True)) == expected
+    for batch in (batch_of(recs), batch_of([*recs, *[Rec()] * (FEW + 1)])):
+        keys = find_keys(batch)
+        assert list(zip(keys.records.tolist(), keys.hashes.tolist(), strict=True)) == expected
 
 
 def test_a_part_of_a_batch_is_looked_at_alone() -> None:

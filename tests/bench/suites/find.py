@@ -78,7 +78,7 @@ FIND: Final = (
         "read",
         "all messages of four queues, read 32 at a time and decoded; columns 4,096 at a time",
         _ROWS,
-        ("get", "get_columns", "all_columns"),
+        ("get", "get_columns", "unchecked", "all_columns"),
         "read",
         share=4,
     ),

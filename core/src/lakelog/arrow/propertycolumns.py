@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lakelog.arrow.slices import Longs, as_text, parts_of, slices
+from lakelog.arrow.alikeproperties import alike_properties
+from lakelog.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
 from lakelog.arrow.split import Split, first_mark, split
 from lakelog.codec import RecordBatch
 from lakelog.codec.dtypes import anywhere
@@ -29,6 +30,19 @@ class PropertyColumns:
         self._octets, self._bounds = parts_of(raw)
 
     @cached_property
+    def _table(self) -> Octets | None:
+        """All property strings, if they have one length."""
+        width = int(self._bounds[1] - self._bounds[0]) if self._count else 0
+        if not width or (np.diff(self._bounds) != width).any():
+            return None
+        first = int(self._bounds[0])
+        return self._octets[first : first + self._count * width].reshape(-1, width)
+
+    @cached_property
+    def _alike(self) -> dict[bytes, slice] | None:
+        return None if self._table is None else alike_properties(self._table)
+
+    @cached_property
     def _pieces(self) -> tuple[Split, Longs]:
         """The properties, and where the value of each starts."""
         pieces = split(self._octets, self._bounds, PROPERTY_SEPARATOR[0])
@@ -41,6 +55,11 @@ class PropertyColumns:
 
     def values(self, name: str) -> pa.BinaryArray:
         """The value of the property ``name`` in each record, or null."""
+        if self._table is not None and self._alike is not None:
+            part = self._alike.get(name.encode())
+            if part is None:
+                return pa.nulls(self._count, pa.binary())
+            return of_one_width(self._table[:, part])
         pieces, marks = self._pieces
         found = np.full(self._count, -1)
         these = self._named(name.encode())

@@ -1,8 +1,8 @@
-"""Parts of a buffer as Arrow arrays: copied once, by Arrow's ``take``.
+"""Parts of a buffer as Arrow arrays: copied once, by NumPy as a table, or by Arrow's ``take``.
 
-The buffer itself becomes an array whose odd elements are the gaps between the parts; ``take``
-then copies the even ones. Elements in any order come from permuted indices, since offsets must
-ascend.
+Short parts of one length are the rows of a table. Else the buffer itself becomes an array whose
+odd elements are the gaps between the parts; ``take`` then copies the even ones. Elements in any
+order come from permuted indices, since offsets must ascend.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lakelog.codec.dtypes import anywhere
 from lakelog.message import Body
 
 Longs = NDArray[np.int64]
+Octets = NDArray[np.uint8]
+_SHORT_BYTES: Final = 1024
 _MOST_BYTES: Final = (1 << 31) - 1
 
 
@@ -25,6 +28,9 @@ def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
     count = len(positions)
     if not count:
         return pa.array([], pa.binary())
+    width = int(lengths[0])
+    if 0 < width <= _SHORT_BYTES and count * width <= _MOST_BYTES and (lengths == width).all():
+        return of_one_width(table_of(buffer, positions, width))
     order = None
     if count > 1 and (positions[1:] < positions[:-1]).any():
         order = np.argsort(positions, kind="stable")
@@ -35,6 +41,20 @@ def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
         return _one_by_one(buffer, positions, ends, order)
     laid = _laid_over(buffer, base, positions, ends)
     return laid.take(pa.array(_even(count, order)))
+
+
+def table_of(buffer: Body, positions: Longs, width: int) -> Octets:
+    """The ``width`` bytes, at least one, from each position on, one row each."""
+    found = anywhere(buffer, np.dtype((np.void, width)))[positions]
+    return found.view(np.uint8).reshape(-1, width)
+
+
+def of_one_width(table: Octets) -> pa.BinaryArray:
+    """Each row of ``table`` as a value; they stand back to back."""
+    count, width = table.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    parts = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
+    return pa.BinaryArray.from_buffers(pa.binary(), count, parts)
 
 
 def _laid_over(buffer: Body, base: int, positions: Longs, ends: Longs) -> pa.BinaryArray:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
+from lakelog.codec.usual import decode_usual
 from lakelog.hosts import decode_host
 from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
 from lakelog.message import StoredMessage
@@ -241,7 +242,9 @@ class RecordBatch:
 
     def message(self, at: int) -> StoredMessage:
         """One record as a message; it was checked when the batch was decoded."""
-        return decode(self.record(at), verify=False)
+        record = self.record(at)
+        usual = decode_usual(bytes(record), int(self.physical_offsets[at]), verify=False)
+        return decode(record, verify=False) if usual is None else usual
 
     @property
     def end_offset(self) -> int:

@@ -79,6 +79,13 @@ class BatchQueueFiles:
         last = self._last()
         return int(last["offset"][0]) if len(last) else -1
 
+    def before(self, offset: int) -> int:
+        """Physical offset of the last unit's record before ``offset``; 0 if there is none."""
+        first, end = self._now()
+        at = self._search("offset", offset, first, end)
+        found = self._raw(at - 1, at) if at > first else NONE
+        return int(found["offset"][0]) if len(found) else 0
+
     def append(self, units: Units, store_times_ms: Longs) -> None:
         """Write units in the order of the log; one write for each file.
 
@@ -127,6 +134,10 @@ class BatchQueueFiles:
         if kept < end:
             self._there = (first, kept) if kept > first else (0, 0)
             self._folder.cut(kept * UNIT_BYTES)
+
+    def distrust(self) -> None:
+        """Sync all of it at the next flush."""
+        self._folder.distrust()
 
     def flush(self, least_pages: int = 0) -> None:
         """Make durable the files of which at least so many pages changed; 0 is all."""

@@ -104,6 +104,13 @@ class SizedFiles:
         while len(self.bases) > 1 and self.bases[0] + self.size_bytes < end:
             self._remove(0)
 
+    def distrust(self) -> None:
+        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+        if self.bases:
+            self._dirty.named_above(self.directory)
+        for base in self.bases:
+            self._dirty.wrote(self.path(base), 0, self.size_bytes)
+
     def flush(self, least_pages: int) -> None:
         """Make durable the files of which at least so many pages changed; 0 is all."""
         self._dirty.sync(least_pages)
@@ -132,7 +139,7 @@ class SizedFiles:
             )
 
     def _make(self, base: int) -> None:
-        self._files.make_dir(self.directory)
+        self._dirty.make_dir(self.directory)
         with self._opened.use(self.path(base), create=True) as file:
             file.truncate(self.size_bytes)
         self._dirty.named(self.directory)

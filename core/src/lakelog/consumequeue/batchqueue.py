@@ -70,6 +70,10 @@ class BatchQueue:
         behind = held[held.queue_offsets + held.counts > first]
         return _joined(units, behind[: max(0, count - len(units))])
 
+    def before(self, offset: int) -> int:
+        """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
+        return self._files.before(offset)
+
     def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
         """Take units in the order of the log; those that are there already change nothing."""
         new = units.offsets >= self.reached
@@ -99,6 +103,10 @@ class BatchQueue:
     def remove(self) -> None:
         """Forget everything."""
         self.truncate(0)
+
+    def distrust(self) -> None:
+        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+        self._files.distrust()
 
     def flush(self, least_pages: int) -> None:
         """Sync files of which so many pages changed."""

@@ -12,14 +12,17 @@ from pathlib import Path
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.batchqueue import NO_UNITS
+from lakelog.consumequeue.beside import complete_to, start_before
 from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.topicconfig import batch_topics
 from lakelog.files import FileSystem
+from lakelog.layout import ABORT_FILE
 from lakelog.queueoffsets import Queue
 from lakelog.units import Units
+from lakelog.verifying import Verifier
 
 
 class ConsumeQueues:
@@ -44,7 +47,8 @@ class ConsumeQueues:
     ) -> None:
         """Look at nothing yet but ``config/topics.json``.
 
-        :param clean: whether the store was closed cleanly, before anybody opened it now
+        :param clean: whether the store was closed cleanly, before anybody opened it now; for a
+            reader also, whether a living owner follows its log
         :param light_queues: whether records feed light queues
         :param tombstones: by topic, the physical offset below which its records make no units
         """
@@ -52,6 +56,7 @@ class ConsumeQueues:
         self._path = path
         self._clean = clean
         self._read_only = read_only
+        self._settings = settings
         self._tombstones = dict(tombstones or {})
         batches = batch_topics(files, path) | topics_with_batches(path)
         self._grouping = Grouping(batches, light_queues, self._tombstones)
@@ -65,16 +70,39 @@ class ConsumeQueues:
     def resume(self, minimum: int, end: int) -> int:
         """Load the queues, drop units behind ``end``, and say from where to dispatch.
 
-        After a clean stop: behind the last record that has a unit. After any other: ``minimum``,
-        because each queue may lack something of its own, in any of its files; what is there
-        changes nothing when it comes again, and what is not is put right.
+        After a clean stop: behind the last record that has a unit. For a reader beside an owner
+        that follows its log: a few batches before that, see :mod:`.beside`. After any other stop:
+        ``minimum``, because each queue may lack something of its own, in any of its files; what is
+        there changes nothing when it comes again, and what is not is put right.
         """
-        sound = self._load()
+        start = self._resume_reading(end) if self._read_only else self._resume_owning()
         self.truncate(end)
+        return min(max(start, minimum), end)
+
+    def _resume_owning(self) -> int:
+        sound = self._load()
+        if not self._clean:
+            for queue in self._queues.values():
+                queue.distrust()
+        return self._reached() if self._clean and sound else 0
+
+    def _resume_reading(self, end: int) -> int:
+        """Where queues are complete, although somebody may write them just now."""
+        calm = self._clean and not self._is_open()
+        sound = self._load()
         if not (self._clean and sound):
-            return minimum
-        reached = max((each.reached for each in self._queues.values()), default=minimum)
-        return min(max(reached, minimum), end)
+            return 0
+        if calm and not self._is_open() and self._reached() <= end:
+            return self._reached()
+        limit = complete_to(self._queues.values())
+        return start_before(self._queues.values(), limit) if limit and self._load() else 0
+
+    def _is_open(self) -> bool:
+        """Whether there is an owner, or was one that crashed."""
+        return (self._path / ABORT_FILE).exists()
+
+    def _reached(self) -> int:
+        return max((each.reached for each in self._queues.values()), default=0)
 
     def dispatch(self, batch: RecordBatch) -> None:
         """Write the units of a run of records: one write for each queue.
@@ -153,6 +181,15 @@ class ConsumeQueues:
         self._ensure_loaded()
         found = self._queues.get(queue)
         return (found if found is not None else self._maker.make(queue)).kind
+
+    def verifier(self, minimum: int, *, living: bool) -> Verifier:
+        """Begin a check of the files as they stand; see :class:`~lakelog.verifying.Verifiable`."""
+        from lakelog.consumequeue.checkqueues import Checked, QueuesVerifier  # for operators only
+
+        grouping = self._grouping
+        topics, lights = grouping.batch_topics, grouping.light_queues
+        where = self._files, self._path, self._settings
+        return QueuesVerifier(Checked(*where, topics, lights, self._tombstones, minimum, living))
 
     # --- the parts ---
 

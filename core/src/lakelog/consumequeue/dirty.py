@@ -10,6 +10,8 @@ from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.files import FileSystem
 
 PAGE_BYTES: Final = 4096
+_LEVELS: Final = 3
+"""A queue's folder is this far below the store's: kind, topic, queue id."""
 
 
 class DirtyFiles:
@@ -32,6 +34,20 @@ class DirtyFiles:
         """A name was added to or removed from ``folder``."""
         with self._lock:
             self._folders.add(folder)
+
+    def make_dir(self, folder: Path) -> None:
+        """Make a queue's folder now, and durable at the next sync of all.
+
+        A sync for each new folder would take seconds for thousands of queues. A power cut before
+        that takes the folder and all in it; the log is the truth, and they are built again.
+        """
+        self._files.make_dir(folder, durable=False)
+        self.named_above(folder)
+
+    def named_above(self, folder: Path) -> None:
+        """Names may be new in a queue's folder, its topic's, its kind's, and the store's."""
+        with self._lock:
+            self._folders.update((folder, *folder.parents[:_LEVELS]))
 
     def forget(self, path: Path) -> None:
         """A file is about to be removed."""

@@ -115,6 +115,10 @@ class ExtFiles:
         self._check_writable()
         self._folder.remove_front(address - LOWEST)
 
+    def distrust(self) -> None:
+        """Sync all of it at the next flush."""
+        self._folder.distrust()
+
     def flush(self, least_pages: int = 0) -> None:
         """Make durable the files of which at least so many pages changed; 0 is all."""
         self._folder.flush(least_pages)

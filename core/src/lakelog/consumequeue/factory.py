@@ -17,7 +17,7 @@ def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
         context.path,
         settings,
         context.checkpoint,
-        clean=not (context.path / ABORT_FILE).exists(),
+        clean=context.owner_follows or not (context.path / ABORT_FILE).exists(),
         read_only=context.read_only,
         light_queues=context.core.light_queues,
         tombstones=read_tombstones(context.files, context.path),

@@ -1,7 +1,7 @@
 """From a batch of records to the units of each queue: pure functions of the batch.
 
-Prepared and rolled back messages have no unit. Source: RocketMQ's ``CommitLog`` and
-``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
+Prepared and rolled back messages have no unit, nor do those whose topic names no folder. Source:
+RocketMQ's ``CommitLog`` and ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.delays import delivery_time_ms
+from lakelog.consumequeue.foldernames import with_folders
 from lakelog.consumequeue.lights import light_units
 from lakelog.consumequeue.tags import tags_codes
 from lakelog.consumequeue.topicgroups import topic_groups
@@ -61,7 +62,7 @@ class Grouping:
             return
         names, topics = topic_groups(batch)
         queued = (batch.sys_flags & PREPARED) == 0
-        alive = queued & self._not_buried(batch, names, topics)
+        alive = queued & self._not_buried(batch, names, topics) & with_folders(names)[topics]
         columns = _columns(batch, names, topics)
         lights = list(light_units(batch, queued)) if self.light_queues else []
         for queue, records in _queues(batch, names, topics, alive):

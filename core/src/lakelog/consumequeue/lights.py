@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec.recordbatch import RecordBatch
+from lakelog.consumequeue.foldernames import names_folder
 from lakelog.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -63,7 +64,7 @@ def _units_of(
         )
         return
     for name, offset in zip(names, offsets, strict=True):
-        if "/" not in name and name not in ("", ".", ".."):
+        if names_folder(name):
             light = name.startswith(LIGHT_QUEUE_PREFIX)
             yield (name, 0 if light else int(batch.queue_ids[record])), int(offset), record
 

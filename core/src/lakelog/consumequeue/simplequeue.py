@@ -129,6 +129,11 @@ class SimpleQueue:
             return held[first - start : stop - start]
         return join(self._files.read(first, min(stop, start) - first), held[: max(0, stop - start)])
 
+    def before(self, offset: int) -> int:
+        """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
+        last = self._real(self._find(offset) - 1)
+        return int(last[0]["offset"]) if len(last) else 0
+
     def _find(self, offset: int) -> int:
         """The first unit of a record at or behind a physical offset; fillers are before all."""
         return first_behind(self._raw, self.first, self.end, offset)
@@ -259,13 +264,23 @@ class SimpleQueue:
             ext.truncate_after(int(last[0]) if len(last) else None)
 
     def _set_reached(self) -> None:
-        last = self._raw(self.end - 1, 1)
-        real = len(last) and not is_filler(last).any()
-        self.reached = int(last[0]["offset"]) + int(last[0]["size"]) if real else 0
+        last = self._real(self.end - 1)
+        self.reached = int(last[0]["offset"]) + int(last[0]["size"]) if len(last) else 0
+
+    def _real(self, queue_offset: int) -> RawUnits:
+        """One unit, unless it is a filler."""
+        unit = self._raw(queue_offset, 1)
+        return NONE if is_filler(unit).any() else unit
 
     def remove(self) -> None:
         """Forget everything, files and all."""
         self._cut(0)
+
+    def distrust(self) -> None:
+        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+        self._files.distrust()
+        if self._ext is not None:
+            self._ext.distrust()
 
     def flush(self, least_pages: int) -> None:
         """Sync codes that are kept apart; unit files are synced together."""

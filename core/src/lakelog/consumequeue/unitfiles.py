@@ -113,6 +113,13 @@ class UnitFiles:
         if self.bases and end < self.bases[-1] + self._entries:
             self._wipe(self.bases[-1], end)
 
+    def distrust(self) -> None:
+        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+        if self.bases:
+            self._dirty.named_above(self.directory)
+        for base in self.bases:
+            self._dirty.wrote(self.path(base), 0, self._entries * UNIT_BYTES)
+
     def base(self, queue_offset: int) -> int:
         """Queue offset of the first unit of the file that ``queue_offset`` stands in."""
         return queue_offset - queue_offset % self._entries
@@ -171,7 +178,7 @@ class UnitFiles:
 
     def _make(self, base: int) -> None:
         if not self.bases:
-            self._files.make_dir(self.directory)
+            self._dirty.make_dir(self.directory)
         with self._opened.use(self.path(base), create=True) as file:
             file.truncate(self._entries * UNIT_BYTES)
         self._dirty.named(self.directory)

@@ -38,9 +38,13 @@ class Waiting(Protocol):
 
 
 class Arrivals:
-    """The signal of an owner; every method may be called from any thread."""
+    """The signal of an owner; every method may be called from any thread.
+
+    :ivar on_wait: called when somebody begins to wait, in their thread
+    """
 
     def __init__(self) -> None:
+        self.on_wait: Callable[[], None] = _nobody
         self._condition = Condition()
         self._version = 0
         self._waiting = 0
@@ -56,6 +60,11 @@ class Arrivals:
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self._closed
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether somebody waits or listens."""
+        return bool(self._waiting or self._listeners)
 
     def notify(self) -> None:
         """Something new can be read."""
@@ -77,6 +86,7 @@ class Arrivals:
         with self._condition:
             self._waiting += 1
             try:
+                self.on_wait()
                 self._condition.wait_for(
                     lambda: self._version != seen or self._closed, max(timeout_s, 0)
                 )
@@ -105,12 +115,17 @@ class Arrivals:
         """
         with self._condition:
             self._listeners.append(listener)
+        self.on_wait()
 
         def unsubscribe() -> None:
             with self._condition, suppress(ValueError):
                 self._listeners.remove(listener)
 
         return unsubscribe
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 def _ignore(_handle: object) -> None:

@@ -7,21 +7,14 @@ with the queue; where a clock was set back, the search finds one of the places t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
 from lakelog.interfaces import QueueReader
-from lakelog.queueoffsets import Queue
+from lakelog.reading.heads import HeadLog, Heads
 
 Boundary: TypeAlias = Literal["lower", "upper"]
-
-
-class HeadLog(Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
-
-    def store_time_ms(self, offset: int, size: int) -> int | None:
-        """The store time of the record at a place, if one stands there."""
 
 
 @attrs.frozen
@@ -53,50 +46,36 @@ class TimeSearch:
         if bounds is None:
             return 0
         first, end = bounds
-        queue = (topic, queue_id)
+        heads = Heads(self.queues, self.log, (topic, queue_id))
         if boundary == "lower":
-            return self._search(queue, first, end, lambda ms: ms >= timestamp_ms)[1]
-        return max(first, self._search(queue, first, end, lambda ms: ms > timestamp_ms)[0])
+            return _search(heads, first, end, lambda ms: ms >= timestamp_ms)[1]
+        return max(first, _search(heads, first, end, lambda ms: ms > timestamp_ms)[0])
 
     def earliest_time(self, topic: str, queue_id: int) -> int | None:
         """Store time of the first message that can be read, in ms; ``None`` if there is none."""
         bounds = self._bounds(topic, queue_id)
         if bounds is None:
             return None
-        found = self._first_readable((topic, queue_id), *bounds)
-        return None if found is None else found[2]
+        found = Heads(self.queues, self.log, (topic, queue_id)).first_readable(*bounds)
+        return None if found is None else found.time_ms
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         if queue_id < 0:
             raise ValueError(f"queue id {queue_id} is below 0; queues are numbered from 0")
         return self.queues.bounds((topic, queue_id), self.minimum())
 
-    def _search(
-        self, queue: Queue, low: int, high: int, is_behind: Callable[[int], bool]
-    ) -> tuple[int, int]:
-        """The last message before a time, or ``low``; and the first behind it, or ``high``."""
-        before, behind = low, high
-        while low < high:
-            middle = (low + high) // 2
-            found = self._first_readable(queue, middle, high)
-            if found is None:
-                high = middle
-            elif is_behind(found[2]):
-                behind, high = found[0], middle
-            else:
-                before, low = found[0], found[1]
-        return before, behind
 
-    def _first_readable(self, queue: Queue, start: int, end: int) -> tuple[int, int, int] | None:
-        """Of the first message from ``start`` on that can be read: offset, next one, store time."""
-        while start < end:
-            units = self.queues.units(queue, start, 1)
-            if not len(units):
-                return None
-            number = int(units.queue_offsets[0])
-            behind = number + max(int(units.counts[0]), 1)
-            time = self.log.store_time_ms(int(units.offsets[0]), int(units.sizes[0]))
-            if time is not None:
-                return number, behind, time
-            start = max(behind, start + 1)
-        return None
+def _search(heads: Heads, low: int, high: int, is_behind: Callable[[int], bool]) -> tuple[int, int]:
+    """The last message before a time, or ``low``; and the first behind it, or ``high``."""
+    before, behind = low, high
+    while low < high:
+        heads.narrow(low, high)
+        middle = (low + high) // 2
+        found = heads.first_readable(middle, high)
+        if found is None:
+            high = middle
+        elif is_behind(found.time_ms):
+            behind, high = found.offset, middle
+        else:
+            before, low = found.offset, found.behind
+    return before, behind

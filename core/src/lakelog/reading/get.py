@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
@@ -14,6 +14,7 @@ from lakelog.interfaces import QueueReader
 from lakelog.reading.messages import messages
 from lakelog.reading.results import ColumnsResult, GetResult
 from lakelog.reading.selection import UNITS_PER_FILE, Log, Selector, wanted
+from lakelog.reading.shortway import FewLog, ShortWay
 from lakelog.reading.tagfilter import tag_filter
 
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
 DEFAULT_MESSAGES = 32
 
 
+class GetterLog(Log, FewLog, Protocol):
+    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+
+
 class QueueGetter:
     """Reads queues; every method may be called from any thread."""
 
     def __init__(
         self,
         queues: QueueReader,
-        log: Log,
+        log: GetterLog,
         minimum: Callable[[], int],
         units_per_file: int = UNITS_PER_FILE,
     ) -> None:
@@ -39,6 +44,7 @@ class QueueGetter:
         :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
         """
         self._selector = Selector(queues, log, minimum, units_per_file)
+        self._short_way = ShortWay(queues, log, minimum)
 
     def get(
         self,
@@ -64,6 +70,9 @@ class QueueGetter:
         Raises ``ValueError`` for a queue id below 0, fewer than one message, and tags without one.
         """
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
+        plain = self._short_way.get(want)
+        if plain is not None:
+            return plain
         found = self._selector.select(want, _by_message)
         read = [message for each in found.batches for message in messages(each)]
         return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
@@ -86,8 +95,9 @@ class QueueGetter:
         :param columns: names of :data:`lakelog.arrow.COLUMNS`; all of them without it. A column
             that is not asked for costs nothing
         :param decompress: whether compressed bodies are unpacked
-        :param verify: whether checksums are computed, which takes up to half of the time where
-            bodies are short; lengths and places are always checked
+        :param verify: whether checksums are computed, which takes up to a third of the time where
+            bodies are short; lengths and places are always checked. An owner's own records are
+            checked too: what the disk did to them since they were written is not known otherwise
 
         Raises ``ImportError`` without pyarrow, and what :meth:`get` and ``to_arrow`` raise.
         """

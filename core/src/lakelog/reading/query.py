@@ -15,6 +15,7 @@ import attrs
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.interfaces import KeyIndex
 from lakelog.message import StoredMessage
+from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 
 DEFAULT_MESSAGES: Final = 64
 _LAST_MS: Final = (1 << 63) - 1
@@ -119,4 +120,8 @@ def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
 
 
 def _has(message: StoredMessage, topic: str, key: str) -> bool:
-    return message.topic == topic and (message.unique_key == key or key in message.keys)
+    if message.topic != topic:
+        return False
+    properties = message.properties  # taken apart at each look
+    keys = properties.get(KEYS, "").split(KEY_SEPARATOR)
+    return properties.get(UNIQUE_KEY) == key or (key != "" and key in keys)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.sysflag import ROLLBACK, TRANSACTION_MASK
+from lakelog_hash_index.fewkeys import FEW, few_keys
 from lakelog_hash_index.javahash import after, hash_all, key_hash
 from lakelog_hash_index.rows import Longs, Octets, groups, rows
 
@@ -60,6 +61,9 @@ class _Spans:
 
 def find_keys(batch: RecordBatch) -> Keys:
     """All keys of ``batch``."""
+    if len(batch) <= FEW:
+        found, few = few_keys(batch)
+        return Keys(np.array(found, np.int64), np.array(few, np.int32))
     text, begins, members = _property_text(batch)
     names = np.flatnonzero(text == _NAME_END)
     ends = np.flatnonzero(text == _PROPERTY_END)

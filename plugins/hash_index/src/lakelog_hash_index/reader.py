@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
     from lakelog.errors import CorruptIndex
     from lakelog.interfaces import Context
+    from lakelog.verifying import Verifier
     from lakelog_hash_index.coverage import Span
     from lakelog_hash_index.memory import MemoryKeys
 
@@ -133,6 +134,13 @@ class ReaderIndex:
     def close(self) -> None:
         """Forget the files and what is in memory."""
         self._files, self._spans, self._memory = (), (), None
+
+    def verifier(self, minimum: int, *, living: bool) -> Verifier:
+        """Begin a check of the files as they stand; see :class:`~lakelog.verifying.Verifiable`."""
+        from lakelog_hash_index.checking import IndexVerifier
+
+        folder = self._context.path / INDEX_DIR
+        return IndexVerifier(self._context.files, folder, self._shape, minimum, living=living)
 
     # --- KeyIndex ---
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from typing import Annotated, Any
+
 import attrs
 import typer
 
+from lakelog.check import Checking
 from lakelog.cli.exitcodes import DAMAGED
+from lakelog.cli.findings import Reporter
 from lakelog.cli.opening import open_for
-from lakelog.cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.walk import directory_of, walk
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.errors import BadSegment
 from lakelog.layout import ABORT_FILE
-from lakelog.pieces import Blank
+from lakelog.pieces import Blank, Damage, Piece
 from lakelog.store import Store
 
 
@@ -22,9 +26,10 @@ class Findings:
 
     :ivar record_bytes: length of all records together
     :ivar end_offset: behind the last record or blank
+    :ivar segment_problems: how many names and lengths of segments are wrong
     """
 
-    problems: list[BadSegment]
+    segment_problems: int
     end_offset: int = 0
     records: int = 0
     record_bytes: int = 0
@@ -35,54 +40,101 @@ class Findings:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is wrong."""
-        return not self.problems and not self.damaged_places
+        return not self.segment_problems and not self.damaged_places
+
+    def count(self, piece: Piece) -> None:
+        """Add a piece."""
+        if isinstance(piece, RecordBatch):
+            self.records += len(piece)
+            self.record_bytes += int(piece.sizes.sum())
+            self.end_offset = piece.end_offset
+        elif isinstance(piece, Blank):
+            self.blanks += 1
+            self.end_offset = piece.offset + piece.size
+        else:
+            self.damaged_places += 1
+            self.damaged_bytes += piece.end_offset - piece.offset
 
 
 def verify(
     store: StorePath,
+    *,
+    queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Compare the key index, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Compare queues and index.")] = False,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Check every record, and the names and lengths of the segments; exit 1 if any is damaged.
 
-    Each place is told on stderr; the summary goes to stdout. Nothing is changed.
+    With --queues and --index, what was built from the log is compared with it, file by file; what
+    is wrong there is mended by `lakelog rebuild`. Each place is told on stderr, 20 of a kind at
+    most; the summary goes to stdout. With --json all of them go to stdout, a line each, the summary
+    last. Nothing is changed, and the store may be in use.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
-        found = _findings(opened)
-        typer.echo(_summary(found, opened))
-    if not found.is_whole:
+    with ExitStack() as held:
+        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
+        checking = _begin(opened, queues=queues or everything, index=index or everything)
+        if checking is not None:
+            held.callback(checking.close)
+        reporter = Reporter(as_json=as_json)
+        found = _findings(opened, checking, reporter)
+        reporter.finish()
+        names = checking.names if checking is not None else ()
+        if as_json:
+            reporter.line(_row(found, opened, names, reporter.problems))
+        else:
+            typer.echo(_summary(found, opened, names, reporter.problems))
+    if reporter.problems or not found.is_whole:
         raise typer.Exit(DAMAGED)
 
 
-def _findings(store: Store) -> Findings:
+def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:
+    return Checking.of(store, queues=queues, index=index) if queues or index else None
+
+
+def _findings(store: Store, checking: Checking | None, reporter: Reporter) -> Findings:
     problems = directory_of(store).problems(store.settings.core.segment_size_bytes)
     for problem in problems:
-        typer.echo(f"segment: {problem}", err=True)
-    found = Findings(problems, store.min_offset)
+        reporter.segment(problem)
+    found = Findings(len(problems), store.min_offset)
     for piece in walk(store):
-        if isinstance(piece, RecordBatch):
-            found.records += len(piece)
-            found.record_bytes += int(piece.sizes.sum())
-            found.end_offset = piece.end_offset
-        elif isinstance(piece, Blank):
-            found.blanks += 1
-            found.end_offset = piece.offset + piece.size
-        else:
-            found.damaged_places += 1
-            found.damaged_bytes += piece.end_offset - piece.offset
+        found.count(piece)
+        if isinstance(piece, Damage):
+            reporter.damage(piece)
+        if checking is not None:
+            reporter.tell(checking.take(piece))
+    if checking is not None:
+        reporter.tell(checking.finish())
     return found
 
 
-def _summary(found: Findings, store: Store) -> str:
+def _row(found: Findings, store: Store, names: tuple[str, ...], problems: int) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "whole": found.is_whole and not problems,
+        "start_offset": store.min_offset,
+        **attrs.asdict(found),
+        "compared": list(names),
+        "problems": problems,
+        "abort": (store.path / ABORT_FILE).exists(),
+    }
+
+
+def _summary(found: Findings, store: Store, names: tuple[str, ...], problems: int) -> str:
     lines = [
-        f"{store.path}: {'whole' if found.is_whole else 'DAMAGED'}",
+        f"{store.path}: {'whole' if found.is_whole and not problems else 'DAMAGED'}",
         f"  log      {store.min_offset} to {found.end_offset}",
         f"  records  {found.records} ({found.record_bytes} bytes)",
         f"  blanks   {found.blanks}",
         f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)",
-        f"  segments {len(found.problems)} problems",
+        f"  segments {found.segment_problems} problems",
     ]
+    if names:
+        mends = "; `lakelog rebuild` mends them" if problems else ""
+        lines.append(f"  derived  {problems} problems in {', '.join(names)}{mends}")
     if (store.path / ABORT_FILE).exists():
         lines.append("  abort    is there: in use, or not closed cleanly")
     return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""Checks what was built from the log, queues and index, against the log: one scan, all checks.
+
+Nothing is opened for writing, and no lock is taken: it works beside a living owner and on what a
+crash left. Dispatchers that can be checked are :class:`~lakelog.verifying.Verifiable`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from lakelog.dispatching import Named
+from lakelog.errors import PluginError
+from lakelog.files import FileSystem, RealFileSystem
+from lakelog.interfaces import Context, KeyIndex, QueueReader
+from lakelog.opening import open_store
+from lakelog.ownership import is_owned
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.registry import Registry
+from lakelog.store import Store
+from lakelog.strategies import make_dispatchers
+from lakelog.verifying import Problem, Verifiable, Verifier
+
+
+def check(
+    path: str | os.PathLike[str],
+    *,
+    queues: bool = True,
+    index: bool = True,
+    plugins: Sequence[object] | None = None,
+    files: FileSystem | None = None,
+    **opening: Any,
+) -> Iterator[Problem]:
+    """What is wrong with the queues, the index, or both of the store in ``path``.
+
+    Damage in the log itself is passed over. A rebuild mends everything that is found. The other
+    arguments are those of :func:`lakelog.open`. Raises :class:`~lakelog.errors.PluginError` if
+    nothing that is installed can check what was asked for, and what :func:`lakelog.open` raises.
+    """
+    with open_store(path, mode="read", plugins=plugins, files=files, **opening) as store:
+        seam = files or RealFileSystem()
+        checking = Checking.of(store, queues=queues, index=index, plugins=plugins, files=seam)
+        try:
+            for piece in store.scan_pieces():
+                yield from checking.take(piece)
+            yield from checking.finish()
+        finally:
+            checking.close()
+
+
+@attrs.define
+class Checking:
+    """Checks on their way, beside one scan of the whole log; to be made before the scan begins.
+
+    :ivar names: the dispatchers that are checked
+    """
+
+    names: tuple[str, ...]
+    _verifiers: tuple[Verifier, ...]
+    _end_offset: int
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        *,
+        queues: bool,
+        index: bool,
+        plugins: Sequence[object] | None = None,
+        files: FileSystem | None = None,
+    ) -> Checking:
+        """Begin to check a store that is open for reading; raises as :func:`check` does."""
+        seam = files or RealFileSystem()
+        context = Context(store.path, store.settings.core, seam, read_only=True)
+        made = make_dispatchers(Registry.load(plugins, os.environ), store.settings, context)
+        asked = [each for each in made if _is_asked_for(each, queues=queues, index=index)]
+        _check_all_asked_for(asked, queues=queues, index=index)
+        living, minimum = is_owned(seam, store.path), store.min_offset
+        able = [each for each in asked if isinstance(each.dispatcher, Verifiable)]
+        verifiers = [_verifier(each, minimum, living=living) for each in able]
+        return cls(tuple(each.name for each in able), tuple(verifiers), minimum)
+
+    def take(self, piece: Piece) -> Iterator[Problem]:
+        """Compare with the next piece of the log; to be iterated to its end."""
+        if isinstance(piece, Blank):
+            self._end_offset = piece.offset + piece.size
+        elif not isinstance(piece, Damage):
+            for each in self._verifiers:
+                yield from each.take(piece)
+            self._end_offset = piece.end_offset
+
+    def finish(self) -> Iterator[Problem]:
+        """Compare what is left, once the log is at its end."""
+        for each in self._verifiers:
+            yield from each.finish(self._end_offset)
+
+    def close(self) -> None:
+        """Let go of files."""
+        for each in self._verifiers:
+            each.close()
+
+
+def _is_asked_for(named: Named, *, queues: bool, index: bool) -> bool:
+    """Whether a dispatcher is to be checked; what is neither goes with both."""
+    if isinstance(named.dispatcher, QueueReader):
+        return queues
+    if isinstance(named.dispatcher, KeyIndex):
+        return index
+    return queues and index
+
+
+def _check_all_asked_for(asked: Sequence[Named], *, queues: bool, index: bool) -> None:
+    for wanted, kind, words in ((queues, QueueReader, "queues"), (index, KeyIndex, "the index")):
+        able = [each for each in asked if isinstance(each.dispatcher, kind)]
+        if wanted and not any(isinstance(each.dispatcher, Verifiable) for each in able):
+            names = ", ".join(each.name for each in able)
+            raise PluginError(
+                f"nothing here can check {words}"
+                + (f": {names} cannot" if names else "; no dispatcher for it is in use")
+            )
+
+
+def _verifier(named: Named, minimum: int, *, living: bool) -> Verifier:
+    dispatcher = named.dispatcher
+    assert isinstance(dispatcher, Verifiable)  # for the type checker
+    return dispatcher.verifier(minimum, living=living)

@@ -1,0 +1,63 @@
+"""The short way of a plain call: a few messages, all of them there, whole and of the usual shape.
+
+Arrays cost more than they save where messages are few. Whatever is not plain, from a damaged
+record to the end of a file, is left to :mod:`lakelog.reading.selection`, which knows what
+RocketMQ says of it; so nothing is decided here but that there is nothing to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from lakelog.interfaces import QueueReader
+from lakelog.message import StoredMessage
+from lakelog.reading.results import GetResult, GetStatus
+from lakelog.reading.selection import Wanted
+
+MOST_MESSAGES: Final = 512
+"""From about here on, arrays are faster."""
+
+
+class FewLog(Protocol):
+    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+
+    def few(
+        self, offsets: Sequence[int], sizes: Sequence[int], *, verify: bool = True
+    ) -> list[StoredMessage] | None:
+        """Usual messages that stand close together."""
+
+
+@attrs.frozen
+class ShortWay:
+    """Gets messages.
+
+    :ivar minimum: gives the log's first byte
+    """
+
+    queues: QueueReader
+    log: FewLog
+    minimum: Callable[[], int]
+
+    def get(self, want: Wanted) -> GetResult | None:
+        """What ``want`` asks for; ``None`` if it has to go the long way."""
+        if want.tags is not None or want.max_messages > MOST_MESSAGES:
+            return None
+        bounds = self.queues.bounds(want.queue, self.minimum())
+        if bounds is None or not bounds[0] <= want.offset < bounds[1]:
+            return None
+        messages = self._messages(want, min(want.max_messages, bounds[1] - want.offset))
+        if messages is None:
+            return None
+        return GetResult(GetStatus.FOUND, messages, want.offset + len(messages), *bounds)
+
+    def _messages(self, want: Wanted, count: int) -> list[StoredMessage] | None:
+        units = self.queues.units(want.queue, want.offset, count)
+        if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
+            return None
+        sizes = units.sizes.tolist()
+        if sum(sizes) > want.max_bytes or units.counts.tolist().count(1) != count:
+            return None
+        return self.log.few(units.offsets.tolist(), sizes, verify=want.verify)

@@ -1,0 +1,64 @@
+"""What a dispatcher must do so that operators can check its files, and what such a check finds.
+
+Files are compared as they stand: nothing is completed, repaired or opened for writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import attrs
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+
+
+@attrs.frozen
+class Problem:
+    """One thing that is wrong with what was built from the log.
+
+    :ivar path: the file, or the folder that lacks one
+    :ivar position: byte of the file
+    :ivar what: the kind of problem; the same words for all of one kind
+    :ivar expected: what should be there, in words; empty where nothing can be told
+    :ivar found: what is there
+    """
+
+    path: Path
+    position: int
+    what: str
+    expected: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        """For a terminal."""
+        pairs = (("expected", self.expected), ("found", self.found))
+        more = ", ".join(f"{name} {text}" for name, text in pairs if text)
+        return f"{self.path}: at byte {self.position}: {self.what}{': ' if more else ''}{more}"
+
+
+class Verifier(Protocol):
+    """One check on its way, beside one scan of the log; used by one thread."""
+
+    def take(self, batch: RecordBatch) -> Iterator[Problem]:
+        """Compare with the next run of records, in log order; to be iterated to its end."""
+
+    def finish(self, end_offset: int) -> Iterator[Problem]:
+        """Compare what is left: the log was read to ``end_offset`` bytes."""
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+@runtime_checkable
+class Verifiable(Protocol):
+    """A dispatcher, made to be read only, whose files can be compared with the log."""
+
+    def verifier(self, minimum: int, *, living: bool) -> Verifier:
+        """Begin a check; to be called before the scan of the log begins.
+
+        :param minimum: the log's first byte; what stems from records before it is not judged
+        :param living: an owner writes meanwhile: what it has not dispatched yet is no problem
+        """

@@ -1,0 +1,144 @@
+"""Stores that are closed, forked, or asked for what is not there; a topic removed under load."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.store.support import a_store, fill, open_small, tree
+from lakelog import Message, PutRefused, Store
+from lakelog.errors import StoreClosed
+
+ASKS: dict[str, Callable[[Store], Any]] = {
+    "get": lambda store: store.get("t", 0, 0),
+    "topics": lambda store: store.topics(),
+    "groups": lambda store: store.groups(),
+    "delete_topic": lambda store: store.delete_topic("t"),
+    "resume_dispatch": lambda store: store.resume_dispatch(),
+    "wait_dispatched": lambda store: store.wait_dispatched(),
+    "consumer": lambda store: store.consumer("g", "t"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_closed_store_answers_nothing(tmp_path: Path, ask: str) -> None:
+    a_store(tmp_path, 5)
+    store = open_small(tmp_path)
+    store.topics()
+    store.close()
+    before = tree(tmp_path)
+    with pytest.raises(StoreClosed):
+        ASKS[ask](store)
+    assert tree(tmp_path) == before
+
+
+def test_a_consumer_of_a_closed_store_reads_no_more(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        fill(store, 5)
+        consumer = store.consumer("g", "t", start="earliest")
+    with pytest.raises(StoreClosed):
+        consumer.poll()
+
+
+def test_closing_wakes_who_waits_for_the_dispatch(tmp_path: Path) -> None:
+    caught: list[BaseException] = []
+
+    def wait(store: Store) -> None:
+        try:
+            store.wait_dispatched(10**9, timeout_ms=60_000)
+        except StoreClosed as error:
+            caught.append(error)
+
+    with open_small(tmp_path) as store:
+        waiter = threading.Thread(target=wait, args=(store,))
+        waiter.start()
+        time.sleep(0.05)
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert len(caught) == 1
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """Whether ``work`` came true in a forked process."""
+    child = os.fork()
+    if not child:
+        ended = 1
+        try:
+            ended = 0 if work() else 1
+        finally:
+            os._exit(ended)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline") as store:
+        first = store.put(Message("t", b"first", queue_id=0))
+
+        def work() -> bool:
+            refused = 0
+            for put in (
+                lambda: store.put(Message("t", b"child", queue_id=0)),
+                lambda: store.put_batch([Message("t", b"child", queue_id=0)]),
+                lambda: store.put_async(Message("t", b"child", queue_id=0)),
+                lambda: store.delete_topic("t"),
+            ):
+                try:
+                    put()
+                except (PutRefused, StoreClosed) as error:
+                    refused += "forked" in str(error)
+            store.close()
+            return refused == 4
+
+        assert in_a_child(work)
+        assert (tmp_path / "abort").exists()
+        second = store.put(Message("t", b"second", queue_id=0))
+        assert second.physical_offset == first.end_offset
+        assert [bytes(each.body) for each in store.scan()] == [b"first", b"second"]
+
+
+def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        store.put(Message("orders", b"x"))
+        store.wait_dispatched()
+        for topic in ("order", "", "..", None):
+            with pytest.raises(ValueError, match="no queue of topic"):
+                store.delete_topic(topic)  # type: ignore[arg-type]
+    assert not (tmp_path / "lakelog" / "tombstones.json").exists()
+
+
+def test_a_topic_is_removed_beside_a_busy_producer(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def produce(store: Store) -> None:
+        while not ended.is_set():
+            store.put(Message("busy", bytes(100), queue_id=0))
+
+    with open_small(tmp_path, segment_size_bytes=4 << 20) as store:
+        for _ in range(3):
+            store.put(Message("other", b"x", queue_id=0))
+        producer = threading.Thread(target=produce, args=(store,))
+        producer.start()
+        try:
+            time.sleep(0.2)
+            for number in range(3):
+                store.delete_topic("other")
+                put = store.put(Message("other", b"x", queue_id=0))
+                assert put.queue_offset == 3 + number
+                assert store.wait_dispatched(put.end_offset, timeout_ms=60_000)
+        finally:
+            ended.set()
+            producer.join()
+
+
+def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        for _ in range(20):
+            store.put(Message("t", b"x"))
+            assert store.dispatch_lag.ms < 60_000

@@ -1,0 +1,188 @@
+"""For operators: compares index files, as they stand, with the log that they were built from.
+
+First each file by itself (see :mod:`lakelog_hash_index.examine`), then, in one pass over the log,
+entries with keys: each key must have an entry, and each entry a key. Files that break a rule are
+told of, and what they cover is not compared. In memory: the slots of one file, and the keys of one
+run of records. Not covered: the times of entries, and entries of records before the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.codec import RecordBatch
+from lakelog.files import FileSystem
+from lakelog.verifying import Problem
+from lakelog_hash_index.entrycursor import Entries, EntryCursor
+from lakelog_hash_index.examine import examine
+from lakelog_hash_index.indexfile import IndexFile
+from lakelog_hash_index.keys import find_keys
+from lakelog_hash_index.making import UNFINISHED
+from lakelog_hash_index.names import is_name
+from lakelog_hash_index.rows import Longs
+from lakelog_hash_index.shape import Shape
+
+BROKEN: Final = "the index file breaks a rule"
+NOT_ONE: Final = "it is no index file"
+WRONG_LENGTH: Final = "the index file has a wrong length"
+MISSING: Final = "keys are missing in the index"
+OF_NO_KEY: Final = "the entry is of no key in the log"
+_ENDLESS: Final = (1 << 63) - 1
+
+
+@attrs.define
+class _Missing:
+    """Keys that are missing side by side: place in the index, first and last record, how many."""
+
+    path: Path
+    position: int
+    first: int
+    last: int
+    count: int
+
+
+class IndexVerifier:
+    """A :class:`~lakelog.verifying.Verifier`.
+
+    Beside a living owner, keys are looked for up to the record of the last entry that was counted
+    when the check began.
+    """
+
+    def __init__(
+        self, files: FileSystem, directory: Path, shape: Shape, minimum: int, *, living: bool
+    ) -> None:
+        self._directory = directory
+        self._living = living
+        self._minimum = minimum
+        self._skipped: list[tuple[int, int]] = []
+        self._own: list[Problem] = []
+        self._missing: _Missing | None = None
+        sound = self._examine(files, shape)
+        self._cursor = EntryCursor(sound, minimum)
+        self._reach = self._cursor.reach if living else _ENDLESS
+
+    # --- each file by itself ---
+
+    def _examine(self, files: FileSystem, shape: Shape) -> list[IndexFile]:
+        """The files that break no rule, the oldest first; what others cover is to be skipped."""
+        sound: list[IndexFile] = []
+        end, broken = 0, False
+        for name, length in files.list(self._directory):
+            file = IndexFile(files, self._directory / name, shape)
+            found = list(self._problems(file, name, length, shape, end))
+            self._own += found
+            if found and is_name(name):
+                broken = True
+            elif not found and is_name(name) and length and not file.header().is_empty:
+                header = file.header()
+                if broken:
+                    self._skipped.append((end, header.begin_offset))
+                end, broken = header.end_offset, False
+                sound.append(file)
+        if broken:
+            self._skipped.append((end, _ENDLESS))
+        return sound
+
+    def _problems(
+        self, file: IndexFile, name: str, length: int, shape: Shape, end: int
+    ) -> Iterator[Problem]:
+        if not is_name(name):
+            if not name.endswith(UNFINISHED):  # in the making, or left by a crash: passed over
+                yield Problem(file.path, 0, NOT_ONE, "a name of 17 digits", name)
+        elif length not in (0, shape.length):
+            yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
+        elif length:
+            for each in examine(file, growing=self._living):
+                yield Problem(each.path, each.position, BROKEN, "", each.what)
+            header = file.header()
+            if not header.is_empty and header.begin_offset < end:
+                what = f"one that begins at {header.begin_offset}"
+                yield Problem(file.path, 16, BROKEN, f"records at or behind {end}", what)
+
+    # --- entries and keys ---
+
+    def take(self, batch: RecordBatch) -> Iterator[Problem]:
+        """Compare with the keys of a run of records."""
+        yield from self._told()
+        keys = find_keys(batch)
+        offsets = (batch.base_offset + batch.starts)[keys.records]
+        due = offsets < self._reach
+        offsets, hashes = offsets[due], keys.hashes[due].astype(np.int64)
+        end = min(batch.end_offset, self._reach)
+        for entries, is_last in self._cursor.until(end, len(offsets)):
+            until = end if is_last else int(entries.offsets[-1]) + 1
+            part = int(offsets.searchsorted(until))
+            yield from self._compare(entries, offsets[:part], hashes[:part])
+            offsets, hashes = offsets[part:], hashes[part:]
+
+    def finish(self, end_offset: int) -> Iterator[Problem]:
+        """Compare what is left: nothing may be behind the log, but what is on its way."""
+        yield from self._told()
+        none = np.zeros(0, np.int64)
+        end = min(end_offset, self._reach) if self._living else _ENDLESS
+        for entries, _ in self._cursor.until(end, 0):
+            yield from self._compare(entries, none, none)
+        yield from self._missed()
+
+    def close(self) -> None:
+        """Maps go with the object."""
+
+    def _told(self) -> Iterator[Problem]:
+        while self._own:
+            yield self._own.pop(0)
+
+    def _compare(self, entries: Entries, offsets: Longs, hashes: Longs) -> Iterator[Problem]:
+        if np.array_equal(offsets, entries.offsets) and np.array_equal(hashes, entries.hashes):
+            if len(offsets):
+                yield from self._missed()
+            return
+        expected, found = _pairs(offsets, hashes), _pairs(entries.offsets, entries.hashes)
+        missing = ~np.isin(expected, found) & ~self._is_skipped(offsets)
+        yield from self._note_missing(offsets, missing, entries)
+        for at in np.flatnonzero(~np.isin(found, expected)).tolist():
+            path, position = self._place(entries, at)
+            what = f"hash {int(entries.hashes[at])} of the record at {int(entries.offsets[at])}"
+            yield Problem(path, position, OF_NO_KEY, "", what)
+
+    def _is_skipped(self, offsets: Longs) -> NDArray[np.bool_]:
+        skipped = np.zeros(len(offsets), np.bool_)
+        for first, last in self._skipped:
+            skipped |= (offsets >= first) & (offsets <= last)
+        return skipped
+
+    def _note_missing(
+        self, offsets: Longs, missing: NDArray[np.bool_], entries: Entries
+    ) -> Iterator[Problem]:
+        """Keys that are missing side by side are one problem, over the end of runs too."""
+        cuts = np.flatnonzero(missing[1:] != missing[:-1]) + 1
+        for part in np.split(np.arange(len(missing)), cuts) if len(missing) else ():
+            if not missing[part[0]]:
+                yield from self._missed()
+                continue
+            first, last = int(offsets[part[0]]), int(offsets[part[-1]])
+            if self._missing is None:
+                path, position = self._place(entries, int(entries.offsets.searchsorted(first)))
+                self._missing = _Missing(path, position, first, last, 0)
+            self._missing.last = last
+            self._missing.count += len(part)
+
+    def _place(self, entries: Entries, at: int) -> tuple[Path, int]:
+        return self._cursor.place(entries, at) or (self._directory, 0)
+
+    def _missed(self) -> Iterator[Problem]:
+        missing, self._missing = self._missing, None
+        if missing is not None:
+            expected = f"{missing.count} keys of the records from {missing.first} to {missing.last}"
+            yield Problem(missing.path, missing.position, MISSING, expected, "nothing")
+
+
+def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:
+    """Offset and hash as one value each; a double holds both exactly (offsets below 2**53)."""
+    pairs: NDArray[np.complex128] = offsets + 1j * hashes
+    return pairs

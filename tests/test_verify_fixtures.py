@@ -1,0 +1,186 @@
+"""Queues and index of real store directories, compared with their logs: whole ones and spoilt ones.
+
+Each test that spoils a byte names the file and the place where it must be told.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.check import check
+from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.verifying import Problem
+from tests.support.fixtures import DAMAGED, EXACT
+
+if TYPE_CHECKING:
+    from tests.support.fixtures import StoreFixture, StoreFixtures
+
+UNIT_BYTES = {CONSUMEQUEUE_DIR: 20, BATCHCONSUMEQUEUE_DIR: 46, INDEX_DIR: 20}
+DAMAGED_OFFSET = 22182
+"""The damaged record of the two early fixtures."""
+MISSING = "units are missing"
+MISSING_KEYS = "keys are missing in the index"
+OF_NO_RECORD = "the unit is of no whole record in the log that has its place here"
+OF_NO_KEY = "the entry is of no key in the log"
+
+
+def problems_of(fixture: StoreFixture) -> list[Problem]:
+    return list(check(fixture.store, broker_conf=fixture.folder / "options"))
+
+
+def files_of(fixture: StoreFixture, folder: str) -> list[Path]:
+    found = (fixture.store / folder).rglob("*")
+    return sorted(path for path in found if path.is_file() and any(path.read_bytes()))
+
+
+def flip(path: Path, at: int, bit: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_the_real_store_closed_cleanly_has_no_problem(
+    store_fixtures: StoreFixtures, name: str
+) -> None:
+    assert problems_of(store_fixtures.get(name)) == []
+
+
+@pytest.mark.parametrize("name", [*DAMAGED])
+def test_what_is_missing_after_a_crash_is_told(store_fixtures: StoreFixtures, name: str) -> None:
+    found = Counter(each.what for each in problems_of(store_fixtures.get(name)))
+    spoilt = name in ("corrupt_early", "corrupt_clean_early", "corrupt_clean_late")
+    lost = {"no_cq": 25, "real_broker_crash": 0}.get(name, 0 if "clean" in name else 19)
+    assert found == Counter(
+        {
+            key: count
+            for key, count in {
+                MISSING: lost,
+                MISSING_KEYS: int(lost > 0),
+                OF_NO_RECORD: int(spoilt),
+                OF_NO_KEY: int(spoilt),
+            }.items()
+            if count
+        }
+    )
+
+
+def test_the_unit_and_the_key_of_a_damaged_record_are_told(store_fixtures: StoreFixtures) -> None:
+    fixture = store_fixtures.get("corrupt_clean_early")
+    unit, entry = problems_of(fixture)
+    assert unit.path == fixture.store / "consumequeue" / "TopicA" / "2" / f"{0:020}"
+    assert (unit.position, unit.what) == (0, OF_NO_RECORD)
+    assert unit.found.startswith(f"offset={DAMAGED_OFFSET} ")
+    assert (entry.path.parent, entry.what) == (fixture.store / "index", OF_NO_KEY)
+    assert entry.found.endswith(f"of the record at {DAMAGED_OFFSET}")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        *(("basic", CONSUMEQUEUE_DIR), ("lmq", CONSUMEQUEUE_DIR), ("cqext", CONSUMEQUEUE_DIR)),
+        *(("batchcq", BATCHCONSUMEQUEUE_DIR), ("mid", CONSUMEQUEUE_DIR)),
+    ],
+)
+def test_any_bit_of_a_unit_is_missed(
+    store_fixtures: StoreFixtures, tmp_path: Path, name: str, folder: str
+) -> None:
+    fixture, chance = store_fixtures.copy(name, tmp_path), random.Random(4)
+    unit_bytes = UNIT_BYTES[folder]
+    for _ in range(12):
+        path = chance.choice(files_of(fixture, folder))
+        data = path.read_bytes().rstrip(b"\x00")
+        at, bit = chance.randrange(len(data)), chance.randrange(8)
+        if at % unit_bytes >= 42:  # reserved
+            continue
+        flip(path, at, bit)
+        found = problems_of(fixture)
+        places = {(each.path, each.position) for each in found}
+        assert (path, at - at % unit_bytes) in places, (path, at, bit, found)
+        assert len(found) <= 3
+        flip(path, at, bit)
+    assert problems_of(fixture) == []
+
+
+@pytest.mark.parametrize("name", ["basic", "mid", "real_broker"])
+def test_any_bit_of_an_entry_or_a_slot_is_missed(
+    store_fixtures: StoreFixtures, tmp_path: Path, name: str
+) -> None:
+    fixture, chance = store_fixtures.copy(name, tmp_path), random.Random(5)
+    slots_end = 40 + 4 * int(fixture.options["maxHashSlotNum"])
+    for _ in range(16):
+        path = chance.choice(files_of(fixture, INDEX_DIR))
+        at, bit = chance.randrange(40, len(path.read_bytes().rstrip(b"\x00"))), chance.randrange(8)
+        if slots_end <= at and ((at - slots_end) // 20 == 0 or 12 <= (at - slots_end) % 20 < 16):
+            continue  # entry 0 is never used, and times are not compared
+        flip(path, at, bit)
+        assert path in {each.path for each in problems_of(fixture)}, (path, at, bit)
+        flip(path, at, bit)
+    assert problems_of(fixture) == []
+
+
+def test_codes_that_are_kept_apart_are_looked_up(
+    store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    fixture = store_fixtures.copy("cqext", tmp_path)
+    path = fixture.store / "consumequeue_ext" / "TopicB" / "0" / f"{0:020}"
+    flip(path, 5 * 20 + 9, 0)  # the last byte of the sixth code
+    (problem,) = problems_of(fixture)
+    assert problem.path == fixture.store / "consumequeue" / "TopicB" / "0" / f"{0:020}"
+    assert problem.position == 5 * 20
+    flip(path, 5 * 20 + 9, 0)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert path in {each.path for each in problems_of(fixture)}
+
+
+def test_nothing_is_wrong_beside_an_owner_that_writes(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "segment_size_bytes": "64KiB",
+        "flush": "none",
+        "consume_queue": {"file_entries": 300},
+        "hash_index": {"slots": 1000, "entries": 4000},
+    }
+    stop = threading.Event()
+    with lakelog.open(tmp_path / "store", **settings) as owner:
+
+        def write() -> None:
+            while not stop.wait(0.01):
+                keys = (f"{number} x" for number in range(40))
+                owner.put_batch([Message("t", b"b", keys=key) for key in keys])
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for _ in range(6):
+                assert list(check(tmp_path / "store", **settings)) == []
+        finally:
+            stop.set()
+            thread.join()
+    assert list(check(tmp_path / "store", **settings)) == []
+
+
+def test_files_of_an_index_that_are_gone_or_cut(
+    store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    fixture = store_fixtures.copy("basic", tmp_path)
+    first, second, _ = files_of(fixture, INDEX_DIR)
+    content = second.read_bytes()
+    second.unlink()
+    (problem,) = problems_of(fixture)
+    assert (problem.path.parent, problem.what) == (fixture.store / "index", MISSING_KEYS)
+    second.write_bytes(content[:-1])
+    (problem,) = problems_of(fixture)
+    assert (problem.path, problem.what) == (second, "the index file has a wrong length")
+    second.write_bytes(content)
+    first.rename(first.with_name("stray"))
+    assert {each.what for each in problems_of(fixture)} == {"it is no index file", MISSING_KEYS}
