@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any, Final
@@ -164,3 +165,34 @@ def test_topics_without_messages_can_be_removed(path: Path) -> None:
         assert store.queue_bounds("t", 0) == (COUNT, COUNT)
         assert store.delete_unused_topics() == ["t"]
         assert store.topics() == ["u"]
+
+
+def remove_topic(path: Path) -> None:
+    shutil.rmtree(path / "consumequeue" / "t")
+
+
+def remove_queue(path: Path) -> None:
+    shutil.rmtree(path / "consumequeue" / "t" / "0")
+
+
+def remove_last_file(path: Path) -> None:
+    (path / "consumequeue" / "t" / "0" / "00000000000000000800").unlink()
+
+
+def zero_last_file(path: Path) -> None:
+    (path / "consumequeue" / "t" / "0" / "00000000000000000800").write_bytes(bytes(800))
+
+
+@pytest.mark.parametrize("mode", ["read", "owner"])
+@pytest.mark.parametrize("harm", [remove_topic, remove_queue, remove_last_file, zero_last_file])
+def test_what_a_queue_lost_while_closed_is_completed(tmp_path: Path, harm: Any, mode: str) -> None:
+    path = tmp_path / "store"
+    settings = SETTINGS | {"consume-queue": {"file_entries": 40}}
+    with lakelog.open(path, **settings) as store:
+        for at in range(COUNT):
+            store.put(Message("t", b"%d" % at, queue_id=0))
+            store.put(Message("u", b"%d" % at, queue_id=at % 3))
+    harm(path)
+    with lakelog.open(path, mode=mode, **settings) as store:  # type: ignore[arg-type]
+        assert offsets(store) == list(range(COUNT))
+        assert store.queue_bounds("u", 1) == (0, 17)

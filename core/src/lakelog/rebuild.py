@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from lakelog.checkpoint import CheckpointKeeper
+from lakelog.consumequeue.ends import forget_ends
 from lakelog.directory import StoreDirectory, readable
 from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import StoreError
@@ -141,6 +142,7 @@ class _Rebuild:
         swapped = tuple(name for each in named for name in self._swap(each.dispatcher.directories))
         if queues:
             clear_tombstones(self.directory.files, self.directory.path)
+            forget_ends(self.directory.files, self.directory.path)
         return RebuildReport(
             self.records, self.bytes, tuple(self.damage), swapped, time.monotonic() - begun
         )

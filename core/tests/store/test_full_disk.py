@@ -98,6 +98,7 @@ def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> No
                 if not put:
                     put_next()
                 time.sleep(0.001)
+            store.wait_dispatched()
             leave(disk, free_pages * PAGE)
         with pytest.raises(PutRefused, match="No space left") as caught:  # noqa: PT012
             for _ in range(1000):
@@ -124,6 +125,7 @@ def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> No
 def test_a_small_message_still_fits_when_a_large_one_does_not(disk: Path) -> None:
     with open_small(disk / "store") as store:
         store.put(a_record_of(SEGMENT - 1000))
+        store.wait_dispatched()
         leave(disk, 0)
         with pytest.raises(PutRefused):
             store.put(a_record_of(1000))
@@ -135,6 +137,7 @@ def test_a_disk_filled_by_others_in_the_middle(disk: Path) -> None:
     path = disk / "store"
     with open_small(path) as store:
         first = fill(store, 1, body_bytes=2000)[0]
+        store.wait_dispatched()  # queues take room too
         leave(disk, 0)
         count = (SEGMENT - first.size - 8) // first.size
         results = fill(store, count, body_bytes=2000)

@@ -5,14 +5,17 @@ One thread dispatches; any thread reads, and sees a unit once it is written.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.batchqueue import NO_UNITS
 from lakelog.consumequeue.beside import complete_to, start_before
+from lakelog.consumequeue.ends import read_ends, write_ends
 from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
@@ -23,6 +26,8 @@ from lakelog.layout import ABORT_FILE
 from lakelog.queueoffsets import Queue
 from lakelog.units import Units
 from lakelog.verifying import Verifier
+
+_LOG: Final = logging.getLogger("lakelog")
 
 
 class ConsumeQueues:
@@ -84,13 +89,35 @@ class ConsumeQueues:
         if not self._clean:
             for queue in self._queues.values():
                 queue.distrust()
-        return self._reached() if self._clean and sound else 0
+        return self._reached() if self._clean and sound and self._has_all() else 0
+
+    def _has_all(self) -> bool:
+        """Whether no queue is shorter than it was at the last clean close."""
+        short = [
+            queue
+            for queue, end in read_ends(self._files, self._path).items()
+            if queue[0] not in self._tombstones and self._end_of(queue) < end
+        ]
+        if short:
+            _LOG.warning(
+                "%s: %d queues lack units that they had at the last close, %s among them; they "
+                "are completed from the log",
+                self._path,
+                len(short),
+                "/".join(map(str, short[0])),
+            )
+        return not short
+
+    def _end_of(self, queue: Queue) -> int:
+        found = self._queues.get(queue)
+        bounds = None if found is None else found.bounds(0)
+        return 0 if bounds is None else bounds[1]
 
     def _resume_reading(self, end: int) -> int:
         """Where queues are complete, although somebody may write them just now."""
         calm = self._clean and not self._is_open()
         sound = self._load()
-        if not (self._clean and sound):
+        if not (self._clean and sound and self._has_all()):
             return 0
         if calm and not self._is_open() and self._reached() <= end:
             return self._reached()
@@ -152,10 +179,19 @@ class ConsumeQueues:
         try:
             if self._flushing.failure is None:
                 self.flush()
+                self._keep_ends()
         finally:
             for queue in self._queues.values():
                 queue.close()
             self._maker.opened.close()
+
+    def _keep_ends(self) -> None:
+        """An older list is right too, as it asks for less: a full disk must not fail the close."""
+        if self._loaded and not self._read_only:
+            try:
+                write_ends(self._files, self._path, {q: self._end_of(q) for q in self._queues})
+            except OSError as error:
+                _LOG.warning("%s: where queues end was not kept: %s", self._path, error)
 
     # --- reading ---
 
