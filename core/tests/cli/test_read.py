@@ -197,3 +197,13 @@ def test_dump_tells_of_units_whose_record_is_damaged(lakelog: Run, store: Path) 
     assert [row["queueOffset"] for row in rows if row["kind"] == "rec"] == [0, 2]
     assert done.returncode == 0
     assert "queue orders/1 from offset 0: 1 units point to no whole record" in done.stderr
+
+
+def test_an_output_on_a_full_disk_is_said(tmp_path: Path, store: Path) -> None:
+    command = [sys.executable, "-m", "lakelog.cli.main", "scan", str(store)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False
+        )
+    assert done.returncode == 5
+    assert done.stderr == "lakelog: the output cannot be written: No space left on device\n"

@@ -142,3 +142,10 @@ def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
         for _ in range(20):
             store.put(Message("t", b"x"))
             assert store.dispatch_lag.ms < 60_000
+
+
+def test_other_types_are_told(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        for wrong in (("t", 0, 1.5), ("t", 1.5, 0), (b"t", 0, 0), (None, 0, 0), ("t", 0, "1")):
+            with pytest.raises(TypeError):
+                store.get(*wrong)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from lakelog.cli import exitcodes
 from lakelog.errors import LakelogError
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a disk says that an output is written to; errors of a store are lakelog's own."""
 
 
 class LakelogGroup(TyperGroup):
@@ -27,6 +31,12 @@ class LakelogGroup(TyperGroup):
         except BrokenPipeError:
             _drop_output()
             raise typer.Exit(exitcodes.INTERRUPTED) from None
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            _drop_output()
+            typer.echo(f"lakelog: the output cannot be written: {error.strerror}", err=True)
+            raise typer.Exit(exitcodes.NO_OUTPUT) from None
         except KeyboardInterrupt:
             raise typer.Exit(exitcodes.INTERRUPTED) from None
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, Protocol
@@ -43,12 +44,12 @@ class Getter(Protocol):
 
 @attrs.frozen
 class Request:
-    """What a call of :meth:`QueueFollower.get` asks for."""
+    """What a call of :meth:`QueueFollower.get` asks for; raises ``TypeError`` for other types."""
 
-    topic: str
-    queue_id: int
-    offset: int
-    max_messages: int = 32
+    topic: str = attrs.field(validator=attrs.validators.instance_of(str))
+    queue_id: int = attrs.field(converter=operator.index)
+    offset: int = attrs.field(converter=operator.index)
+    max_messages: int = attrs.field(default=32, converter=operator.index)
     max_bytes: int | None = None
     tags: str | None = None
 
