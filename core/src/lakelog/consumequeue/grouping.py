@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec.recordbatch import RecordBatch
+from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.consumequeue.delays import delivery_time_ms
 from lakelog.consumequeue.foldernames import with_folders
 from lakelog.consumequeue.lights import light_units
@@ -26,8 +27,6 @@ from lakelog.sysflag import PREPARED
 from lakelog.units import Units
 
 _LOG: Final = logging.getLogger(__name__)
-_INNER_NUMBER: Final = "INNER_NUM"
-_INNER_BASE: Final = "INNER_BASE"
 _MOST_BUCKETS: Final = 1 << 16
 
 Longs = NDArray[np.int64]
@@ -67,7 +66,7 @@ class Grouping:
         lights = list(light_units(batch, queued)) if self.light_queues else []
         for queue, records in _queues(batch, names, topics, alive):
             if queue[0] in self.batch_topics:
-                yield from _inner_batches(batch, queue, records, columns)
+                yield from _inner_batches(batch, queue, records)
             else:
                 yield QueueUnits(queue, columns[records], batch.store_timestamps_ms[records])
         yield from self._lights(batch, lights, columns)
@@ -136,32 +135,17 @@ def _queues(
         yield (names[int(topics[first])], int(ids[first])), records
 
 
-def _inner_batches(
-    batch: RecordBatch, queue: Queue, records: Longs, columns: Units
-) -> Iterator[QueueUnits]:
+def _inner_batches(batch: RecordBatch, queue: Queue, records: Longs) -> Iterator[QueueUnits]:
     """Units of records that hold several messages; others have no place in a queue of batches."""
-    found = [
-        (record, int(base), int(number))
-        for record in records.tolist()
-        for base, number in [_inner(_properties(batch, record))]
-        if base is not None and number is not None
-    ]
-    if len(found) < len(records):
+    units, times = inner_batches(
+        RecordBatch(batch.buffer, batch.base_offset, batch.starts[records])
+    )
+    if len(units) < len(records):
         _LOG.warning(
-            "queue %s/%d is one of batches: %d records without %s and %s get no unit",
+            "queue %s/%d is one of batches: %d records that do not say their place and number "
+            "of messages get no unit",
             *queue,
-            len(records) - len(found),
-            _INNER_BASE,
-            _INNER_NUMBER,
+            len(records) - len(units),
         )
-    if found:
-        at, bases, numbers = np.array(found, np.int64).T
-        units = attrs.evolve(columns[at], queue_offsets=bases, counts=numbers.astype(np.int32))
-        yield QueueUnits(queue, units, batch.store_timestamps_ms[at])
-
-
-def _inner(properties: dict[str, str]) -> tuple[int | None, int | None]:
-    base, number = properties.get(_INNER_BASE, ""), properties.get(_INNER_NUMBER, "")
-    if not (base.isdecimal() and number.isdecimal()):
-        return None, None
-    return int(base), int(number)
+    if len(units):
+        yield QueueUnits(queue, units, times)

@@ -6,19 +6,17 @@ are numbers unquoted.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from lakelog.config.lenient import parse_object
 from lakelog.files import FileSystem, read_file
 from lakelog.layout import CONFIG_DIR
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE: Final = "topics.json"
-_STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])\s*([\w.$-]+)\s*(?=:)')
 
 
 def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
@@ -27,23 +25,10 @@ def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
         content = read_file(files, path / CONFIG_DIR / name)
         if content:
             try:
-                return _batch_topics(lenient_json(content.decode()))
+                return _batch_topics(parse_object(content))
             except (ValueError, TypeError, AttributeError) as error:
                 _LOG.warning("%s cannot be read: %s", path / CONFIG_DIR / name, error)
     return frozenset()
-
-
-def lenient_json(text: str) -> Any:
-    """JSON whose keys may lack their quotes; raises ``ValueError``.
-
-    >>> lenient_json('{0: 5, "a": {b: "{c:1"}}')
-    {'0': 5, 'a': {'b': '{c:1'}}
-    """
-    return json.loads(_STRING_OR_BARE_KEY.sub(_quoted, text))
-
-
-def _quoted(match: re.Match[str]) -> str:
-    return match.group() if match.group(1) is None else f'"{match.group(1)}"'
 
 
 def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
