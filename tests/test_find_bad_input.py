@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, mode: str) -> Store:
-    return lakelog.open(path, mode=mode, **SETTINGS)  # type: ignore[arg-type]
+    return lakelog.open(path, mode=mode, **SETTINGS)  # type: ignore[arg-type]  # a str here
 
 
 def offsets(store: Store, start: int = 0) -> list[int]:
@@ -193,6 +193,6 @@ def test_what_a_queue_lost_while_closed_is_completed(tmp_path: Path, harm: Any, 
             store.put(Message("t", b"%d" % at, queue_id=0))
             store.put(Message("u", b"%d" % at, queue_id=at % 3))
     harm(path)
-    with lakelog.open(path, mode=mode, **settings) as store:  # type: ignore[arg-type]
+    with lakelog.open(path, mode=mode, **settings) as store:  # type: ignore[arg-type]  # a str here
         assert offsets(store) == list(range(COUNT))
         assert store.queue_bounds("u", 1) == (0, 17)

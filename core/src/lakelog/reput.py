@@ -181,9 +181,11 @@ class Reput:
             try:
                 self._dispatch()
             except DispatchStopped as stopped:
-                _log.error("%s", stopped, exc_info=stopped.__cause__)
+                _log.error("%s", stopped)  # whose traceback tells a user nothing
+                _log.debug("the failure in full", exc_info=stopped.__cause__)
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must hear of it
-                _log.exception("%s", self._dispatching.stop("the log's reader", error))
+                _log.error("%s", self._dispatching.stop("the log's reader", error))
+                _log.debug("the failure in full", exc_info=error)
             finally:
                 self._publish()
 

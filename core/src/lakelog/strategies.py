@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
@@ -35,15 +36,15 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
     """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`."""
     core = settings.core
 
-    def make(kind: Kind, name: str) -> object:
+    def make(kind: Kind, name: str) -> Any:  # the registry checks that it is what it should be
         registry.factory(kind, name)
         return registry.make(kind, name, settings.section(name), context)
 
     return Strategies(
-        make(Kind.APPEND_CALLBACK, core.append),  # type: ignore[arg-type]  # the registry checks
-        make(Kind.WRITER, core.writer),  # type: ignore[arg-type]
-        make(Kind.FLUSH_STRATEGY, flush_name(registry, settings)),  # type: ignore[arg-type]
-        make(Kind.REPLICATOR, core.replicator) if core.replicator else None,  # type: ignore[arg-type]
+        make(Kind.APPEND_CALLBACK, core.append),
+        make(Kind.WRITER, core.writer),
+        make(Kind.FLUSH_STRATEGY, flush_name(registry, settings)),
+        make(Kind.REPLICATOR, core.replicator) if core.replicator else None,
         make_dispatchers(registry, settings, context),
     )
 

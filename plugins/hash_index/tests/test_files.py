@@ -82,7 +82,7 @@ def test_entries_of_a_new_file_take_no_space_yet(tmp_path: Path) -> None:
     ],
 )
 def test_names_rise_even_where_the_clock_does_not(last: str | None, name: str) -> None:
-    assert next_name(datetime(2026, 10, 25, 2, 30, 0, 5000), last) == name  # noqa: DTZ001
+    assert next_name(datetime(2026, 10, 25, 2, 30, 0, 5000), last) == name  # noqa: DTZ001  # names are local times
 
 
 def test_times_are_compared_without_losing_what_was_rounded(tmp_path: Path) -> None:

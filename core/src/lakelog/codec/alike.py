@@ -92,11 +92,13 @@ def properties_of(columns: MessageColumns, encoder: Encoder) -> Properties:
         if text is not None:
             front = f"TAGS\x01{tags}\x02KEYS\x01".encode()
             _refuse_lights(f"{tags} {text}".encode(), encoder)
-            return Properties(front, list(map(str.encode, keys)), b"\x02" + back)  # type: ignore[arg-type]
+            encoded = list(map(str.encode, keys))  # type: ignore[arg-type]  # _printable saw texts
+            return Properties(front, encoded, b"\x02" + back)
     each_tags = repeat(tags) if is_shared(tags) else tags
     each_keys = repeat(keys) if is_shared(keys) else keys
     count = len(columns)
-    found = list(map(message_properties, each_tags, each_keys, repeat(more, count)))  # type: ignore[arg-type]
+    each = (each_tags, each_keys, repeat(more, count))
+    found = list(map(message_properties, *each))  # type: ignore[arg-type]  # None is repeated
     _refuse_lights(b"\x02".join(found), encoder)
     return Properties(b"", list(map(ended, found)) if back else found, back)
 
@@ -135,7 +137,7 @@ def queues_of(
         given = encoder.queues.choose_many(topic, count)
     elif not is_shared(given) and None in given:  # type: ignore[operator]  # a sequence then
         given = [encoder.queue_of(each) for each in columns]
-    ids = as_column([given] if is_shared(given) else list(given), INT)  # type: ignore[arg-type]
+    ids = as_column([given] if is_shared(given) else list(given), INT)  # type: ignore[arg-type]  # numbers
     if ids.min() < 0:
         raise UnlikeError
     if len(ids) == 1 and queued:

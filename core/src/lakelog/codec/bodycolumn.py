@@ -71,7 +71,7 @@ def body_column(bodies: Any) -> Sequence[Body]:
     Raises ``ValueError`` for an Arrow array of another type, or with nulls in it.
     """
     if not hasattr(bodies, "buffers"):
-        return bodies  # type: ignore[no-any-return]
+        return bodies  # type: ignore[no-any-return]  # the put checks them
     kind = str(bodies.type)
     if kind not in _OFFSETS:
         raise ValueError(f"the bodies are {kind}; they must be {', '.join(_OFFSETS)}")
