@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from lakelog.checksum import body_crc
+from lakelog.codec.losttext import lost_text
 from lakelog.codec.recordcrc import is_sealed, seal_holds
 from lakelog.errors import CorruptRecord
 from lakelog.hosts import host_bytes
@@ -152,10 +153,21 @@ def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
         )
 
 
-def verify_frame(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check place and checksums of a record; raise :class:`~lakelog.errors.CorruptRecord`."""
+def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = False) -> None:
+    """Check place and checksums of a record; raise :class:`~lakelog.errors.CorruptRecord`.
+
+    :param sealed: whether it must have a record checksum
+    """
     verify_place(data, frame, offset)
     verify_checksums(data, frame, offset)
+    properties = data[frame.properties_at : frame.start + frame.size]
+    if sealed and not is_sealed(properties):
+        raise CorruptRecord(
+            "its record checksum is missing (require_record_crc)",
+            offset=offset,
+            expected="__CRC32# at its end",
+            found=bytes(properties[-20:]),
+        )
 
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
@@ -167,7 +179,10 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
             "its body is damaged", offset=offset, expected=f"CRC {stated}", found=f"CRC {found}"
         )
     end = frame.start + frame.size
-    if is_sealed(data[frame.properties_at : end]) and not seal_holds(data[frame.start : end]):
+    record = data[frame.start : end]
+    if is_sealed(data[frame.properties_at : end]) and not seal_holds(record):
         raise CorruptRecord(
             "it is damaged", offset=offset, expected="the CRC at its end", found="another"
         )
+    if lost_text(record, frame.topic_at - frame.start, frame.properties_at - frame.start, offset):
+        raise CorruptRecord("a sector of its topic or properties is lost: all zero", offset=offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakelog.codec.limits import illegal
+from lakelog.codec.losttext import SECTOR_BYTES
 from lakelog.codec.recordcrc import is_sealed, without_seal
 from lakelog.layout import PROPERTY_SEPARATOR
 from lakelog.message import PropertiesLike
@@ -52,6 +53,11 @@ def _unsealed(properties: bytes) -> bytes:
     kept = without_seal(properties)
     if is_sealed(kept):
         raise illegal("the last property would pass for the record checksum, __CRC32#")
+    if kept.endswith(b"\x00") or bytes(SECTOR_BYTES) in kept:
+        raise illegal(
+            f"properties that end with a zero byte, or hold {SECTOR_BYTES} of them in a row, would "
+            "pass for a lost sector"
+        )
     return kept
 
 

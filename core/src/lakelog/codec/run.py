@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec.dtypes import anywhere
+from lakelog.codec.losttexts import whole_texts
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.codec.seals import unbroken_seals
+from lakelog.codec.seals import have_seals, unbroken_seals
 from lakelog.codec.topictext import topics_are_text
 from lakelog.layout import MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
 from lakelog.message import Body
@@ -30,7 +31,12 @@ ShortInts = NDArray[np.int32]
 
 
 def decode_run(
-    data: Body, base_offset: int = 0, *, verify: bool = True, max_records: int = MAX_RECORDS
+    data: Body,
+    base_offset: int = 0,
+    *,
+    verify: bool = True,
+    sealed: bool = False,
+    max_records: int = MAX_RECORDS,
 ) -> RecordBatch:
     """The records that stand back to back at the start of ``data``.
 
@@ -40,10 +46,13 @@ def decode_run(
     :param base_offset: physical offset of ``data[0]``; a record that states another place than
         its own fails
     :param verify: whether checksums are computed; lengths and places are always checked
+    :param sealed: whether a record without a record checksum fails, as where all were written
+        with one (RocketMQ's ``forceVerifyPropCRC``)
     """
     view = memoryview(data).cast("B")
     batch = RecordBatch(view, base_offset, _follow(view, max_records))
-    for holds in (*_CHECKS, *_CHECKSUMS) if verify else _CHECKS:
+    checks = (*_CHECKS, *_CHECKSUMS) if verify else _CHECKS
+    for holds in (*checks, have_seals) if sealed else checks:
         good = holds(batch)
         if not good.all():
             batch = batch[: int(good.argmin())]
@@ -141,4 +150,4 @@ def _bodies(batch: RecordBatch) -> list[bytes] | list[memoryview]:
 
 _SHAPES: Final = (_are_records, _hold_heads, _hold_bodies, _hold_topics, _are_filled)
 _CHECKS: Final = (*_SHAPES, _stand_in_place, topics_are_text)
-_CHECKSUMS: Final = (_have_sound_bodies, unbroken_seals)
+_CHECKSUMS: Final = (_have_sound_bodies, unbroken_seals, whole_texts)

@@ -39,6 +39,13 @@ def unbroken_seals(batch: RecordBatch) -> NDArray[np.bool_]:
     return good
 
 
+def have_seals(batch: RecordBatch) -> NDArray[np.bool_]:
+    """For each record, whether it ends with a seal, which may be broken."""
+    good = np.zeros(len(batch), np.bool_)
+    good[_sealed(batch)] = True
+    return good
+
+
 def _sealed(batch: RecordBatch) -> Ints:
     """Which records end with a property that is a seal."""
     long_enough = np.flatnonzero(batch.property_lengths >= RECORD_CRC_BYTES)

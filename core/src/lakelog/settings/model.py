@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import attrs
 from attrs import field, validators
@@ -30,10 +31,15 @@ class StoreSettings:
     :ivar store_host: ``address:port`` in records and message ids
     :ivar queues_per_topic: how many queues a put chooses from when it names none
     :ivar record_crc: whether records are written with the checksum property ``__CRC32#``
+    :ivar require_record_crc: whether a recovery takes a record without ``__CRC32#`` for damaged,
+        for logs of which every record was written with it (RocketMQ's ``forceVerifyPropCRC``)
     :ivar light_queues: whether ``INNER_MULTI_DISPATCH`` feeds light queues
     :ivar max_light_queues: how many light queues there may be
     :ivar os_page_cache_busy_timeout_ms: puts are refused while one append takes longer than this
     :ivar preallocate: whether the next segment is made ahead of need
+    :ivar on_damage: what a recovery does about whole records behind damaged ones: ``skip`` keeps
+        them and marks the damage, ``refuse`` does not open the store, ``truncate`` cuts the log at
+        the damage, as RocketMQ does
     """
 
     commitlog_path: Path | None = None
@@ -54,7 +60,9 @@ class StoreSettings:
     store_host: str = "127.0.0.1:10911"
     queues_per_topic: int = field(default=4, validator=validators.ge(1))
     record_crc: bool = False
+    require_record_crc: bool = False
     light_queues: bool = False
     max_light_queues: int = field(default=20_000, validator=validators.ge(0))
     os_page_cache_busy_timeout_ms: int = field(default=1_000, validator=validators.ge(0))
     preallocate: bool = True
+    on_damage: Literal["skip", "refuse", "truncate"] = "skip"

@@ -79,6 +79,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "mapedFileSizeCommitLog": Rule("segment_size_bytes", whole),
     "maxMessageSize": Rule("max_message_size_bytes", whole),
     "enabledAppendPropCRC": Rule("record_crc", truth),
+    "forceVerifyPropCRC": Rule("require_record_crc", truth),
     "maxLmqConsumeQueueNum": Rule("max_light_queues", whole),
     "osPageCacheBusyTimeOutMills": Rule("os_page_cache_busy_timeout_ms", whole),
     "defaultTopicQueueNums": Rule("queues_per_topic", whole),
@@ -124,7 +125,6 @@ TABLE: Final[Mapping[str, Rule]] = {
 
 NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "checkCRCOnRecover": ("true", "recovery always checks every checksum"),
-    "forceVerifyPropCRC": ("true", "a record's checksum property is always verified"),
     "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),
 }
 """Settings that have no counterpart: the value that needs no report, and what to say of others."""
