@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
+
+import attrs
 
 from lakelog.errors import OffsetOutOfRange
-from lakelog.files import File
-from lakelog.interfaces import SegmentWriter, Writer
+from lakelog.interfaces import Sealable, SegmentWriter, Writer
 from lakelog.preallocate import Preallocator, SegmentMaker
+
+MOST_MAPS: Final = 64
+"""How many sealed segments stay mapped for reading; each map holds a descriptor."""
 
 
 def _ignore(_start_offset: int) -> None:
@@ -28,7 +32,7 @@ class _Viewable(Protocol):
 
 
 class _SealedSegment:
-    """A segment of an earlier run, mapped for reading when it is first read."""
+    """A segment that is not written any more, mapped for reading when it is read."""
 
     def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
         file = maker.files.open(maker.path(start_offset))
@@ -44,10 +48,23 @@ class _SealedSegment:
         """The map goes when its last view goes."""
 
 
+@attrs.frozen(eq=False)
+class _Unsynced:
+    """A segment of which not everything is durable; ``start`` is its first offset."""
+
+    start: int
+    writer: SegmentWriter
+
+    def commit(self) -> int:
+        """Where in the log its committed bytes end."""
+        return self.start + self.writer.commit()
+
+
 class Segments:
     """The segments of one log, the last of them open for writing.
 
     :ivar size_bytes: length of each
+    :ivar staged: whether bytes reach the page cache only by ``commit``
     :ivar first_offset: where the first one starts
     :ivar active_offset: where the one that is being written starts
     :ivar on_roll: told where each further segment starts
@@ -63,23 +80,39 @@ class Segments:
         position: int,
     ) -> None:
         self.size_bytes = maker.size_bytes
+        self.staged = writer.traits.staged
         self.first_offset = first_offset
         self.active_offset = active_offset
         self._maker = maker
         self._preallocator = preallocator
         self._writer = writer
-        file = preallocator.take(active_offset) if not position else maker.adopt(active_offset)
-        self.active: SegmentWriter = self._opened(file, position)
+        self.active = self._adopted(active_offset, position) if position else self._first()
         self._open: dict[int, _Viewable] = {active_offset: self.active}
-        self._tail = (active_offset, self.active)
-        self._unsynced: list[SegmentWriter] = [self.active]
+        self._unsynced = [_Unsynced(active_offset, self.active)]
+        self._maps: list[int] = []
         self.on_roll: Callable[[int], None] = _ignore
 
-    def _opened(self, file: File, position: int) -> SegmentWriter:
+    def _adopted(self, start: int, position: int) -> SegmentWriter:
+        file = self._maker.adopt(start)
         try:
             return self._writer.open(file, self.size_bytes, position)
         except BaseException:  # Ctrl-C too: nobody else could close it
             file.close()
+            raise
+
+    def _first(self) -> SegmentWriter:
+        try:
+            return self._new(self.active_offset)
+        except BaseException:  # Ctrl-C too: what was made must go
+            self._preallocator.close()
+            raise
+
+    def _new(self, start: int) -> SegmentWriter:
+        file = self._preallocator.take(start)
+        try:
+            return self._writer.open(file, self.size_bytes, 0)
+        except BaseException:  # Ctrl-C too: the next try, or the close, finds it in stock
+            self._preallocator.stock(start, file)
             raise
 
     def starts(self) -> Sequence[int]:
@@ -88,20 +121,35 @@ class Segments:
 
     def view(self, offset: int, length: int) -> memoryview:
         """At most ``length`` bytes from ``offset``, not beyond the end of its segment; no copy."""
+        start = offset - offset % self.size_bytes
+        position = offset - start
+        length = min(length, self.size_bytes - position)
+        while True:
+            segment = self._segment(start, offset)
+            try:
+                found = segment.view(position, length)
+            except (OSError, ValueError):  # of a file that was closed
+                if self._open.get(start) is segment:
+                    raise
+                continue
+            if self._open.get(start) is segment:  # or it was closed, and may have read elsewhere
+                return found
+
+    def _segment(self, start: int, offset: int) -> _Viewable:
         if not self.first_offset <= offset < self.active_offset + self.size_bytes:
             raise OffsetOutOfRange(
                 f"offset {offset} is in no segment; there are {self.first_offset} to "
                 f"{self.active_offset + self.size_bytes}",
                 offset=offset,
             )
-        start = offset - offset % self.size_bytes
-        position = offset - start
-        return self._segment(start).view(position, min(length, self.size_bytes - position))
-
-    def _segment(self, start: int) -> _Viewable:
         segment = self._open.get(start)
-        if segment is None:
-            segment = self._open[start] = _SealedSegment(self._maker, start)
+        return self._map(start) if segment is None else segment
+
+    def _map(self, start: int) -> _Viewable:
+        segment = self._open.setdefault(start, _SealedSegment(self._maker, start))
+        self._maps.append(start)
+        if len(self._maps) > MOST_MAPS:
+            self._open.pop(self._maps.pop(0), None)  # views that are held keep the map
         return segment
 
     def prepare_next(self) -> None:
@@ -110,33 +158,41 @@ class Segments:
 
     def prepare_roll(self) -> SegmentWriter:
         """The writer of the next segment; raises ``OSError`` where none can be made."""
-        next_offset = self.active_offset + self.size_bytes
-        return self._opened(self._preallocator.take(next_offset), 0)
+        return self._new(self.active_offset + self.size_bytes)
 
     def roll(self, writer: SegmentWriter) -> None:
         """Go on in the segment that ``prepare_roll`` gave."""
-        self.active_offset += self.size_bytes
-        self._open[self.active_offset] = writer
-        self._unsynced.append(writer)
+        if isinstance(self.active, Sealable):
+            self.active.seal()
+        next_offset = self.active_offset + self.size_bytes
+        self._open[next_offset] = writer
+        self._unsynced.append(_Unsynced(next_offset, writer))
+        self.active_offset = next_offset
         self.active = writer
-        self._tail = (self.active_offset, writer)
         self.on_roll(self.active_offset)
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; the end of what others see."""
-        offset, active = self._tail  # at once: another thread may roll
-        for sealed in self._unsynced[:-1]:
-            sealed.commit()
-        return offset + active.commit()
+        """Hand staged bytes to the page cache, in log order; the end of what others see."""
+        return [each.commit() for each in list(self._unsynced)][-1]
 
     def sync(self) -> None:
-        """Make durable all that was committed before the call; for one caller at a time."""
-        writers = list(self._unsynced)
-        for writer in writers:
-            writer.sync()
-        for sealed in writers[:-1]:
-            with suppress(ValueError):  # one that was deleted meanwhile
-                self._unsynced.remove(sealed)
+        """Make durable all that was committed before the call; for one caller at a time.
+
+        A segment that was sealed before is closed then: it is read through a map from now on.
+        """
+        *sealed, active = list(self._unsynced)  # at once: another thread may roll
+        for each in sealed:
+            each.commit()  # its last bytes may have come after the last commit
+            each.writer.sync()
+        active.writer.sync()
+        for each in sealed:
+            self._retire(each)
+
+    def _retire(self, sealed: _Unsynced) -> None:
+        with suppress(ValueError):  # one that was deleted meanwhile
+            self._unsynced.remove(sealed)
+            self._open.pop(sealed.start, None)
+            sealed.writer.close()
 
     def delete_first(self) -> int:
         """Delete the first segment; the new first offset. The active one is never deleted."""
@@ -150,8 +206,8 @@ class Segments:
 
     def _drop(self, start: int) -> None:
         segment = self._open.pop(start, None)
-        if segment in self._unsynced:
-            self._unsynced.remove(segment)
+        for each in [each for each in self._unsynced if each.start == start]:
+            self._unsynced.remove(each)  # in place: another thread may roll
         if segment is not None:
             segment.close()
 

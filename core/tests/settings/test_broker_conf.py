@@ -52,7 +52,7 @@ def test_a_usual_file(broker: Any, tmp_path: Path) -> None:
     origin = f"{tmp_path}/broker.conf (flushIntervalCommitLog)"
     assert settings.origins["timed.flush_interval_ms"] == origin
     unused = {"brokerClusterName", "brokerName", "brokerId", "deleteWhen", "fileReservedTime"}
-    assert set(settings.unused) == unused | {"brokerRole"}
+    assert set(settings.unused) == unused
     assert "retention.delete_when: no installed plugin" in settings.unused["deleteWhen"]
     assert "no meaning here" in settings.unused["brokerName"]
     assert all(str(tmp_path) in why for why in settings.unused.values())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.testing import writers
+from core.tests.testing import stagedwriters, writers
 from lakelog.files import RealFileSystem
 from lakelog.interfaces import Writer
 from lakelog.testing import FaultyFile, WriterContract
@@ -16,6 +16,11 @@ from lakelog.testing.contracts.writer import SIZE
 class TestSound(WriterContract):
     def make(self) -> Writer:
         return writers.Sound()
+
+
+class TestSoundlyStaged(WriterContract):
+    def make(self) -> Writer:
+        return stagedwriters.SoundlyStaged()
 
 
 class Kit(WriterContract):
@@ -49,6 +54,19 @@ class Kit(WriterContract):
             "file",
         ),
         (writers.Forgetting, "test_records_that_were_there_stay", "file path"),
+        (stagedwriters.OneBuffer, "test_views_of_earlier_segments_stay_right", "tmp_path"),
+        (stagedwriters.Uncleaned, "test_nothing_of_earlier_segments_is_seen", "tmp_path"),
+        (stagedwriters.WholeBlocksOnly, "test_many_small_commits", "file path"),
+        (stagedwriters.Overlong, "test_many_small_commits", "file path"),
+        (stagedwriters.Unaligned, "test_writes_that_reach_the_device_are_aligned", "file"),
+        (stagedwriters.LateEnd, "test_what_comes_during_a_commit_is_not_counted", "file path"),
+        (stagedwriters.TryingAgain, "test_a_failed_commit_is_an_os_error_for_good", "file"),
+        (stagedwriters.LettingGo, "test_a_full_segment_is_read_on", "file path"),
+        (
+            stagedwriters.OldOnlyInFile,
+            "test_views_reach_over_the_end_of_what_was_committed",
+            "file",
+        ),
         (object, "test_it_has_the_methods_of_its_kind", "file"),
     ],
 )
@@ -58,6 +76,6 @@ def test_each_mistake_is_found(
     path = tmp_path / "0"
     file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
     file.allocate(SIZE)
-    given = {"file": file, "path": path}
+    given = {"file": file, "path": path, "tmp_path": tmp_path}
     with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
         getattr(Kit(writer()), test)(*(given[name] for name in arguments.split()))

@@ -19,10 +19,12 @@ from lakelog.settings.rocketmq_combined import (
     COMMITLOG,
     HOST,
     LIGHT,
+    ROLE,
     Outcome,
     commitlog_path,
     light_queues,
     path_notes,
+    replica,
     store_host,
 )
 from lakelog.settings.tomlfile import read_bytes
@@ -65,6 +67,7 @@ def _from_combined(texts: Mapping[str, str], path: Path, origin: str) -> Iterato
     questions: dict[str, tuple[str, Callable[[], Outcome | None]]] = {
         "light_queues": (", ".join(LIGHT), lambda: light_queues(texts)),
         "store_host": (", ".join(HOST), lambda: store_host(texts)),
+        "staged.replica": (ROLE[0], lambda: replica(texts)),
         "commitlog_path": (COMMITLOG, lambda: commitlog_path(texts, path)),
     }
     for target, (names, question) in questions.items():

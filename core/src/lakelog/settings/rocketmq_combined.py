@@ -17,7 +17,8 @@ ROOT: Final = "storePathRootDir"
 COMMITLOG: Final = "storePathCommitLog"
 LIGHT: Final = ("enableLmq", "enableMultiDispatch")
 HOST: Final = ("brokerIP1", "listenPort")
-COMBINED: Final = frozenset({ROOT, COMMITLOG, *LIGHT, *HOST})
+ROLE: Final = ("brokerRole", "enableControllerMode")
+COMBINED: Final = frozenset({ROOT, COMMITLOG, *LIGHT, *HOST, *ROLE})
 """The keys that functions of this module take care of."""
 
 
@@ -38,6 +39,12 @@ def light_queues(texts: Mapping[str, str]) -> Outcome | None:
     given = tuple(key for key in LIGHT if key in texts)
     on = [truth(texts[key]) for key in given]
     return Outcome(len(on) == len(LIGHT) and all(on), given) if given else None
+
+
+def replica(texts: Mapping[str, str]) -> Outcome | None:
+    """Whether the broker is a replica; with a controller, the file does not say so."""
+    role, controlled = texts.get(ROLE[0], "").strip(), truth(texts.get(ROLE[1], "false"))
+    return Outcome(True, (ROLE[0],)) if role == "SLAVE" and not controlled else None
 
 
 def store_host(texts: Mapping[str, str]) -> Outcome | None:

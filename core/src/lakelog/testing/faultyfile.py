@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+from collections.abc import Callable
 from pathlib import Path
 
 from lakelog.files import File
@@ -14,13 +15,17 @@ class FaultyFile:
     """A :class:`~lakelog.files.File` around another.
 
     :ivar writes: position and length of every ``write_at``
+    :ivar addresses: where in memory the bytes of each stood
     :ivar syncs: how often ``sync`` was called
+    :ivar meanwhile: called once, in the middle of the next ``write_at``
     :ivar failing: names of methods that fail with ``EIO`` from now on
     """
 
     def __init__(self, inner: File) -> None:
         self._inner = inner
         self.writes: list[tuple[int, int]] = []
+        self.addresses: list[int] = []
+        self.meanwhile: Callable[[], object] | None = None
         self.syncs = 0
         self.failing: set[str] = set()
 
@@ -45,7 +50,11 @@ class FaultyFile:
     def write_at(self, position: int, data: Body) -> None:
         """Write, or fail."""
         self.writes.append((position, len(data)))
+        self.addresses.append(_address(data))
         self._check("write_at")
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         self._inner.write_at(position, data)
 
     def allocate(self, length: int) -> None:
@@ -81,3 +90,10 @@ class FaultyFile:
     def _check(self, name: str) -> None:
         if name in self.failing:
             raise OSError(errno.EIO, "this test's disk fails", str(self.path))
+
+
+def _address(data: Body) -> int:
+    """Where ``data`` begins in memory."""
+    import numpy as np  # what only looks must not have to
+
+    return int(np.frombuffer(data, np.uint8).ctypes.data) if len(data) else 0

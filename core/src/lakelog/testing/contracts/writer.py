@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from lakelog.files import RealFileSystem
-from lakelog.interfaces import SegmentWriter, Writer
+from lakelog.interfaces import Sealable, SegmentWriter, Writer
 from lakelog.registry import check_object
 from lakelog.testing.faultyfile import FaultyFile
+from lakelog.testing.threads import beside
 
 SIZE = 1 << 16
 """Length of the segment in these tests."""
@@ -38,9 +39,7 @@ class WriterContract:
     @pytest.fixture
     def file(self, path: Path) -> FaultyFile:
         """A segment file, allocated, and open for its writer."""
-        file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
-        file.allocate(SIZE)
-        return file
+        return _allocated(path)
 
     # --- kinds and traits ---
 
@@ -65,6 +64,7 @@ class WriterContract:
         segment.close()
         unit = writer.traits.alignment_bytes
         assert [write for write in file.writes if write[0] % unit or write[1] % unit] == []
+        assert [address for address in file.addresses if address % unit] == []
 
     def test_zero_copy_views_are_memory_of_the_file(self, file: FaultyFile) -> None:
         writer = self.make()
@@ -176,7 +176,29 @@ class WriterContract:
         gc.collect()
         assert not _is_open(path)
 
-    # --- others, and the disk ---
+    def test_views_of_earlier_segments_stay_right(self, tmp_path: Path) -> None:
+        """Memory that a writer uses again must not be under anybody's eyes."""
+        writer, views, expected = self.make(), [], []
+        for number in range(7):
+            segment = writer.open(_allocated(tmp_path / f"{number}"), SIZE, 0)
+            expected.append(_fill(segment, random.Random(number)))
+            if number % 2 == 0:  # held, and let go of, in turns
+                views.append(segment.view(0, len(expected[-1])))
+            _finish(segment)
+        assert [bytes(view) for view in views] == expected[::2]
+
+    def test_nothing_of_earlier_segments_is_seen(self, tmp_path: Path) -> None:
+        writer = self.make()
+        for number in range(7):
+            path = tmp_path / f"{number}"
+            segment = writer.open(_allocated(path), SIZE, 0)
+            assert bytes(segment.view(0, SIZE)) == bytes(SIZE)
+            segment.write(0, b"%d" % number * (SIZE - 600 * number))
+            assert bytes(segment.view(SIZE - 600 * number, 600 * number)) == bytes(600 * number)
+            _finish(segment)
+            assert path.read_bytes()[SIZE - 600 * number :] == bytes(600 * number)
+
+    # --- commits ---
 
     def test_others_see_what_was_committed(self, file: FaultyFile, path: Path) -> None:
         writer = self.make()
@@ -187,6 +209,95 @@ class WriterContract:
         assert segment.commit() == len(expected)
         assert path.read_bytes()[: len(expected)] == expected
         segment.close()
+
+    def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
+        """A block that is not full is written again and again, and nothing stands behind it."""
+        segment, choose, written = self.make().open(file, SIZE, 0), random.Random(7), b""
+        for _ in range(50):
+            piece = choose.randbytes(choose.choice((1, 30, 300, 3000)))
+            segment.write(len(written), piece)
+            written += piece
+            assert segment.commit() == len(written)
+            assert path.read_bytes() == written.ljust(SIZE, b"\x00")
+            assert bytes(segment.view(0, len(written))) == written
+        segment.close()
+
+    def test_views_reach_over_the_end_of_what_was_committed(self, file: FaultyFile) -> None:
+        old = random.Random(8).randbytes(5_000)
+        file.write_at(0, old)
+        segment = self.make().open(file, SIZE, len(old))
+        segment.write(len(old), b"first")
+        segment.commit()
+        segment.write(len(old) + 5, b"second" * 2_000)
+        expected = old + b"first" + b"second" * 2_000
+        for position in (0, 4_000, len(old) - 1, len(old), len(old) + 3, len(old) + 5, 16_000):
+            assert bytes(segment.view(position, len(expected) - position)) == expected[position:]
+        segment.close()
+
+    def test_a_commit_covers_what_was_written_before_it(self, file: FaultyFile, path: Path) -> None:
+        """While another thread goes on writing."""
+        segment = self.make().open(file, SIZE, 0)
+        expected = random.Random(9).randbytes(SIZE)
+        ends: list[int] = []
+
+        def write() -> None:
+            for position in range(0, SIZE, 97):
+                segment.write(position, expected[position : position + 97])
+                ends.append(min(position + 97, SIZE))
+
+        with beside(write) as writing:
+            while not writing.done():
+                least = ends[-1] if ends else 0
+                committed = segment.commit()
+                assert committed >= least
+                assert path.read_bytes()[:committed] == expected[:committed]
+            writing.result()
+        assert segment.commit() == SIZE
+        assert path.read_bytes() == expected
+        segment.close()
+
+    def test_what_comes_during_a_commit_is_not_counted(self, file: FaultyFile, path: Path) -> None:
+        segment = self.make().open(file, SIZE, 0)
+        segment.write(0, b"first")
+        file.meanwhile = lambda: segment.write(5, b"second")
+        committed = segment.commit()
+        assert path.read_bytes()[:committed] == b"firstsecond"[:committed]
+        end = 11 if file.meanwhile is None else 5
+        file.meanwhile = None
+        assert segment.commit() == end
+        assert path.read_bytes() == b"firstsecond"[:end].ljust(SIZE, b"\x00")
+        segment.close()
+
+    def test_a_full_segment_is_read_on(self, file: FaultyFile, path: Path) -> None:
+        """What was kept in memory may go once the segment is sealed and committed."""
+        segment = self.make().open(file, SIZE, 0)
+        expected = _fill(segment, random.Random(10))
+        view = segment.view(3, 1_000)
+        if isinstance(segment, Sealable):
+            segment.seal()
+        assert bytes(segment.view(0, len(expected))) == expected
+        assert segment.commit() == len(expected)
+        assert segment.commit() == len(expected)
+        assert bytes(segment.view(0, SIZE)) == expected.ljust(SIZE, b"\x00")
+        assert bytes(view) == expected[3:1_003]
+        segment.sync()
+        segment.close()
+        assert path.read_bytes() == expected.ljust(SIZE, b"\x00")
+
+    def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
+        """What did not get there is not reported as committed, and not tried again."""
+        segment = self.make().open(file, SIZE, 0)
+        segment.write(0, b"record")
+        assert segment.commit() == 6
+        file.failing.add("write_at")
+        failed = _fails(segment, 6)
+        file.failing.clear()
+        if failed and self.make().traits.staged:
+            with pytest.raises(OSError, match="fails"):
+                segment.commit()
+        segment.close()
+
+    # --- the disk ---
 
     def test_a_sync_reaches_the_disk(self, file: FaultyFile) -> None:
         segment = self.make().open(file, SIZE, 0)
@@ -216,6 +327,21 @@ class WriterContract:
         segment.close()
 
 
+def _allocated(path: Path) -> FaultyFile:
+    file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
+    file.allocate(SIZE)
+    return file
+
+
+def _finish(segment: SegmentWriter) -> None:
+    """What a store does with a full segment."""
+    if isinstance(segment, Sealable):
+        segment.seal()
+    segment.commit()
+    segment.sync()
+    segment.close()
+
+
 def _fill(segment: SegmentWriter, choose: random.Random, start: int = 0) -> bytes:
     """Write pieces of all sizes back to back from ``start``; what was written."""
     written = bytearray()
@@ -226,9 +352,9 @@ def _fill(segment: SegmentWriter, choose: random.Random, start: int = 0) -> byte
     return bytes(written)
 
 
-def _fails(segment: SegmentWriter) -> bool:
+def _fails(segment: SegmentWriter, position: int = 0) -> bool:
     try:
-        segment.write(0, b"record" * 100)
+        segment.write(position, b"record" * 100)
         segment.commit()
         segment.sync()
     except OSError:

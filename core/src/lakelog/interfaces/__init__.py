@@ -1,0 +1,90 @@
+"""What a strategy must do: one Protocol per kind, and the little that it is handed.
+
+A strategy gets its collaborators as arguments and never the whole store. It returns decisions;
+one place in the store acts on them. Objects are checked against their Protocol once, at open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.interfaces.appending import (
+    AppendCallback,
+)
+from lakelog.interfaces.behind import (
+    Dispatcher,
+    Follower,
+    KeyIndex,
+    QueueReader,
+    TopicRemover,
+)
+from lakelog.interfaces.flushing import (
+    Flushable,
+    FlushStrategy,
+    Outcome,
+    Pending,
+    Replicator,
+    Wakeable,
+)
+from lakelog.interfaces.housekeeping import (
+    Cleaner,
+    Deletion,
+    DiskState,
+    DiskWatcher,
+    SegmentInfo,
+)
+from lakelog.interfaces.kinds import (
+    Context,
+    Factory,
+    Kind,
+    NoSettings,
+)
+from lakelog.interfaces.writing import (
+    CommitRules,
+    Sealable,
+    SegmentWriter,
+    Writer,
+    WriterTraits,
+)
+
+__all__ = [
+    "PROTOCOLS",
+    "AppendCallback",
+    "Cleaner",
+    "CommitRules",
+    "Context",
+    "Deletion",
+    "DiskState",
+    "DiskWatcher",
+    "Dispatcher",
+    "Factory",
+    "FlushStrategy",
+    "Flushable",
+    "Follower",
+    "KeyIndex",
+    "Kind",
+    "NoSettings",
+    "Outcome",
+    "Pending",
+    "QueueReader",
+    "Replicator",
+    "Sealable",
+    "SegmentInfo",
+    "SegmentWriter",
+    "TopicRemover",
+    "Wakeable",
+    "Writer",
+    "WriterTraits",
+]
+
+PROTOCOLS: dict[Kind, type[Any]] = {
+    Kind.APPEND_CALLBACK: AppendCallback,
+    Kind.WRITER: Writer,
+    Kind.FLUSH_STRATEGY: FlushStrategy,
+    Kind.REPLICATOR: Replicator,
+    Kind.DISPATCHER: Dispatcher,
+    Kind.FOLLOWER: Follower,
+    Kind.CLEANER: Cleaner,
+    Kind.DISK_WATCHER: DiskWatcher,
+}
+"""What the object of each kind must do."""

@@ -1,0 +1,43 @@
+"""The append callback: messages to the bytes of records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lakelog.status import AppendStatus
+
+if TYPE_CHECKING:
+    from lakelog.codec.encoded import EncodedBatch
+    from lakelog.message import Message
+    from lakelog.queueoffsets import QueueOffsets
+
+
+@runtime_checkable
+class AppendCallback(Protocol):
+    """Turns messages into the bytes of records."""
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        """Encode outside the append lock.
+
+        What depends on the place in the log is left open. Raises
+        :class:`~lakelog.errors.IllegalMessage`.
+        """
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        """Fill in what depends on the place, inside the append lock.
+
+        :param position: physical offset at which the batch will stand, in bytes
+        :param remaining: bytes left in the segment
+        :returns: ``PUT_OK`` when ``batch.buffer`` can be written as it now is; ``END_OF_FILE``
+            when it does not fit into this segment; another status when it fits nowhere.
+            ``queue_offsets`` is read, never changed: the store lets the batch advance it once the
+            bytes are written.
+        """

@@ -1,0 +1,107 @@
+"""Behind the append: dispatchers, what they can be asked, and followers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+    from lakelog.queueoffsets import Queue
+    from lakelog.units import Units
+
+
+@runtime_checkable
+class Dispatcher(Protocol):
+    """Builds something from the log that can be rebuilt from it, such as a queue or an index.
+
+    All calls but reads of what was built come from one thread.
+
+    :ivar directories: the folders of the store directory that hold all that it writes, and
+        nothing else; a rebuild makes them anew
+    """
+
+    directories: Sequence[str]
+
+    def resume(self, minimum: int, end: int) -> int:
+        """Look at what is there; the offset from which the log must be dispatched (again).
+
+        Called once, before the first ``dispatch``. The log holds ``minimum`` to ``end`` bytes;
+        what was built from records behind ``end`` is to be forgotten. ``end`` means that nothing
+        is missing.
+        """
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        """Take the next run of records, in log order.
+
+        A run may come again, whole or in part, and must then change nothing. If it raises,
+        dispatching stops; the same run comes again once that was seen to.
+        """
+
+    def truncate(self, end_offset: int) -> None:
+        """Forget everything that stems from records at or behind ``end_offset``."""
+
+    def flush(self) -> None:
+        """Make durable what was dispatched before this call; may be called by another thread."""
+
+    def close(self) -> None:
+        """Flush, then let go of files."""
+
+
+@runtime_checkable
+class QueueReader(Protocol):
+    """A dispatcher that can say which records stand in a queue; reads from any thread."""
+
+    def queues(self) -> Sequence[Queue]:
+        """Every queue that is there, in no order."""
+
+    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
+        """The first queue offset that is there and the next that will be, ``None`` if no queue is.
+
+        :param minimum: the log's first byte; units of records before it are not there
+        """
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        """At most ``count`` units from queue offset ``first`` on, as they stand, unchecked.
+
+        Empty where ``first`` is outside of the queue. In a queue of batches, from the unit that
+        holds ``first`` on.
+        """
+
+    def kind(self, queue: Queue) -> str:
+        """``SimpleCQ``, or ``BatchCQ`` for a queue of batches."""
+
+
+@runtime_checkable
+class TopicRemover(Protocol):
+    """A dispatcher that can forget a topic."""
+
+    def forget_topic(self, topic: str, end_offset: int) -> None:
+        """Remove what was built for ``topic``; its records below ``end_offset`` never come back.
+
+        Called between two dispatches, once the tombstone is written.
+        """
+
+
+@runtime_checkable
+class KeyIndex(Protocol):
+    """A dispatcher that finds records by key; reads from any thread."""
+
+    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets of records that may have ``key``, the newest first, lazily.
+
+        Others may be among them: topic and key must be checked. Store times are compared as
+        exactly as the index keeps them. Raises :class:`~lakelog.errors.CorruptIndex` where the
+        index is damaged, after everything that could be found.
+        """
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Reads the log at its own pace, with its own cursor; can never hold up the queues."""
+
+    def start(self) -> None:
+        """Begin to follow."""
+
+    def stop(self) -> None:
+        """Stop soon, and return when stopped."""

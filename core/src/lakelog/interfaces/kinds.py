@@ -1,0 +1,77 @@
+"""The kinds of strategies, and what every factory offers and is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, unique
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakelog.checkpoint import CheckpointKeeper
+
+if TYPE_CHECKING:
+    from lakelog.files import FileSystem
+    from lakelog.settings.model import StoreSettings
+
+
+@unique
+class Kind(Enum):
+    """The kinds of strategies; the value is the hook that offers them."""
+
+    APPEND_CALLBACK = "lakelog_append_callbacks"
+    WRITER = "lakelog_writers"
+    FLUSH_STRATEGY = "lakelog_flush_strategies"
+    REPLICATOR = "lakelog_replicators"
+    DISPATCHER = "lakelog_dispatchers"
+    FOLLOWER = "lakelog_followers"
+    CLEANER = "lakelog_cleaners"
+    DISK_WATCHER = "lakelog_disk_watchers"
+
+
+@attrs.frozen
+class Context:
+    """What every factory's ``make`` is handed beside its settings.
+
+    :ivar path: the store directory
+    :ivar core: the store's own settings
+    :ivar files: the one seam to the operating system's files
+    :ivar checkpoint: the file that says up to when things are durable
+    :ivar read_only: the store is open for reading: whatever is built stays in memory, and no file
+        may be changed or made
+    :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
+        its log by then, and dispatches in the order of the log
+    """
+
+    path: Path
+    core: StoreSettings
+    files: FileSystem
+    checkpoint: CheckpointKeeper = attrs.field(
+        default=attrs.Factory(lambda self: CheckpointKeeper(self.files, self.path), takes_self=True)
+    )
+    read_only: bool = False
+    owner_follows: bool = False
+
+
+@attrs.frozen
+class Factory:
+    """Offers one strategy.
+
+    :ivar kind: what it is
+    :ivar name: how settings choose it, and the name of its own section of settings
+    :ivar settings: the attrs class of that section
+    :ivar make: builds the strategy from its settings and a :class:`Context`
+    :ivar summary: one line for ``lakelog plugins``
+    """
+
+    kind: Kind
+    name: str
+    settings: type[Any]
+    make: Callable[[Any, Context], object]
+    summary: str = ""
+
+
+@attrs.frozen
+class NoSettings:
+    """The section of a strategy that has nothing to set."""

@@ -1,0 +1,81 @@
+"""The writer: bytes of records to segment files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import attrs
+
+if TYPE_CHECKING:
+    from lakelog.files import File
+
+
+@attrs.frozen
+class CommitRules:
+    """When the bytes of a staged writer go to the page cache, if nobody asks for it before.
+
+    :ivar interval_ms: how often is looked
+    :ivar least_pages: a commit needs as many pages of 4 KiB that were touched since the last one
+    :ivar thorough_interval_ms: as long after the last commit, anything is enough
+    """
+
+    interval_ms: int = 200
+    least_pages: int = 4
+    thorough_interval_ms: int = 200
+
+
+@attrs.frozen
+class WriterTraits:
+    """What a store must know of a writer.
+
+    :ivar alignment_bytes: positions and lengths that reach the device are multiples of this
+    :ivar staged: written bytes reach the page cache only by ``commit``
+    :ivar zero_copy_reads: ``view`` gives memory of the file itself, and copies nothing
+    :ivar commit: when a staged writer's bytes are committed; of no use to others
+    """
+
+    alignment_bytes: int = 1
+    staged: bool = False
+    zero_copy_reads: bool = True
+    commit: CommitRules = CommitRules()
+
+
+@runtime_checkable
+class SegmentWriter(Protocol):
+    """One open segment file, from its first byte to its close."""
+
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Put ``data`` at ``position`` bytes from the start; readable by ``view`` at once.
+
+        Writes come in order and without gaps, one at a time, while other threads commit and sync.
+        """
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Bytes of the segment; the view stays right after the file was deleted or closed."""
+
+    def commit(self) -> int:
+        """Hand staged bytes to the page cache; the position up to which others see them."""
+
+    def sync(self) -> None:
+        """Make everything durable that was committed before this call began."""
+
+    def close(self) -> None:
+        """Let go of the file; views that were given out stay right."""
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A segment writer that wants to hear that its segment is full."""
+
+    def seal(self) -> None:
+        """No write follows; what is committed need not be kept elsewhere any more."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """Opens segment files for appending."""
+
+    traits: WriterTraits
+
+    def open(self, file: File, size_bytes: int, position: int) -> SegmentWriter:
+        """Take over ``file``, fully allocated, with ``position`` bytes of records in it."""

@@ -1,0 +1,179 @@
+"""Segments of one log: the order of commits, when files are let go of, and views meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lakelog.files import File, RealFileSystem
+from lakelog.interfaces import WriterTraits
+from lakelog.message import Body
+from lakelog.preallocate import Preallocator, SegmentMaker
+from lakelog.segments import MOST_MAPS, Segments
+
+SIZE: Final = 4096
+
+
+class Kept:
+    """A staged segment that says what it is told."""
+
+    def __init__(self, name: int, file: File, told: list[str]) -> None:
+        self.name, self.file, self.told = name, file, told
+        self.data, self.committed = bytearray(SIZE), 0
+        self.end = 0
+        self.failing = False
+        self.on_view: Callable[[], object] | None = None
+
+    def write(self, position: int, data: Body) -> None:
+        self.data[position : position + len(data)] = data
+        self.end = position + len(data)
+
+    def view(self, position: int, length: int) -> memoryview:
+        on_view, self.on_view = self.on_view, None
+        if on_view is not None:
+            on_view()
+            return memoryview(b"?" * length)
+        return memoryview(self.data)[position : position + length]
+
+    def seal(self) -> None:
+        self.told.append(f"seal {self.name}")
+
+    def commit(self) -> int:
+        if self.failing:
+            raise OSError(errno.EIO, "this test's disk fails")
+        if self.end > self.committed:
+            self.told.append(f"commit {self.name}")
+            self.file.write_at(0, self.data)
+            self.committed = self.end
+        return self.end
+
+    def sync(self) -> None:
+        assert self.committed == self.end or self.name == self.newest
+        self.told.append(f"sync {self.name}")
+
+    newest = -1
+
+    def close(self) -> None:
+        self.told.append(f"close {self.name}")
+        self.file.close()
+
+
+class Keeping:
+    """Opens them, or refuses to."""
+
+    traits = WriterTraits(staged=True)
+
+    def __init__(self) -> None:
+        self.made: list[Kept] = []
+        self.told: list[str] = []
+        self.refusing = False
+
+    def open(self, file: File, size_bytes: int, position: int) -> Kept:
+        assert (size_bytes, position) == (SIZE, 0)
+        if self.refusing:
+            raise OSError(errno.ENOBUFS, "no buffer")
+        self.made.append(Kept(len(self.made), file, self.told))
+        Kept.newest = len(self.made) - 1
+        return self.made[-1]
+
+
+@pytest.fixture
+def writer() -> Keeping:
+    return Keeping()
+
+
+@pytest.fixture
+def segments(tmp_path: Path, writer: Keeping) -> Segments:
+    maker = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
+    maker.directory.mkdir()
+    return Segments(maker, Preallocator(maker, ahead=False), writer, 0, 0, 0)
+
+
+def rolled(segments: Segments, count: int) -> None:
+    """Fill ``count`` segments and one byte of the next."""
+    for number in range(count):
+        segments.active.write(0, b"%d" % (number % 10) * SIZE)
+        segments.roll(segments.prepare_roll())
+    segments.active.write(0, b"x")
+
+
+def test_commits_go_in_the_order_of_the_log(segments: Segments, writer: Keeping) -> None:
+    rolled(segments, 2)
+    assert segments.commit() == 2 * SIZE + 1
+    assert writer.told == ["seal 0", "seal 1", "commit 0", "commit 1", "commit 2"]
+
+
+def test_nothing_counts_behind_what_could_not_be_committed(
+    segments: Segments, writer: Keeping
+) -> None:
+    rolled(segments, 2)
+    writer.made[0].failing = True
+    with pytest.raises(OSError, match="fails"):
+        segments.commit()
+    with pytest.raises(OSError, match="fails"):
+        segments.sync()
+    assert writer.told == ["seal 0", "seal 1"]
+
+
+def test_a_sync_closes_what_is_full_once_all_is_durable(
+    segments: Segments, writer: Keeping
+) -> None:
+    rolled(segments, 2)
+    view = segments.view(1, 10)
+    segments.sync()  # commits what was sealed after the last commit
+    begun = ["seal 0", "seal 1"]
+    durable = ["commit 0", "sync 0", "commit 1", "sync 1", "sync 2"]
+    assert writer.told == [*begun, *durable, "close 0", "close 1"]
+    assert bytes(view) == b"0" * 10
+    assert bytes(segments.view(1, 10)) == b"0" * 10
+    assert bytes(segments.view(SIZE, 3)) == b"111"
+    segments.sync()
+    assert writer.told[len(begun) + len(durable) + 2 :] == ["sync 2"]
+
+
+def test_a_view_of_a_file_that_is_closed_meanwhile_is_looked_up_again(
+    segments: Segments, writer: Keeping
+) -> None:
+    rolled(segments, 1)
+    writer.made[0].on_view = segments.sync
+    assert bytes(segments.view(5, 3)) == b"000"
+    assert "close 0" in writer.told
+
+
+def test_a_segment_whose_writer_could_not_be_opened_is_used_later(
+    segments: Segments, writer: Keeping, tmp_path: Path
+) -> None:
+    writer.refusing = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="no buffer"):
+            segments.prepare_roll()
+    made = (tmp_path / "log" / f"{SIZE:020}").stat().st_ino
+    writer.refusing = False
+    segments.roll(segments.prepare_roll())
+    assert (tmp_path / "log" / f"{SIZE:020}").stat().st_ino == made
+
+
+def test_no_first_segment_stays_where_the_writer_cannot_be_opened(
+    tmp_path: Path, writer: Keeping
+) -> None:
+    maker = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
+    maker.directory.mkdir()
+    writer.refusing = True
+    with pytest.raises(OSError, match="no buffer"):
+        Segments(maker, Preallocator(maker, ahead=False), writer, 0, 0, 0)
+    assert list(maker.directory.iterdir()) == []
+
+
+def test_only_so_many_segments_stay_mapped(segments: Segments, tmp_path: Path) -> None:
+    count = MOST_MAPS + 9
+    rolled(segments, count)
+    segments.sync()
+    views = [segments.view(number * SIZE, 2) for number in range(count)]
+    assert [bytes(view) for view in views] == [b"%d" % (n % 10) * 2 for n in range(count)]
+    del views
+    mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/log/")
+    assert mapped <= MOST_MAPS + 2

@@ -1,0 +1,185 @@
+"""The writer ``direct``: O_DIRECT, past the page cache, from aligned buffers.
+
+A put copies into a buffer. A full buffer is written by another thread at once; what is in one that
+is not full is written by ``commit``, and is not seen by others before. Readers are served from the
+buffers while these are there, and from the file afterwards.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+
+from lakelog.errors import SettingsError
+from lakelog.files import File
+from lakelog.interfaces import Context, WriterTraits
+from lakelog.message import Body
+from lakelog_direct.buffers import BufferPool
+from lakelog_direct.chunk import Chunk, spare_memory
+from lakelog_direct.odirect import switch_on
+from lakelog_direct.order import check_order
+from lakelog_direct.settings import DirectSettings, commit_rules
+
+
+class DirectSegmentWriter:
+    """One segment."""
+
+    def __init__(
+        self,
+        file: File,
+        size_bytes: int,
+        position: int,
+        pool: BufferPool,
+        settings: DirectSettings,
+    ) -> None:
+        switch_on(file, settings.block_bytes)
+        self._file = file
+        self._pool = pool
+        self._settings = settings
+        self._size_bytes = size_bytes
+        self._map = memoryview(file.map(size_bytes, writable=False))
+        self._spare = spare_memory(settings.block_bytes)
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = Lock()
+        self._sealed = False
+        self._end = position
+        self._chunks: tuple[Chunk, ...] = ()
+        self._begin(position)
+
+    def _begin(self, position: int) -> None:
+        """Go on in the buffer that holds ``position``, with what the file has of it."""
+        start = position - position % self._pool.buffer_bytes
+        self._add(start, written=position)
+        self._memory[: position - start] = self._map[start:position]
+
+    def _add(self, start: int, *, written: int) -> None:
+        end = min(start + self._pool.buffer_bytes, self._size_bytes)
+        chunk = Chunk(self._pool.take(0), start, end, written, self._settings.block_bytes)
+        self._chunks = (*self._chunks, chunk)
+        self._chunk, self._start, self._room = chunk, start, end - start
+        self._memory = chunk.memory
+
+    # --- writing ---
+
+    def write(self, position: int, data: Body) -> None:
+        """Copy into the buffer; one that gets full is handed on."""
+        if position != self._end:
+            check_order(position, self._end)
+        first = position - self._start
+        behind = first + len(data)
+        if behind < self._room:
+            self._memory[first:behind] = data
+        else:
+            self._spread(position, memoryview(data))
+        self._end = position + len(data)
+
+    def _spread(self, position: int, data: memoryview) -> None:
+        """Copy over the ends of buffers; one is full when its last byte is there."""
+        while data:
+            if position == self._chunk.end:
+                self._add(position, written=position)
+                self._trim()
+            first = position - self._start
+            piece = data[: self._room - first]
+            self._memory[first : first + len(piece)] = piece
+            position, data = position + len(piece), data[len(piece) :]
+            if position == self._chunk.end:
+                self._hand_on(self._chunk)
+
+    def _hand_on(self, chunk: Chunk) -> None:
+        if self._settings.threads == 0:
+            chunk.write_out(self._file, chunk.end, self._spare)
+            return
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._settings.threads, "lakelog-direct")
+        chunk.flight = self._threads.submit(chunk.write_out, self._file, chunk.end, self._spare)
+
+    def _trim(self) -> None:
+        """Let go of the oldest buffers; waits for the disk, and raises what went wrong there."""
+        while len(self._chunks) > self._settings.buffers:
+            _landed(self._chunks[0].flight)
+            self._chunks = self._chunks[1:]
+
+    # --- reading ---
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Memory of a buffer, or of the file; a copy where it is in several."""
+        chunks, end = self._chunks, position + length
+        if not chunks or end <= chunks[0].start:
+            return self._map[position:end]
+        for chunk in reversed(chunks):
+            if chunk.start <= position:
+                if end <= chunk.end:
+                    return chunk.view[position - chunk.start : end - chunk.start]
+                break
+        return self._joined(chunks, position, end)
+
+    def _joined(self, chunks: tuple[Chunk, ...], position: int, end: int) -> memoryview:
+        parts = [self._map[position : min(end, chunks[0].start)]] if position < end else []
+        for chunk in chunks:
+            first, behind = max(position, chunk.start), min(end, chunk.end)
+            if first < behind:
+                parts.append(chunk.view[first - chunk.start : behind - chunk.start])
+        parts.append(self._map[max(position, chunks[-1].end) : end])
+        return memoryview(b"".join(parts))
+
+    # --- durability ---
+
+    def seal(self) -> None:
+        """Nothing more is written: the buffers may go once all is committed."""
+        self._sealed = True
+
+    def commit(self) -> int:
+        """Write what is not written yet, the last block padded; waits for what is on its way."""
+        with self._lock:
+            sealed, end = self._sealed, self._end  # in this order: what is sealed has its end
+            for chunk in self._chunks:
+                chunk.write_out(self._file, min(end, chunk.end), self._spare)
+            if sealed:
+                self._chunks = ()
+        return end
+
+    def sync(self) -> None:
+        """``fdatasync``: the device's cache, and what the file system notes of the blocks."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file, once nothing is on its way to it."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        self._file.close()
+
+
+def _landed(flight: Future[None] | None) -> None:
+    if flight is not None:
+        flight.result()
+
+
+class DirectWriter:
+    """Opens :class:`DirectSegmentWriter`."""
+
+    def __init__(self, settings: DirectSettings) -> None:
+        self.traits = WriterTraits(
+            alignment_bytes=settings.block_bytes,
+            staged=True,
+            zero_copy_reads=False,
+            commit=commit_rules(settings),
+        )
+        self._settings = settings
+        self._pool = BufferPool(settings.buffer_bytes, limit=None)
+
+    def open(self, file: File, size_bytes: int, position: int) -> DirectSegmentWriter:
+        """Switch O_DIRECT on; raises ``OSError`` where there is none."""
+        return DirectSegmentWriter(file, size_bytes, position, self._pool, self._settings)
+
+
+def make(settings: DirectSettings, context: Context) -> DirectWriter:
+    """Build the writer from its section."""
+    size = context.core.segment_size_bytes
+    if size % settings.block_bytes:
+        raise SettingsError(
+            f"the writer 'direct' needs segments of whole blocks of {settings.block_bytes} bytes "
+            f"([direct] block_bytes), not of {size} bytes",
+            key="segment_size_bytes",
+        )
+    return DirectWriter(settings)

@@ -1,0 +1,81 @@
+"""Buffers are used again, and never under anybody's eyes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lakelog_direct.buffers import BufferPool
+
+
+def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
+    pool = BufferPool(4096, limit=1)
+    loan = pool.take(0)
+    buffer, part = loan.buffer, loan.view[10:20]
+    buffer.memory[10:20], buffer.used_bytes = b"0123456789", 20
+    del loan
+    with pytest.raises(OSError, match="all 1 buffers of 4096 bytes"):
+        pool.take(0.01)
+    assert bytes(part) == b"0123456789"
+    del part
+    again = pool.take(0)
+    assert again.buffer is buffer
+    assert bytes(again.view) == bytes(4096)
+
+
+def test_arrays_over_a_view_keep_it_too() -> None:
+    np = pytest.importorskip("numpy")
+    pool = BufferPool(4096, limit=1)
+    array = np.frombuffer(pool.take(0).view[4:8], np.uint8)
+    with pytest.raises(OSError, match="waited"):
+        pool.take(0.01)
+    del array
+    pool.take(0)
+
+
+def test_whoever_waits_gets_what_comes_back() -> None:
+    pool = BufferPool(4096, limit=1)
+    held = [pool.take(0)]
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(pool.take, 10)
+        assert not waiting.done()
+        held.clear()
+        assert len(waiting.result(10).view) == 4096
+
+
+def test_tidying_zeroes_what_came_back() -> None:
+    pool = BufferPool(4096, limit=2)
+    loan = pool.take(0)
+    loan.buffer.memory[:3], loan.buffer.used_bytes = b"abc", 3
+    buffer = loan.buffer
+    del loan
+    pool.tidy()
+    assert (buffer.memory[:3], buffer.used_bytes) == (bytes(3), 0)
+    assert pool.take(0).buffer is buffer
+
+
+def test_views_cannot_be_written_to() -> None:
+    with pytest.raises(TypeError, match="read-only"):
+        BufferPool(4096, limit=1).take(0).view[0] = 1
+
+
+def test_memory_that_may_not_be_locked_is_an_error() -> None:
+    """In a process of its own, without privileges and with nothing to lock."""
+    code = """
+import os, resource
+from lakelog_direct.buffers import BufferPool
+BufferPool(4096, limit=2, lock=True).fill()
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    BufferPool(4096, limit=2, lock=True).fill()
+except OSError as error:
+    print("refused:", error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "mlock of a buffer of 4096 bytes" in run.stdout
+    assert "RLIMIT_MEMLOCK" in run.stdout

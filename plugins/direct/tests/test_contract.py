@@ -1,0 +1,41 @@
+"""Both writers keep the contract of writers, with buffers large and small."""
+
+from __future__ import annotations
+
+from lakelog.testing import PluginContract, WriterContract
+from lakelog.testing.contracts.writer import SIZE
+from lakelog_direct import plugin
+from lakelog_direct.direct import DirectWriter
+from lakelog_direct.settings import DirectSettings, StagedSettings
+from lakelog_direct.staged import StagedWriter
+
+
+class TestStaged(WriterContract):
+    def make(self) -> StagedWriter:
+        return StagedWriter(StagedSettings(), SIZE)
+
+
+class TestStagedAndLocked(WriterContract):
+    def make(self) -> StagedWriter:
+        return StagedWriter(StagedSettings(lock_memory=True), SIZE)
+
+
+class TestDirect(WriterContract):
+    def make(self) -> DirectWriter:
+        return DirectWriter(DirectSettings())
+
+
+class TestDirectInSmallBuffers(WriterContract):
+    def make(self) -> DirectWriter:
+        return DirectWriter(
+            DirectSettings(block_bytes=512, buffer_bytes=4096, buffers=2, threads=3)
+        )
+
+
+class TestDirectWithoutThreads(WriterContract):
+    def make(self) -> DirectWriter:
+        return DirectWriter(DirectSettings(buffer_bytes=4096, buffers=3, threads=0))
+
+
+class TestPlugin(PluginContract):
+    plugin = plugin

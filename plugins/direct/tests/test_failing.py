@@ -1,0 +1,99 @@
+"""A write that fails, whoever makes it: nothing counts behind it, and the store takes no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message, Store
+from lakelog.errors import LakelogError, PutRefused, StoreFailed
+from lakelog.files import File, RealFileSystem
+from lakelog.testing import FaultyFile
+
+SECTIONS: dict[str, dict[str, Any]] = {
+    "staged": {"staged": {"commit_interval_ms": 1}},
+    "direct": {"direct": {"buffer_bytes": 4096, "buffers": 2, "commit_interval_ms": 1}},
+}
+
+
+class FailingLog(RealFileSystem):
+    """All segments of the log fail once ``fail`` was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "segments", [])
+
+    segments: list[FaultyFile]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        if not write or not path.name.isdigit() or len(path.name) != 20:
+            return file
+        self.segments.append(FaultyFile(file))
+        return self.segments[-1]
+
+    def fail(self) -> None:
+        """Let no write through any more."""
+        for segment in self.segments:
+            segment.failing.add("write_at")
+
+
+def opened(path: Path, writer: str, files: FailingLog, flush: str) -> Store:
+    return lakelog.open(
+        path,
+        files=files,
+        writer=writer,
+        segment_size_bytes="64KiB",
+        flush=flush,
+        preallocate=False,
+        **SECTIONS[writer],
+    )
+
+
+def put_all(store: Store, count: int) -> int:
+    """Put, until nothing is taken any more; how many were taken, whatever became of them."""
+    for taken in range(count):
+        try:
+            store.put(Message("orders", b"%04d" % taken * 20))
+        except LakelogError:
+            return taken
+    return count
+
+
+@pytest.mark.parametrize("writer", SECTIONS)
+def test_a_put_that_waits_hears_of_it(tmp_path: Path, writer: str) -> None:
+    files = FailingLog()
+    store = opened(tmp_path, writer, files, "inline")
+    assert put_all(store, 10) == 10
+    durable = store.flushed_offset
+    files.fail()
+    with pytest.raises(StoreFailed, match="fails"):
+        store.put(Message("orders", b"lost"))
+    with pytest.raises(PutRefused, match="the store failed"):
+        store.put(Message("orders", b"late"))
+    assert store.flushed_offset == durable
+    assert len(list(store.scan(end=durable))) == 10
+    with pytest.raises(StoreFailed):
+        store.close()
+    with opened(tmp_path, writer, FailingLog(), "inline") as store:
+        assert [bytes(each.body)[:4] for each in store.scan()] == [b"%04d" % n for n in range(10)]
+
+
+@pytest.mark.parametrize("writer", SECTIONS)
+def test_puts_that_do_not_wait_are_refused_soon(tmp_path: Path, writer: str) -> None:
+    """The failure is that of a commit, or of a full buffer on its way."""
+    files = FailingLog()
+    store = opened(tmp_path, writer, files, "timed")
+    assert put_all(store, 10) == 10
+    files.fail()
+    assert put_all(store, 100_000) < 100_000
+    with pytest.raises(PutRefused, match="the store failed"):
+        store.put(Message("orders", b"late"))
+    with pytest.raises(StoreFailed):
+        store.close()
+    with opened(tmp_path, writer, FailingLog(), "timed") as store:
+        found = [bytes(each.body)[:4] for each in store.scan()]
+        assert found == [b"%04d" % n for n in range(len(found))]

@@ -1,0 +1,273 @@
+"""A store with each writer: rolls, reads before commits, reopenings, other processes, failures."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import rule
+
+import lakelog
+from lakelog import Message, Store
+from lakelog.errors import PutRefused, SettingsError
+from lakelog.status import PutStatus
+from lakelog.testing import StoreMachine
+from lakelog.testing.machine import queues
+
+WRITERS: Final = ("file", "mmap", "staged", "direct")
+KEEPING: Final = ("staged", "direct")
+SEGMENT_BYTES: Final = 1 << 16
+HOUR_MS: Final = 3_600_000
+OFTEN: Final[dict[str, Any]] = {"commit_interval_ms": 1, "commit_least_pages": 0}
+NEVER: Final[dict[str, Any]] = {"commit_interval_ms": HOUR_MS}
+LATE: Final[dict[str, Any]] = {"flush": "timed", "timed": {"flush_interval_ms": HOUR_MS}}
+SMALL: Final[dict[str, Any]] = {"buffer_bytes": 8192, "buffers": 2}
+
+
+def opened(path: Path, writer: str, commits: dict[str, Any] = OFTEN, **more: Any) -> Store:
+    """A store of small segments."""
+    sections: dict[str, Any] = {
+        "staged": {**commits, **more.pop("staged", {})},
+        "direct": {**commits, **SMALL, **more.pop("direct", {})},
+    }
+    if writer in sections:
+        more[writer] = sections[writer]
+    return lakelog.open(
+        path, segment_size_bytes=SEGMENT_BYTES, writer=writer, **{"flush": "none", **more}
+    )
+
+
+def bodies(count: int, first: int = 0) -> list[bytes]:
+    """Bodies of many lengths that differ."""
+    return [b"%06d" % at * (1 + at * 37 % 400) for at in range(first, first + count)]
+
+
+def held(store: Store) -> list[bytes]:
+    """All bodies of the log, in its order."""
+    return [bytes(message.body) for message in store.scan()]
+
+
+def seen_elsewhere(path: Path) -> int:
+    """How many messages another process finds by reading the files."""
+    code = (
+        "import lakelog, sys\n"
+        "with lakelog.open(sys.argv[1], mode='read') as store: print(len(list(store.scan())))"
+    )
+    run = [sys.executable, "-c", code, str(path)]
+    return int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+
+
+def written_by(segment: Path) -> list[int]:
+    """Flags of the descriptors of this process that may write into a file."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # of the listing itself, or of another thread
+            if descriptor.readlink() == segment:
+                found.append(fcntl.fcntl(int(descriptor.name), fcntl.F_GETFL))
+    return [flags for flags in found if flags & os.O_ACCMODE != os.O_RDONLY]
+
+
+def put_until_refused(store: Store) -> PutRefused:
+    """What is raised at last."""
+    for body in bodies(1000):
+        try:
+            store.put(Message("orders", body))
+        except PutRefused as error:
+            return error
+    raise AssertionError("everything was taken")
+
+
+@contextmanager
+def soon(seconds: float = 10) -> Iterator[float]:
+    """Give a deadline."""
+    yield time.monotonic() + seconds
+
+
+@pytest.mark.parametrize("flush", ["none", "inline", "timed", "group-commit"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_puts_rolls_reads_and_reopenings(tmp_path: Path, writer: str, flush: str) -> None:
+    with opened(tmp_path, writer, flush=flush) as store:
+        for body in bodies(150):
+            store.put(Message("orders", body))
+        store.put_batch([Message("orders", body) for body in bodies(300, 150)])
+        assert store.max_offset > 5 * SEGMENT_BYTES
+        assert held(store) == bodies(450)
+    with opened(tmp_path, writer, flush=flush) as store:
+        assert held(store) == bodies(450)
+        store.put_batch([Message("orders", body) for body in bodies(200, 450)])
+        assert held(store) == bodies(650)
+    with opened(tmp_path, "file") as store:
+        assert held(store) == bodies(650)
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_what_is_not_committed_is_read_here_and_not_elsewhere(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        store.put_batch([Message("orders", body) for body in bodies(5)])
+        assert held(store) == bodies(5)
+        assert seen_elsewhere(tmp_path) == 0
+    assert seen_elsewhere(tmp_path) == 5
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_a_put_waited_for_is_seen_elsewhere(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, flush="inline") as store:
+        store.put(Message("orders", b"waits"))
+        assert seen_elsewhere(tmp_path) == 1
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_commits_come_by_themselves(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, **LATE) as store, soon() as deadline:
+        store.put(Message("orders", b"alone"))
+        while seen_elsewhere(tmp_path) == 0:
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_segment_that_is_full_and_durable_keeps_no_descriptor(
+    tmp_path: Path, writer: str
+) -> None:
+    with opened(tmp_path, writer, flush="inline") as store:
+        store.put(Message("orders", b"first"))
+        for body in bodies(300):
+            store.put(Message("orders", body))
+        assert store.wait_dispatched()
+        assert store.max_offset > 5 * SEGMENT_BYTES
+        names = sorted(entry.name for entry in (tmp_path / "commitlog").iterdir())
+        written = [name for name in names if written_by(tmp_path / "commitlog" / name)]
+        assert len(names) > 5
+        assert set(written) <= set(names[-2:])  # the last, and the one that is made ahead of need
+        assert held(store)[1:] == bodies(300)
+
+
+def test_the_descriptor_of_the_segment_says_o_direct(tmp_path: Path) -> None:
+    with opened(tmp_path, "direct") as store:
+        store.put(Message("orders", b"direct"))
+        flags = written_by(tmp_path / "commitlog" / "00000000000000000000")
+        assert flags
+        assert all(each & os.O_DIRECT for each in flags)
+
+
+# --- the pool of the staged writer ---
+
+
+def test_a_pool_without_a_free_buffer_refuses_the_put_and_no_more(tmp_path: Path) -> None:
+    pool = {"pool_size": 2, "pool_wait_ms": 50}
+    with opened(tmp_path, "staged", NEVER, staged=pool, **LATE) as store:
+        refused = put_until_refused(store)
+        assert "all 2 buffers of 65536 bytes" in str(refused)
+        assert refused.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+        done = len(held(store))
+        assert done > 50
+        assert held(store) == bodies(done)
+    with opened(tmp_path, "staged") as store:
+        assert held(store) == bodies(done)
+
+
+def test_a_put_waits_for_a_buffer_that_comes_back(tmp_path: Path) -> None:
+    pool = {"pool_size": 2, "commit_interval_ms": 50, "pool_wait_ms": 10_000}
+    with opened(tmp_path, "staged", staged=pool, **LATE) as store:
+        for body in bodies(300):
+            store.put(Message("orders", body))
+        assert store.max_offset > 5 * SEGMENT_BYTES
+        assert held(store) == bodies(300)
+
+
+def test_a_replica_must_not_be_staged(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("transientStorePoolEnable=true\nbrokerRole=SLAVE\n")
+    with pytest.raises(SettingsError, match="brokerRole=SLAVE"):
+        lakelog.open(tmp_path / "store", broker_conf=conf, segment_size_bytes="64KiB")
+    assert not (tmp_path / "store").exists()
+    conf.write_text("transientStorePoolEnable=true\nbrokerRole=ASYNC_MASTER\n")
+    with lakelog.open(tmp_path / "store", broker_conf=conf, segment_size_bytes="64KiB") as store:
+        store.put(Message("orders", b"staged"))
+    conf.write_text("transientStorePoolEnable=true\nbrokerRole=SLAVE\n")
+    with lakelog.open(tmp_path / "store", broker_conf=conf, mode="read") as store:
+        assert held(store) == [b"staged"]
+
+
+# --- where there is no direct access ---
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a tmpfs")
+def test_a_file_system_without_direct_access_is_an_error_at_open() -> None:
+    """A tmpfs takes the flag and buffers all the same."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "store"
+        with pytest.raises((OSError, lakelog.errors.LakelogError), match="choose another writer"):
+            opened(path, "direct")
+        with opened(path, "file") as store:
+            store.put(Message("orders", b"file"))
+
+
+def test_segments_must_be_made_of_whole_blocks(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="whole blocks of 4096 bytes"):
+        lakelog.open(tmp_path / "store", writer="direct", segment_size_bytes=10_000)
+    assert not (tmp_path / "store").exists()
+
+
+# --- any sequence of what users do ---
+
+
+class Keeping(StoreMachine):
+    """Others see what was committed, so that they are asked once all is."""
+
+    @rule(queue=queues)
+    def read_beside(self, queue: tuple[str, int]) -> None:
+        """Another reader of the files sees the same, and changes none of them."""
+        with soon() as deadline:
+            while self._behind():
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+        with self.open(mode="read") as reader:
+            self._check_get(reader, queue, 0, 1000)
+            self._check_columns(reader, queue)
+
+    def _behind(self) -> bool:
+        with self.open(mode="read") as reader:
+            return reader.max_offset < self.store.max_offset
+
+
+class Staged(Keeping):
+    """Small segments, few buffers."""
+
+    settings = MappingProxyType(
+        {
+            "writer": "staged",
+            "staged": {**OFTEN, "pool_size": 3},
+            "consume-queue": {"file_entries": 7},
+        }
+    )
+
+
+class Direct(Keeping):
+    """Small segments of few blocks."""
+
+    settings = MappingProxyType(
+        {
+            "writer": "direct",
+            "direct": {**OFTEN, "block_bytes": 512, "buffer_bytes": 4096, "buffers": 2},
+            "consume-queue": {"file_entries": 7},
+        }
+    )
+
+
+TestStaged = Staged.TestCase
+TestDirect = Direct.TestCase
+for case in (TestStaged, TestDirect):
+    case.settings = hypothesis_settings(max_examples=8, stateful_step_count=20, deadline=None)
+del case
