@@ -24,15 +24,17 @@ LAYERS: Final = (
     "checksum compression units",
     "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
-    "coalesce settings yieldlock tombstones config swap",
+    "coalesce settings yieldlock tombstones config swap positionspage "
+    "publishing belief",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
-    "strategies segments source directory pieces dispatching",
+    "committing strategies segments source directory pieces dispatching",
     "resync scan survey commitlog appender logreader gathering bounds completion reput reading "
     "consumers topicremoval",
+    "recovery",
     "owner dispatchwait queuestore",
-    "store opening rebuild",
-    "check",
+    "store opening rebuild recovering",
+    "check repairing parallelscan",
     "cli",
 )
 ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.split()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 
 from lakelog.coalesce import Burst, Coalescer, fail_all
@@ -48,7 +47,7 @@ class Appender:
         self._flush = flush
         self._replicator = replicator
         self._health = health
-        self._coalescer = Coalescer(self._put_burst)
+        self._coalescer = Coalescer(self._put_burst, direct=_later(flush, replicator))
 
     # --- one message ---
 
@@ -200,8 +199,14 @@ class Appender:
             self._flush.close()
 
 
+def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:
+    """Whether to hand an append to the strategies takes no time, and their answer does."""
+    used = [each for each in (flush, replicator) if each is not None]
+    return all(getattr(each, "answers_later", False) for each in used)
+
+
 def _await(outcome: Outcome) -> PutStatus:
-    return outcome.result() if isinstance(outcome, Future) else outcome
+    return outcome if isinstance(outcome, PutStatus) else outcome.result()
 
 
 def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
@@ -211,7 +216,7 @@ def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
 
 def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
     """Call ``finish`` with ``outcomes`` once each is known, in whatever thread that is."""
-    pending = [each for each in outcomes if isinstance(each, Future) and not each.done()]
+    pending = [each for each in outcomes if not isinstance(each, PutStatus) and not each.done()]
     if not pending:
         finish(outcomes)
         return

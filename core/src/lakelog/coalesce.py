@@ -1,4 +1,8 @@
-"""Asynchronous puts: bursts become batches, appended by one thread in the order of the calls."""
+"""Asynchronous puts: bursts become batches, appended by one thread in the order of the calls.
+
+Where a put's result comes from another thread anyway, one that finds nothing else under way is
+appended by its own caller: a change of threads takes longer than the append itself.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,16 @@ MAX_WAITING: Final = 65_536
 
 
 class Coalescer:
-    """Collects messages while the ones before are being appended."""
+    """Collects messages while the ones before are being appended.
 
-    def __init__(self, put_burst: Callable[[Burst], None]) -> None:
+    :param direct: whether ``put_burst`` never waits for a disk, and results come later
+    """
+
+    def __init__(self, put_burst: Callable[[Burst], None], *, direct: bool = False) -> None:
         self._put_burst = put_burst
+        self._direct = direct
+        self._last: PutFuture | None = None
+        self._appending = False
         self._waiting: deque[tuple[Message, PutFuture]] = deque()
         self._changed = Condition()
         self._closed = False
@@ -32,12 +42,28 @@ class Coalescer:
         """Queue ``message``; its future gets what a put would return or raise."""
         future = PutFuture()
         with self._changed:
-            while len(self._waiting) >= MAX_WAITING and not self._closed:
-                self._changed.wait()
-            self._start()
-            self._waiting.append((message, future))
-            self._changed.notify_all()
+            if self._direct and getattr(message, "wait_store_ok", False) and self._is_idle():
+                self._appending = True
+                self._last = future
+            else:
+                self._queue(message, future)
+                return future
+        self._run_burst([(message, future)])
         return future
+
+    def _is_idle(self) -> bool:
+        """Nothing waits, is being appended, or has no result yet."""
+        if self._closed or self._waiting or self._appending:
+            return False
+        return self._last is None or self._last.done()
+
+    def _queue(self, message: Message, future: PutFuture) -> None:
+        while len(self._waiting) >= MAX_WAITING and not self._closed:
+            self._changed.wait()
+        self._start()
+        self._waiting.append((message, future))
+        self._last = future
+        self._changed.notify_all()
 
     def _start(self) -> None:
         if self._closed:
@@ -48,9 +74,18 @@ class Coalescer:
 
     def _run(self) -> None:
         while burst := self._next_burst():
+            self._run_burst(burst)
+
+    def _run_burst(self, burst: Burst) -> None:
+        try:
             begun = [each for each in burst if each[1].set_running_or_notify_cancel()]
             if begun:
                 self._put(begun)
+        finally:
+            with self._changed:
+                self._appending = False
+                if self._waiting or self._closed:
+                    self._changed.notify_all()
 
     def _put(self, burst: Burst) -> None:
         """Whatever goes wrong, nobody waits for ever, and the next burst has its turn."""
@@ -62,8 +97,9 @@ class Coalescer:
     def _next_burst(self) -> Burst:
         """What has been collected; empty once closed and drained."""
         with self._changed:
-            while not self._waiting and not self._closed:
+            while self._appending or not (self._waiting or self._closed):
                 self._changed.wait()
+            self._appending = bool(self._waiting)
             size = min(MAX_BURST, len(self._waiting))
             burst = [self._waiting.popleft() for _ in range(size)]
             self._changed.notify_all()

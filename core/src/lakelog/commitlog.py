@@ -42,6 +42,9 @@ class CommitLog:
 
     :ivar positions: how far it has come
     :ivar last_timestamp_ms: store time of the last message; never goes back
+    :ivar staged: whether bytes reach the page cache only by ``commit``
+    :ivar flushed_timestamp_ms: store time of a message that is durable, and all before it; never
+        ahead of ``positions.flushed``
     """
 
     def __init__(  # each is a collaborator of its own
@@ -58,6 +61,8 @@ class CommitLog:
         self.segments = segments
         self.positions = positions
         self.last_timestamp_ms = last_timestamp_ms
+        self.staged = segments.staged
+        self.flushed_timestamp_ms = last_timestamp_ms
         self._confirmations = confirmations
         self._queue_offsets = queue_offsets
         self._place = callback.place
@@ -67,6 +72,7 @@ class CommitLog:
         self._take, self._release = self._lock.take, self._lock.release
         self._locked_since = 0.0
         self._sync_lock = Lock()
+        self._commit_lock = Lock()
 
     # --- append ---
 
@@ -109,10 +115,10 @@ class CommitLog:
             raise PutRefused(*_REFUSALS[status])
         self._write(position, batch.buffer)
         batch.advance(self._queue_offsets)
-        self.last_timestamp_ms = now_ms
         end = position + len(batch.buffer)
         self._confirmations.begin(end)
         self.positions.appended = end
+        self.last_timestamp_ms = now_ms  # behind `appended`: sync() reads them the other way round
         return end
 
     def _write(self, position: int, data: bytearray | bytes) -> None:
@@ -167,11 +173,15 @@ class CommitLog:
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache; the end of what others see."""
-        try:
-            self.positions.committed = self.segments.commit()
-        except OSError as error:
-            raise self._health.fail(error) from error
-        return self.positions.committed
+        with self._commit_lock:
+            if self._health.failure is not None:
+                raise self._health.failed()
+            try:
+                end = self.segments.commit()
+            except OSError as error:
+                raise self._health.fail(error) from error
+            self.positions.committed = end
+            return end
 
     def sync(self) -> int:
         """Make durable what was appended before the call; the new ``flushed``.
@@ -181,15 +191,18 @@ class CommitLog:
         with self._sync_lock:
             if self._health.failure is not None:
                 raise self._health.failed()
-            end = self.positions.appended
-            if end > self.positions.flushed:
+            if self.positions.appended > self.positions.flushed:
                 self._sync()
-                self.positions.flushed = end
             return self.positions.flushed
 
     def _sync(self) -> None:
-        self.commit()
+        """What was appended meanwhile may be durable or not: it counts with the next sync."""
+        stamp, end = self.last_timestamp_ms, self.positions.appended
+        committed = self.commit()
         try:
             self.segments.sync()
         except OSError as error:
             raise self._health.fail(error) from error
+        self.positions.flushed = min(end, committed)
+        if committed >= end:
+            self.flushed_timestamp_ms = stamp

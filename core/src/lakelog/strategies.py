@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from lakelog.committing import Committing
 from lakelog.dispatching import Named
 from lakelog.interfaces import AppendCallback, Context, FlushStrategy, Kind, Replicator, Writer
 from lakelog.registry import Registry
@@ -40,10 +41,12 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         registry.factory(kind, name)
         return registry.make(kind, name, settings.section(name), context)
 
+    append, writer = make(Kind.APPEND_CALLBACK, core.append), make(Kind.WRITER, core.writer)
+    flush = make(Kind.FLUSH_STRATEGY, flush_name(registry, settings))
     return Strategies(
-        make(Kind.APPEND_CALLBACK, core.append),
-        make(Kind.WRITER, core.writer),
-        make(Kind.FLUSH_STRATEGY, flush_name(registry, settings)),
+        append,
+        writer,
+        Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, core.replicator) if core.replicator else None,
         make_dispatchers(registry, settings, context),
     )

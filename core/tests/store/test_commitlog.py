@@ -236,7 +236,7 @@ def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
         owned(store).log.sync()
         fill(store, 100)
         owned(store).log.sync()
-        assert log.active in log._unsynced
+        assert log._unsynced[-1].writer is log.active
     assert bytes(mine) == theirs
 
 
@@ -245,10 +245,10 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
     with open_small(tmp_path) as store:
         fill(store, 100)
         log = owned(store).segments
-        first = log._unsynced[0]
+        first = log._unsynced[0].writer
         first.sync = log.delete_first
         log.sync()
-        assert log._unsynced == [log.active]
+        assert [each.writer for each in log._unsynced] == [log.active]
 
 
 def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_no_room_at_open(free_pages: int, disk: Path) -> None:
     left = [each.name for each in path.rglob("*") if each.is_file()]
     assert "abort" not in left
     assert not [name for name in left if name.isdigit()]
+    assert "positions" not in left, "a page that could not be allocated must not be mapped later"
     other.unlink()
     with open_small(path) as store:
         assert store.put(Message("t", b"later")).physical_offset == 0

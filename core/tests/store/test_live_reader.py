@@ -77,6 +77,27 @@ def test_damage_that_stays_is_reported_beside_an_owner_too(store: Path) -> None:
     assert (messages < COUNT, damage) == (True, 1)
 
 
+class UpTo(Everything):
+    """Bounds of a reader beside an owner that says how far it has come."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    def end(self) -> int | None:
+        return self._end
+
+
+@pytest.mark.parametrize("looks", [1, 9])
+def test_damage_at_the_end_that_an_owner_names_is_no_half_record(store: Path, looks: int) -> None:
+    with lakelog.open(store, mode="read", plugins=[]) as opened:
+        end = opened.max_offset
+    source = HalfWritten(store, hole=end - 300, looks=looks)
+    damage: list[object] = []
+    reader = LogReader(source, UpTo(end), lambda: True)
+    count = sum(1 for _ in reader.messages(None, None, damage.append))
+    assert (count, len(damage)) == ((COUNT, 0) if looks == 1 else (COUNT - 1, 1))
+
+
 def test_without_an_owner_there_is_no_second_look(store: Path) -> None:
     messages, damage = _read(HalfWritten(store, hole=60_000, looks=1), live=False)
     assert (messages < COUNT, damage) == (True, 1)

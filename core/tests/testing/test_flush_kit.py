@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from core.tests.testing import strategies
+from core.tests.testing import groupflushes, strategies
 from lakelog.errors import LakelogError
 from lakelog.interfaces import FlushStrategy
-from lakelog.testing import DurableFlushStrategyContract, FakeLog, ReplicatorContract
+from lakelog.testing import (
+    DurableFlushStrategyContract,
+    FakeLog,
+    GroupFlushStrategyContract,
+    ReplicatorContract,
+)
 
 
 class TestInline(DurableFlushStrategyContract):
@@ -20,6 +25,14 @@ class TestInline(DurableFlushStrategyContract):
 class TestGroup(DurableFlushStrategyContract):
     def make(self) -> strategies.Group:
         return strategies.Group()
+
+
+class TestTimely(GroupFlushStrategyContract):
+    def make(self) -> groupflushes.Timely:
+        return groupflushes.Timely()
+
+    def make_hasty(self, timeout_ms: int) -> groupflushes.Timely:
+        return groupflushes.Timely(timeout_ms)
 
 
 class TestAsReplicator(ReplicatorContract):
@@ -54,3 +67,36 @@ def test_each_mistake_is_found(made: Callable[[], FlushStrategy], test: str) -> 
     arguments = () if made is object else (FakeLog(),)
     with pytest.raises((AssertionError, TimeoutError, LakelogError, pytest.fail.Exception)):
         getattr(kit, test)(*arguments)
+
+
+class HastyGroup(GroupFlushStrategyContract):
+    patience_seconds = 0.5
+    made: Callable[..., FlushStrategy]
+
+    def make(self) -> FlushStrategy:
+        return type(self).made()
+
+    def make_hasty(self, timeout_ms: int) -> FlushStrategy:
+        return type(self).made(timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("made", "test"),
+    [
+        (groupflushes.Alone, "test_puts_that_wait_share_one_sync"),
+        (groupflushes.Alone, "test_many_puts_cause_few_syncs_and_each_is_covered"),
+        (
+            groupflushes.Patient,
+            "test_a_put_whose_time_is_over_is_ended_although_the_sync_hangs",
+        ),
+        (groupflushes.Patient, "test_those_who_came_while_the_sync_hung_are_ended_too"),
+        (groupflushes.Patient, "test_it_goes_on_once_the_disk_does"),
+        (groupflushes.Deaf, "test_a_put_that_does_not_wait_wakes_it"),
+        (groupflushes.Restless, "test_a_log_that_is_flushed_is_not_synced_again"),
+        (groupflushes.Blunt, "test_a_failed_sync_fails_every_waiter_and_every_later_put"),
+    ],
+)
+def test_each_mistake_of_a_group_is_found(made: Callable[..., FlushStrategy], test: str) -> None:
+    kit = type("Kit", (HastyGroup,), {"made": staticmethod(made)})()
+    with pytest.raises((AssertionError, TimeoutError, LakelogError)):
+        getattr(kit, test)(FakeLog())

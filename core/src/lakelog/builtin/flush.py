@@ -12,7 +12,10 @@ _PUT_OK: Final = PutStatus.PUT_OK
 
 
 class NoFlush:
-    """The operating system decides; what was put survives the process, not the machine."""
+    """The operating system decides; what was put survives the process, not the machine.
+
+    With a staged writer each put hands its bytes to the page cache, to keep that promise.
+    """
 
     def __init__(self) -> None:
         self._log: Flushable | None = None
@@ -20,6 +23,14 @@ class NoFlush:
     def start(self, log: Flushable) -> None:
         """Remember the log for the end."""
         self._log = log
+        if log.staged:
+            self.submit = self._commit  # type: ignore[method-assign]  # decided once, at start
+
+    def _commit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+        """Hand it to the page cache, and with it all that was appended before."""
+        if self._log is not None:
+            self._log.commit()
+        return _PUT_OK
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
         """Nothing to wait for."""
@@ -42,11 +53,15 @@ class InlineFlush:
         self._log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Sync now."""
+        """Sync now; a put that does not wait survives the process at least."""
         log = self._log
-        if wait and log is not None and log.flushed < end_offset:
+        if log is None:
+            return _PUT_OK
+        if wait and log.flushed < end_offset:
             log.sync()
-        return PutStatus.PUT_OK
+        elif not wait and log.staged:
+            log.commit()
+        return _PUT_OK
 
     def close(self) -> None:
         """Sync what did not wait."""

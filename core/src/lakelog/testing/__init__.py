@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakelog.testing.contracts.flush import (
         DurableFlushStrategyContract,
         FlushStrategyContract,
+        GroupFlushStrategyContract,
     )
     from lakelog.testing.contracts.follower import FollowerContract
     from lakelog.testing.contracts.plugin import PluginContract
@@ -38,6 +39,7 @@ __all__ = [
     "FaultyFile",
     "FlushStrategyContract",
     "FollowerContract",
+    "GroupFlushStrategyContract",
     "PluginContract",
     "ReplicatorContract",
     "StoreMachine",
@@ -57,6 +59,7 @@ _MODULES = {
     "FaultyFile": "faultyfile",
     "FlushStrategyContract": "contracts.flush",
     "FollowerContract": "contracts.follower",
+    "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
     "StoreMachine": "machine",

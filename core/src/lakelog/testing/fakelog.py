@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +18,13 @@ class FakeLog:
     :ivar committed: end of what others see
     :ivar flushed: end of what is durable
     :ivar syncs: how many syncs were begun
+    :ivar sync_seconds: how long each sync takes
+    :ivar staged: whether it plays a staged writer: nothing is committed without being asked for
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, staged: bool = False) -> None:
+        self.staged = staged
+        self.sync_seconds = 0.0
         self.appended = 0
         self.committed = 0
         self.flushed = 0
@@ -46,9 +51,11 @@ class FakeLog:
         with self._lock:
             self.committed = end = self.appended
             self.syncs += 1
+        time.sleep(self.sync_seconds)
         self._open.wait()
         if self._broken:
-            raise StoreFailed("the disk of this test is broken; reopen the store")
+            cause = OSError(errno.EIO, "this test's disk fails")
+            raise StoreFailed("the disk of this test is broken; reopen the store") from cause
         with self._lock:
             self.flushed = max(self.flushed, end)
             return self.flushed

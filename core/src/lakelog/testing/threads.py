@@ -27,7 +27,7 @@ def beside(call: Callable[[], T]) -> Iterator[Future[T]]:
 
 def settle(outcome: Outcome, patience_seconds: float = PATIENCE_SECONDS) -> PutStatus:
     """The status that an outcome is or comes to; raises ``TimeoutError``, or what was raised."""
-    return outcome.result(patience_seconds) if isinstance(outcome, Future) else outcome
+    return outcome if isinstance(outcome, PutStatus) else outcome.result(patience_seconds)
 
 
 class Service(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -139,8 +140,9 @@ class DurableFlushStrategyContract(FlushStrategyContract):
                     log.break_disk()
                     log.release()
                     for put in (first, second):
-                        with pytest.raises(StoreFailed):
+                        with pytest.raises(StoreFailed) as failed:
                             put.result(self.patience_seconds)
+                        assert isinstance(failed.value.__cause__, OSError)
             with pytest.raises(StoreFailed):
                 self.settle(flush.submit(log.append(), wait=True))
 
@@ -152,3 +154,84 @@ class DurableFlushStrategyContract(FlushStrategyContract):
             log.released_behind(),
         ):
             yield put
+
+
+class GroupFlushStrategyContract(DurableFlushStrategyContract):
+    """For durable strategies under which puts that wait share syncs, and not without an end."""
+
+    def make_hasty(self, timeout_ms: int) -> FlushStrategy:
+        """Make one whose puts wait for at most ``timeout_ms``."""
+        raise NotImplementedError
+
+    def test_puts_that_wait_share_one_sync(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush, ThreadPoolExecutor(20) as pool:
+            with log.stalled(), self.waiting(flush, log, log.append()) as first:
+                log.await_sync(self.patience_seconds)
+                ends = [log.append() for _ in range(20)]
+                puts = [pool.submit(self._put, flush, end) for end in ends]
+                time.sleep(0.1)  # for all of them to wait
+                log.release()
+                for put in (first, *puts):
+                    assert put.result(self.patience_seconds) is PutStatus.PUT_OK
+            assert log.flushed >= ends[-1]
+            assert log.syncs <= 3, f"{log.syncs} syncs for 20 puts that waited at the same time"
+
+    def test_many_puts_cause_few_syncs_and_each_is_covered(self, log: FakeLog) -> None:
+        """A fake log moves ``flushed`` only to what was appended before a sync that returned."""
+        log.sync_seconds = 0.002
+        threads, puts = 16, 20
+        with running(self.make(), log) as flush, ThreadPoolExecutor(threads) as pool:
+
+            def run(_: int) -> bool:
+                end = log.append()
+                return self._put(flush, end) is PutStatus.PUT_OK and log.flushed >= end
+
+            done = pool.map(run, range(threads * puts), timeout=3 * self.patience_seconds)
+            assert all(done)
+        assert log.syncs <= threads * puts // 4, f"{log.syncs} syncs for {threads * puts} puts"
+
+    def test_a_put_whose_time_is_over_is_ended_although_the_sync_hangs(self, log: FakeLog) -> None:
+        with running(self.make_hasty(50), log) as flush, log.stalled():
+            end = log.append()
+            with self.waiting(flush, log, end) as put:
+                assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
+                assert log.flushed < end
+
+    def test_those_who_came_while_the_sync_hung_are_ended_too(self, log: FakeLog) -> None:
+        with running(self.make_hasty(50), log) as flush, log.stalled():
+            with self.waiting(flush, log, log.append()) as first:
+                log.await_sync(self.patience_seconds)
+                with self.waiting(flush, log, log.append()) as second:
+                    for put in (first, second):
+                        assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
+            with self.waiting(flush, log, log.append()) as third:
+                assert third.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
+
+    def test_it_goes_on_once_the_disk_does(self, log: FakeLog) -> None:
+        with running(self.make_hasty(300), log) as flush:
+            with log.stalled(), self.waiting(flush, log, log.append()) as put:
+                assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
+            time.sleep(0.05)  # the sync that hung returns
+            end = log.append()
+            assert self._put(flush, end) is PutStatus.PUT_OK
+            assert log.flushed >= end
+
+    def test_a_put_that_does_not_wait_wakes_it(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            end = log.append()
+            flush.submit(end, wait=False)
+            deadline = time.monotonic() + self.patience_seconds
+            while log.flushed < end:
+                assert time.monotonic() < deadline, "it was not woken"
+                time.sleep(0.001)
+
+    def test_a_log_that_is_flushed_is_not_synced_again(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            self._put(flush, log.append())
+            time.sleep(0.02)
+            before = log.syncs
+            time.sleep(0.1)
+            assert log.syncs == before
+
+    def _put(self, flush: FlushStrategy, end: int) -> PutStatus:
+        return self.settle(flush.submit(end, wait=True))

@@ -1,0 +1,1 @@
+"""Flush strategies for lakelog: group commit and timed."""

@@ -1,0 +1,145 @@
+"""``group-commit``: puts wait until their bytes are durable, and all that wait share one sync.
+
+As RocketMQ's ``GroupCommitService``, but for its faults: a put is answered by a sync that covers it
+and began after its bytes were written, and after a sync that failed nobody hears that all is well.
+One thread syncs. Another watches the clock, so that a sync that hangs holds up nobody for longer
+than ``sync_flush_timeout_ms``.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from threading import Event, Thread
+from typing import Final
+
+from lakelog.errors import StoreFailed
+from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.status import PutStatus
+from lakelog_flush.bell import Bell
+from lakelog_flush.line import Line
+from lakelog_flush.settings import GroupCommitSettings
+
+TICK_SECONDS: Final = 0.01
+"""How long bytes that nobody waits for stay unflushed at most, beside the sync itself."""
+_PUT_OK: Final = PutStatus.PUT_OK
+_TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
+_log = logging.getLogger("lakelog")
+
+
+class GroupCommit:
+    """One thread syncs for all."""
+
+    answers_later = True
+
+    def __init__(self, settings: GroupCommitSettings) -> None:
+        self._line = Line(settings.sync_flush_timeout_ms / 1000)
+        self._bell = Bell()
+        self._over = Event()
+        self._closing = False
+        self._ended = False
+        self._failure: Exception | None = None
+        self._log: Flushable | None = None
+        self._threads: list[Thread] = []
+
+    def start(self, log: Flushable) -> None:
+        """Start the thread that syncs, and the one that watches."""
+        self._log = log
+        flusher = Thread(target=self._flush, args=(log,), name="lakelog-group-commit", daemon=True)
+        watcher = Thread(target=self._watch, name="lakelog-group-commit-watcher", daemon=True)
+        self._threads = [flusher, watcher]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """Join the line; who does not wait wakes the flusher all the same."""
+        if not wait:
+            self._bell.ring()
+            return _PUT_OK
+        waiter = self._line.join(end_offset)
+        self._bell.ring()
+        if self._ended:  # behind join: the flusher may have left before
+            self._answer_late()
+        return waiter
+
+    def _answer_late(self) -> None:
+        """The flusher is gone: for a failure, or because the store is being closed."""
+        if self._failure is not None:
+            self._fail_all(self._failure)
+        elif self._log is not None:
+            self._answer(self._log.sync())
+
+    def wake(self) -> None:
+        """A staged writer has committed something."""
+        self._bell.ring()
+
+    # --- the thread that syncs ---
+
+    def _flush(self, log: Flushable) -> None:
+        try:
+            while not self._closing or self._has_work():
+                self._bell.sleep(TICK_SECONDS, self._has_work)
+                if log.flushed < log.appended or self._line:
+                    self._answer(log.sync())
+        except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
+            self._failure = error
+        self._ended = True
+        self._answer_late()
+
+    def _has_work(self) -> bool:
+        log = self._log
+        return bool(self._line) or (log is not None and log.flushed < log.appended)
+
+    def _answer(self, flushed: int) -> None:
+        for waiter in self._line.take_covered(flushed):
+            waiter.finish(_PUT_OK)
+
+    def _fail_all(self, error: Exception) -> None:
+        for waiter in self._line.take_all():
+            waiter.finish(_fresh(error))
+
+    # --- the thread that watches ---
+
+    def _watch(self) -> None:
+        line = self._line
+        while not self._over.wait(max(0.0, line.seconds_left(time.monotonic()))):
+            late = line.take_late(time.monotonic())
+            for waiter in late:
+                waiter.finish(_TIMEOUT)
+            if late:
+                _log.warning(
+                    "%d puts were not durable within %.0f ms; their messages are in the log",
+                    len(late),
+                    line.timeout_seconds * 1000,
+                )
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Sync what is left, answer everyone, end both threads; raises what the last sync did."""
+        self._closing = True
+        self._bell.ring()
+        try:
+            for thread in self._threads[:1]:
+                thread.join()
+        finally:
+            self._over.set()
+        for thread in self._threads[1:]:
+            thread.join()
+        if self._failure is not None:
+            raise _fresh(self._failure)
+
+
+def _fresh(error: Exception) -> Exception:
+    """One for each who waits: raising adds to an error, and threads must not share that."""
+    if not isinstance(error, StoreFailed):
+        return error
+    made = copy.copy(error)
+    made.__cause__ = error.__cause__
+    return made
+
+
+def make(settings: GroupCommitSettings, _context: Context) -> GroupCommit:
+    """Build the strategy from its section."""
+    return GroupCommit(settings)

@@ -1,0 +1,62 @@
+"""The puts that wait, in the order in which they came; all wait equally long at most."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+
+from lakelog_flush.waiter import Waiter
+
+
+class Line:
+    """Anybody joins without a lock; whoever takes a waiter out is the one to answer it.
+
+    :ivar timeout_seconds: how long each waits at most
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
+        self._waiting: deque[Waiter] = deque()
+        self._taking = Lock()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, end_offset: int) -> Waiter:
+        """Wait at the end of the line."""
+        waiter = Waiter(end_offset, time.monotonic() + self.timeout_seconds)
+        self._waiting.append(waiter)
+        return waiter
+
+    def take_covered(self, flushed: int) -> list[Waiter]:
+        """Those at the front whose bytes are durable.
+
+        One behind another that is not has to wait for the next sync, which comes at once.
+        """
+        with self._taking:
+            return self._take(lambda waiter: waiter.end_offset <= flushed)
+
+    def take_late(self, now: float) -> list[Waiter]:
+        """Those whose time is over."""
+        with self._taking:
+            return self._take(lambda waiter: waiter.deadline <= now)
+
+    def take_all(self) -> list[Waiter]:
+        """Everyone."""
+        with self._taking:
+            return self._take(lambda _: True)
+
+    def _take(self, wanted: Callable[[Waiter], bool]) -> list[Waiter]:
+        waiting, taken = self._waiting, list[Waiter]()
+        while waiting and wanted(waiting[0]):
+            taken.append(waiting.popleft())
+        return taken
+
+    def seconds_left(self, now: float) -> float:
+        """Until the first one's time is over; nobody who joins later is sooner."""
+        with self._taking:
+            if self._waiting:
+                return self._waiting[0].deadline - now
+        return self.timeout_seconds

@@ -1,0 +1,31 @@
+"""What this package offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Factory, Kind
+from lakelog_flush import groupcommit, timed
+from lakelog_flush.settings import GroupCommitSettings, TimedSettings
+
+
+@hookimpl
+def lakelog_flush_strategies() -> Sequence[Factory]:
+    """Offer the flush strategies ``group-commit`` and ``timed``."""
+    return [
+        Factory(
+            Kind.FLUSH_STRATEGY,
+            "group-commit",
+            GroupCommitSettings,
+            groupcommit.make,
+            "puts wait until they are durable, and share syncs",
+        ),
+        Factory(
+            Kind.FLUSH_STRATEGY,
+            "timed",
+            TimedSettings,
+            timed.make,
+            "syncs by the clock; no put waits",
+        ),
+    ]

@@ -1,0 +1,115 @@
+"""``timed``: the log is synced by the clock; no put waits (RocketMQ's ``FlushRealTimeService``).
+
+A flush comes every ``flush_interval_ms`` if ``flush_least_pages`` pages are dirty; any dirty byte
+goes every ``flush_thorough_interval_ms``. Pages are counted by their borders, as in RocketMQ, but
+along the whole log: RocketMQ also flushes a segment that is full with fewer dirty pages.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from threading import Thread
+from typing import Final
+
+from lakelog.errors import StoreFailed
+from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.status import PutStatus
+from lakelog_flush.bell import Bell
+from lakelog_flush.settings import TimedSettings
+
+PAGE_BYTES: Final = 4096
+FINAL_ROUNDS: Final = 10
+SLOW_SECONDS: Final = 0.5
+_PUT_OK: Final = PutStatus.PUT_OK
+_log = logging.getLogger("lakelog")
+
+
+class Timed:
+    """One thread looks at the log so often."""
+
+    def __init__(self, settings: TimedSettings) -> None:
+        self._settings = settings
+        self._interval_seconds = settings.flush_interval_ms / 1000
+        self._bell = Bell()
+        self._closing = False
+        self._log: Flushable | None = None
+        self._last_thorough = float("-inf")
+        self._thread: Thread | None = None
+
+    def start(self, log: Flushable) -> None:
+        """Start the thread."""
+        self._log = log
+        if not self._settings.fixed_rate:
+            self.submit = self._submit_and_wake  # type: ignore[method-assign]  # decided once
+        self._thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
+        self._thread.start()
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+        """Nothing to wait for."""
+        return _PUT_OK
+
+    def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+        log = self._log
+        if log is not None and self._enough(end_offset, log.flushed):
+            self._bell.ring()
+        return _PUT_OK
+
+    def wake(self) -> None:
+        """A staged writer has committed something."""
+        if not self._settings.fixed_rate:
+            self._bell.ring()
+
+    def _run(self, log: Flushable) -> None:
+        try:
+            while not self._closing:
+                self._bell.sleep(self._interval_seconds, self._stop_waiting)
+                if not self._closing and self._is_due(log):
+                    self._flush(log)
+        except StoreFailed as error:
+            _log.error("flushing stops: %s", error)
+        except Exception:  # noqa: BLE001  # a thread that dies says why
+            _log.exception("flushing stops")
+
+    def _stop_waiting(self) -> bool:
+        return self._closing
+
+    def _is_due(self, log: Flushable) -> bool:
+        now = time.monotonic()
+        if now - self._last_thorough >= self._settings.flush_thorough_interval_ms / 1000:
+            self._last_thorough = now
+            return log.flushed < log.appended
+        return self._enough(log.appended, log.flushed)
+
+    def _enough(self, end: int, flushed: int) -> bool:
+        least = self._settings.flush_least_pages
+        if not least:
+            return end > flushed
+        return end // PAGE_BYTES - flushed // PAGE_BYTES >= least
+
+    def _flush(self, log: Flushable) -> None:
+        begun = time.monotonic()
+        log.sync()
+        took = time.monotonic() - begun
+        if took > SLOW_SECONDS:
+            _log.warning("a flush took %.0f ms", took * 1000)
+
+    def close(self) -> None:
+        """Stop the thread, then flush until nothing is left; raises what the last sync did."""
+        self._closing = True
+        self._bell.ring()
+        if self._thread is not None:
+            self._thread.join()
+        if self._log is not None:
+            self._finish(self._log)
+
+    def _finish(self, log: Flushable) -> None:
+        for _ in range(FINAL_ROUNDS):
+            if log.flushed >= log.appended:
+                return
+            self._flush(log)
+
+
+def make(settings: TimedSettings, _context: Context) -> Timed:
+    """Build the strategy from its section."""
+    return Timed(settings)

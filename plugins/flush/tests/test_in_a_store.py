@@ -1,0 +1,173 @@
+"""Both strategies in a real store, watched at the seam to the files."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message, PutResult, Store
+from lakelog.errors import StoreFailed
+from lakelog.status import PutStatus
+from lakelog_flush import plugin
+from plugins.flush.tests.seam import Disk
+
+PATIENCE_SECONDS = 20.0
+SEGMENT = 64 << 10
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+def open_on(disk: Disk, path: Path, **more: Any) -> Store:
+    given: dict[str, Any] = {
+        "plugins": [plugin],
+        "files": disk,
+        "flush": "group-commit",
+        "dispatchers": (),
+        "segment_size_bytes": SEGMENT,
+        "file": {"map_below_bytes": 0},  # so that the seam sees every write
+        **more,
+    }
+    return lakelog.open(path, **given)
+
+
+def message(body_bytes: int = 100) -> Message:
+    return Message("t", b"b" * body_bytes, queue_id=0)
+
+
+def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_path: Path) -> None:
+    producers, puts = 64, 100
+    disk.slow_down(0.001)  # as on a disk; on memory there would be no one to share with
+
+    with open_on(disk, tmp_path / "s", segment_size_bytes=4 << 20) as store:
+
+        def produce(_: int) -> list[bool]:
+            return [covered(store.put(message())) for _ in range(puts)]
+
+        def covered(result: PutResult) -> bool:
+            in_time = result.status is PutStatus.PUT_OK
+            return in_time and disk.covers(result.physical_offset, result.end_offset)
+
+        before = disk.syncs
+        with ThreadPoolExecutor(producers) as pool:
+            done = [each for part in pool.map(produce, range(producers)) for each in part]
+        assert (len(done), all(done)) == (producers * puts, True)
+        assert disk.syncs - before <= 800
+
+
+def test_a_group_that_spans_a_roll_syncs_both_files(disk: Disk, tmp_path: Path) -> None:
+    with open_on(disk, tmp_path / "s") as store:
+        with disk.stalled():
+            first = store.put_async(message())
+            assert disk.begun.wait(PATIENCE_SECONDS)
+            futures = [store.put_async(message(30_000)) for _ in range(5)]
+            time.sleep(0.1)  # for them to be appended
+        for future in (first, *futures):
+            result = future.result(PATIENCE_SECONDS)
+            assert result.status is PutStatus.PUT_OK
+            assert disk.covers(result.physical_offset, result.end_offset)
+        assert len({result.result().physical_offset // SEGMENT for result in futures}) == 3
+        assert all(file.durable == file.written for file in disk.segments.values())
+
+
+def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_stays(
+    disk: Disk, tmp_path: Path
+) -> None:
+    section = {"group-commit": {"sync_flush_timeout_ms": 50}}
+    with open_on(disk, tmp_path / "s", **section) as store:
+        with disk.stalled():
+            result = store.put(message())
+            late = store.put_async(message()).result(PATIENCE_SECONDS)
+            assert result.status is late.status is PutStatus.FLUSH_DISK_TIMEOUT
+            assert store.max_offset == late.end_offset
+            assert store.flushed_offset == 0
+            assert [each.physical_offset for each in store.scan()] == [0, late.physical_offset]
+        assert store.flushed_offset <= late.end_offset
+
+
+def test_a_put_that_does_not_wait_is_not_held_up_and_is_flushed_soon(
+    disk: Disk, tmp_path: Path
+) -> None:
+    with open_on(disk, tmp_path / "s") as store:
+        with disk.stalled():
+            for _ in range(5):
+                result = store.put(Message("t", b"b", wait_store_ok=False))
+                assert result.status is PutStatus.PUT_OK
+            assert store.flushed_offset == 0
+        wait_until(lambda: store.flushed_offset == result.end_offset)
+
+
+def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
+    disk: Disk, tmp_path: Path
+) -> None:
+    store = open_on(disk, tmp_path / "s")
+    with ThreadPoolExecutor(8) as pool, disk.stalled():
+        waiting = [pool.submit(store.put, message()) for _ in range(8)]
+        waiting += [store.put_async(message()) for _ in range(8)]
+        assert disk.begun.wait(PATIENCE_SECONDS)
+        time.sleep(0.1)  # for all of them to wait
+        disk.break_syncs()
+        for put in waiting:
+            error = put.exception(PATIENCE_SECONDS)
+            assert isinstance(error, StoreFailed)
+            assert isinstance(error.__cause__, OSError)
+            assert error.__cause__.errno == errno.EIO
+    assert len({id(put.exception()) for put in waiting[:8]}) == 8, "threads share an error"
+    assert store.flushed_offset == 0
+    object.__setattr__(disk, "broken", False)
+    before = disk.syncs
+    time.sleep(0.1)
+    with pytest.raises(StoreFailed):
+        store.close()
+    assert disk.syncs == before
+    assert (tmp_path / "s" / "abort").exists()
+
+
+def test_every_put_that_returned_before_the_close_is_durable(disk: Disk, tmp_path: Path) -> None:
+    with open_on(disk, tmp_path / "s") as store, ThreadPoolExecutor(4) as pool:
+        futures = list(pool.map(lambda _: store.put_async(message()), range(200)))
+    for future in futures:
+        assert future.result(0).status is PutStatus.PUT_OK
+        assert disk.covers(future.result().physical_offset, future.result().end_offset)
+
+
+def test_timed_flushes_by_the_clock(disk: Disk, tmp_path: Path) -> None:
+    section = {"timed": {"flush_interval_ms": 5, "flush_thorough_interval_ms": 0}}
+    with open_on(disk, tmp_path / "s", flush="timed", **section) as store:
+        result = store.put(message())
+        wait_until(lambda: store.flushed_offset == result.end_offset)
+        assert disk.covers(0, result.end_offset)
+
+
+def test_timed_is_what_a_store_uses_by_itself(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", plugins=[plugin], segment_size_bytes=SEGMENT) as store:
+        assert type(store._owned.appender._flush).__name__ == "Timed"  # type: ignore[union-attr]  # an owner has one
+
+
+def test_a_slow_flush_is_logged(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog_flush.timed.SLOW_SECONDS", 0.01)
+    disk.slow_down(0.02)
+    with (
+        caplog.at_level(logging.WARNING, "lakelog"),
+        open_on(disk, tmp_path / "s", flush="timed") as store,
+    ):
+        store.put(message())
+    assert "a flush took" in caplog.text
+
+
+def wait_until(holds: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
