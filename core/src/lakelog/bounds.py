@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from lakelog.positions import Positions
+from lakelog.positionspage import PageView
 from lakelog.source import FileSource
 
 
@@ -36,3 +39,24 @@ class FileBounds:
     def end(self) -> int | None:
         """To be found out by reading."""
         return None
+
+
+@attrs.frozen
+class ReaderBounds:
+    """A reader goes by the page of a living owner, and without one by the files.
+
+    :ivar page: the page to go by now, if any
+    """
+
+    source: FileSource
+    page: Callable[[], PageView | None]
+
+    def minimum(self) -> int:
+        """What the page says, or where the first segment starts."""
+        page = self.page()
+        return FileBounds(self.source).minimum() if page is None else page.minimum
+
+    def end(self) -> int | None:
+        """Behind the last put that has its result and can be seen; or to be found out."""
+        page = self.page()
+        return None if page is None else page.readable

@@ -6,6 +6,7 @@ share one sector, so that a torn write leaves the old or the new ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
@@ -55,13 +56,19 @@ def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint)
 
 
 class CheckpointKeeper:
-    """The one writer of an open store's checkpoint; its numbers never go back."""
+    """The one writer of an open store's checkpoint; its numbers never go back.
+
+    :ivar on_failure: told when it could not be written or synced, which nothing makes good again:
+        it is frozen by then
+    """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
+        self.on_failure: Callable[[OSError], object] = _ignore
         self._files = files
         self._path = path
         self._lock = Lock()
         self._frozen = False
+        self._sources: list[Callable[[], StoreCheckpoint]] = []
 
     def read(self) -> StoreCheckpoint:
         """What the file says now."""
@@ -71,12 +78,42 @@ class CheckpointKeeper:
         """Let nothing move any more: a write or sync of the store has failed."""
         self._frozen = True
 
-    def advance(self, reached: StoreCheckpoint) -> None:
-        """Raise each number to at least that of ``reached``, which must be durable by now."""
+    def ask(self, source: Callable[[], StoreCheckpoint]) -> None:
+        """Ask ``source`` at each advance; what it gives must be durable by then. It is quick."""
+        self._sources.append(source)
+
+    def advance(self, reached: StoreCheckpoint | None = None) -> None:
+        """Raise each number to at least that of ``reached`` and of every source.
+
+        All of it must be durable by now. Raises ``OSError`` where the file cannot be written.
+        """
         with self._lock:
             if self._frozen:
                 return
-            before = attrs.astuple(self.read())
-            after = tuple(map(max, before, attrs.astuple(reached)))
+            before = self.read()
+            after = _highest(before, reached or before, *(source() for source in self._sources))
             if after != before:
-                write_checkpoint(self._files, self._path, StoreCheckpoint(*after))
+                self._write(after)
+
+    def lower_index(self, most_ms: int) -> None:
+        """Vouch for no index file that ends behind ``most_ms``: those are to be made anew."""
+        with self._lock:
+            before = self.read()
+            if before.index_timestamp_ms > most_ms and not self._frozen:
+                self._write(attrs.evolve(before, index_timestamp_ms=most_ms))
+
+    def _write(self, checkpoint: StoreCheckpoint) -> None:
+        try:
+            write_checkpoint(self._files, self._path, checkpoint)
+        except OSError as error:
+            self.freeze()
+            self.on_failure(error)
+            raise
+
+
+def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
+    return StoreCheckpoint(*map(max, zip(*map(attrs.astuple, given), strict=True)))
+
+
+def _ignore(_error: OSError) -> None:
+    """Who called hears of it."""

@@ -21,8 +21,12 @@ class Health:
         self.path = path
         self.refusal: str | None = None
         self.failure: BaseException | None = None
-        self._on_failure = on_failure
+        self._listeners = [on_failure]
         self._lock = Lock()
+
+    def also(self, on_failure: Callable[[BaseException], None]) -> None:
+        """Tell one more when the store fails, before those who were there already."""
+        self._listeners.insert(0, on_failure)
 
     def refuse(self, why: str) -> None:
         """Take no more puts."""
@@ -35,14 +39,18 @@ class Health:
         )
 
     def fail(self, cause: BaseException) -> StoreFailed:
-        """Note that a write or sync failed; the error to raise to whoever waits for it."""
+        """Note that a write, sync, allocation or rename failed, and tell once.
+
+        :returns: the error to raise to whoever waits for it
+        """
         with self._lock:
             first = self.failure is None
             if first:
                 self.failure = cause
                 self.refusal = f"the store failed: {cause}; close it and open it again"
         if first:
-            self._on_failure(cause)
+            for told in self._listeners:
+                told(cause)
         return self.failed()
 
     def failed(self) -> StoreFailed:

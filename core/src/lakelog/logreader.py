@@ -33,13 +33,30 @@ class Bounds(Protocol):
         """Where reading stops; ``None`` if that has to be found out by reading."""
 
 
+class Flushed(Protocol):
+    """Who knows up to where a log is durable."""
+
+    def end(self, log_end: Callable[[], int]) -> int | None:
+        """End of what is durable; ``None`` if nobody says.
+
+        :param log_end: finds the end of the log
+        """
+
+
 class LogReader:
     """Reads records of one log."""
 
-    def __init__(self, source: Source, bounds: Bounds, is_live: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        bounds: Bounds,
+        is_live: Callable[[], bool],
+        flushed: Flushed | None = None,
+    ) -> None:
         self._source = source
         self._bounds = bounds
         self._is_live = is_live
+        self._flushed = flushed
 
     @property
     def min_offset(self) -> int:
@@ -51,6 +68,10 @@ class LogReader:
         """Where reading stops: behind the last whole record."""
         end = self._bounds.end()
         return self._found_end() if end is None else end
+
+    def flushed(self) -> int | None:
+        """End of what is durable; ``None`` if that is not known."""
+        return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
 
     def _found_end(self) -> int:
         """Behind the last record or blank, found by reading the last segment that holds any."""
@@ -69,8 +90,11 @@ class LogReader:
         """Where a living owner has come, looked for from the record at ``start`` on.
 
         What bounds a read beside an owner that goes on: it could otherwise run after it for ever.
-        ``None`` where no owner lives. Follows lengths alone.
+        ``None`` where no owner lives. Where it publishes no positions, follows lengths alone.
         """
+        known = self._bounds.end()
+        if known is not None:
+            return known
         if not self._is_live():
             return None
         end = start
@@ -88,7 +112,7 @@ class LogReader:
         if limit is not None:
             end = limit if end is None else min(limit, end)
         if self._is_live():
-            return self._beside_owner(first, end, verify=verify)
+            return self._beside_owner(first, end, verify=verify, is_finished=limit is not None)
         return self._scan(first, end, verify=verify)
 
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
@@ -96,11 +120,14 @@ class LogReader:
 
         return scan(self._source, start, end, verify=verify)
 
-    def _beside_owner(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+    def _beside_owner(
+        self, start: int, end: int | None, *, verify: bool, is_finished: bool
+    ) -> Iterator[Piece]:
         """Scan while the owner writes: what stands behind the last record is not finished yet.
 
         Damage with something whole behind it may have been seen while it was written, so it is
-        looked at again: the owner writes in order, and by now it is there.
+        looked at again: the owner writes in order, and by now it is there. Where the owner says
+        that everything before ``end`` ``is_finished``, so is damage that ends there.
         """
         doubted: int | None = None
         again: int | None = start
@@ -115,6 +142,11 @@ class LogReader:
                 held = piece if isinstance(piece, Damage) else None
                 if held is None:
                     yield piece
+            if again is None and held is not None and is_finished:
+                if held.offset == doubted:
+                    yield held
+                else:
+                    doubted = again = held.offset
 
     def messages(
         self, start: int | None, end: int | None, on_damage: OnDamage | None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from lakelog.bounds import FileBounds
+from lakelog.belief import Belief, ReaderFlushed
+from lakelog.bounds import ReaderBounds
 from lakelog.completion import Completion
 from lakelog.directory import StoreDirectory, readable
 from lakelog.dispatching import Named
@@ -21,6 +22,7 @@ from lakelog.logreader import LogReader
 from lakelog.owner import open_owned
 from lakelog.ownership import is_followed, is_owned
 from lakelog.reading.arrivals import Arrivals, PolledArrivals, Waiting
+from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
@@ -31,6 +33,7 @@ from lakelog.strategies import make_dispatchers, make_strategies
 if TYPE_CHECKING:
     from lakelog.consumers.offsettable import OffsetTable
     from lakelog.reading.finder import Finder
+    from lakelog.recovery.examine import Progress
 
 Mode: TypeAlias = Literal["owner", "read"]
 
@@ -61,6 +64,35 @@ def open_store(  # all but the path are optional, and given by name
     if mode not in ("owner", "read"):
         raise ValueError(f"mode {mode!r} is unknown; give 'owner' or 'read'")
     place, read_only = Path(path).absolute(), mode == "read"
+    opening = prepare(
+        place,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=plugins,
+        files=files,
+        tolerate_missing=read_only,
+        arguments=arguments,
+    )
+    try:
+        return opening.for_reading() if read_only else opening.for_owner()
+    except OSError as error:
+        raise readable(error, place) from error
+
+
+def prepare(
+    place: Path,
+    *,
+    settings: object | None,
+    broker_conf: str | os.PathLike[str] | None,
+    plugins: Sequence[object] | None,
+    files: FileSystem | None,
+    tolerate_missing: bool,
+    arguments: Mapping[str, Any],
+) -> Opening:
+    """Find plugins and settings; nothing of the store is touched yet.
+
+    :param tolerate_missing: whether settings of plugins that are not installed are passed over
+    """
     registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,
@@ -70,17 +102,13 @@ def open_store(  # all but the path are optional, and given by name
         broker_conf=Path(broker_conf) if broker_conf is not None else None,
         environ=os.environ,
         cwd=Path.cwd(),
-        tolerate_missing=read_only,
+        tolerate_missing=tolerate_missing,
     )
-    opening = _Opening(place, effective, registry, files or RealFileSystem())
-    try:
-        return opening.for_reading() if read_only else opening.for_owner()
-    except OSError as error:
-        raise readable(error, place) from error
+    return Opening(place, effective, registry, files or RealFileSystem())
 
 
 @attrs.frozen
-class _Opening:
+class Opening:
     """What both ways of opening need."""
 
     path: Path
@@ -88,8 +116,11 @@ class _Opening:
     registry: Registry
     files: FileSystem
 
-    def for_owner(self) -> Store:
-        """Make the strategies, then take over the directory."""
+    def for_owner(self, progress: Progress | None = None) -> Store:
+        """Make the strategies, then take over the directory.
+
+        :param progress: told how far the recovery has read
+        """
         core, events = self.settings.core, self.registry.events
         context = self._context(read_only=False)
         strategies = make_strategies(self.registry, self.settings, context)
@@ -100,9 +131,13 @@ class _Opening:
             events.store_failed(self.path, cause)
 
         health = Health(self.path, failed)
+        context.checkpoint.on_failure = health.fail
         directory = StoreDirectory.of(self.files, self.path, core)
         arrivals = Arrivals()
-        owned = open_owned(directory, core, strategies, health, context.checkpoint, arrivals)
+        owned = open_owned(
+            directory, core, strategies, health, context.checkpoint, arrivals, progress
+        )
+        events.store_recovered(self.path, owned.recovery)
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
@@ -123,8 +158,19 @@ class _Opening:
         directory = StoreDirectory.of(self.files, self.path, core)
         directory.check_readable()
         events.store_opening(self.path, read_only=True)
-        source = FileSource(self.files, directory.commitlog, core.segment_size_bytes)
-        reader = LogReader(source, FileBounds(source), lambda: is_owned(self.files, self.path))
+        source = FileSource(
+            self.files,
+            directory.commitlog,
+            core.segment_size_bytes,
+            read_damage(self.files, self.path),
+        )
+        belief = Belief(self.files, self.path)
+        reader = LogReader(
+            source,
+            ReaderBounds(source, belief.page),
+            lambda: is_owned(self.files, self.path),
+            ReaderFlushed(self.files, self.path, belief.page),
+        )
         dispatchers = make_dispatchers(self.registry, self.settings, self._context(read_only=True))
         completion = Completion(self.path, reader, dispatchers)
         arrivals = PolledArrivals(completion.reach)

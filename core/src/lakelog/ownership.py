@@ -28,6 +28,8 @@ _FLOCK: Final = Struct("hhqqi4x")
 _OWNED: Final = 0
 _FOLLOWED: Final = 1
 """The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
+_PUBLISHED: Final = 2
+"""The byte that is locked while the owner keeps the positions page; RocketMQ has none."""
 
 
 def _byte(at: int, kind: int) -> bytes:
@@ -51,13 +53,17 @@ class OwnerLock:
         except OSError as error:
             file.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise _locked(files, path) from None
+                raise locked(files, path) from None
             raise
         return cls(file)
 
     def tell_followed(self) -> None:
         """Let readers know that queues were complete, and follow the log from now on."""
         fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(_FOLLOWED, fcntl.F_WRLCK))
+
+    def tell_published(self) -> None:
+        """Let readers know that the positions page is this owner's, for as long as it lives."""
+        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(_PUBLISHED, fcntl.F_WRLCK))
 
     def release(self) -> None:
         """Let another process own the store."""
@@ -77,6 +83,11 @@ def is_followed(files: FileSystem, path: Path) -> bool:
     return _is_locked(files, path, _FOLLOWED)
 
 
+def is_published(files: FileSystem, path: Path) -> bool:
+    """Whether a living owner keeps the positions page; changes nothing. RocketMQ never does."""
+    return _is_locked(files, path, _PUBLISHED)
+
+
 def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     try:
         file = files.open(path / LOCK_FILE)
@@ -89,7 +100,8 @@ def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
-def _locked(files: FileSystem, path: Path) -> StoreLocked:
+def locked(files: FileSystem, path: Path) -> StoreLocked:
+    """The error for a store directory that somebody owns."""
     pid = owner_pid(files, path)
     who = f"process {pid}{_command(pid)}" if pid else "another process"
     return StoreLocked(

@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TypeAlias
 
 import attrs
 
+from lakelog.positionspage import (
+    APPENDED,
+    COMMITTED,
+    CONFIRMED,
+    DISPATCHED,
+    FLUSHED,
+    MINIMUM,
+    WORDS,
+)
 from lakelog.yieldlock import YieldLock
+
+Words: TypeAlias = "memoryview[int] | list[int]"
+"""Words of 8 bytes: of a page that other processes see, or of nobody else's."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -23,24 +36,75 @@ class Positions:
     :ivar flushed: end of what a sync that returned has made durable
     :ivar confirmed: end of the longest prefix in which every put has its result; reads stop here
     :ivar dispatched: end of what queues and index know
+    :ivar words: where those who move a position let other processes see it. ``confirmed`` and
+        ``appended``, which every put moves, are plain attributes: who moves ``confirmed`` stores
+        its word beside it, and the word of ``appended`` follows with the next of the others
     """
 
-    minimum: int
+    _minimum: int
     appended: int
-    committed: int
-    flushed: int
+    _committed: int
+    _flushed: int
     confirmed: int
-    dispatched: int
+    _dispatched: int
+    words: Words = attrs.field(factory=lambda: [0] * WORDS, init=False, repr=False)
 
     @classmethod
     def at(cls, minimum: int, end: int) -> Positions:
         """The positions of a log that holds ``minimum`` to ``end``, all of it durable."""
         return cls(minimum, end, end, end, end, end)
 
+    @property
+    def minimum(self) -> int:
+        """First byte that is still there."""
+        return self._minimum
+
+    @minimum.setter
+    def minimum(self, offset: int) -> None:
+        self._minimum = self.words[MINIMUM] = offset
+
+    @property
+    def committed(self) -> int:
+        """End of what other processes see."""
+        return self._committed
+
+    @committed.setter
+    def committed(self, offset: int) -> None:
+        self._committed = self.words[COMMITTED] = offset
+        self.words[APPENDED] = self.appended
+
+    @property
+    def flushed(self) -> int:
+        """End of what is durable."""
+        return self._flushed
+
+    @flushed.setter
+    def flushed(self, offset: int) -> None:
+        self._flushed = self.words[FLUSHED] = offset
+
+    @property
+    def dispatched(self) -> int:
+        """End of what queues and index know."""
+        return self._dispatched
+
+    @dispatched.setter
+    def dispatched(self, offset: int) -> None:
+        self._dispatched = self.words[DISPATCHED] = offset
+        self.words[APPENDED] = self.appended
+
+    def publish(self, words: Words) -> None:
+        """Let other processes see the positions from now on; nobody moves one meanwhile."""
+        self.words = words
+        words[MINIMUM], words[APPENDED] = self._minimum, self.appended
+        words[COMMITTED], words[FLUSHED] = self._committed, self._flushed
+        words[CONFIRMED], words[DISPATCHED] = self.confirmed, self._dispatched
+
 
 class Confirmations:
     """Moves ``confirmed`` over puts that have their results, whatever order these come in.
 
+    :ivar begin: called inside the append lock, with the offset up to which a put was appended;
+        bound to the queue itself, since a call through Python costs as much as the rest of it
     :ivar wake: called once when ``confirmed`` has moved, then forgotten; for one who sleeps
     """
 
@@ -48,16 +112,13 @@ class Confirmations:
         self.wake: Callable[[], None] | None = None
         self._positions = positions
         self._open: deque[int] = deque()
+        self.begin: Callable[[int], None] = self._open.append
         self._done: set[int] = set()
         self._lock = YieldLock()
         self._take, self._release = self._lock.take, self._lock.release
 
-    def begin(self, end_offset: int) -> None:
-        """A put was appended up to ``end_offset``; called inside the append lock."""
-        self._open.append(end_offset)
-
     def end(self, end_offset: int) -> None:
-        """That put has its result, whatever it is."""
+        """The put that began with ``end_offset`` has its result, whatever it is."""
         if not self._take(False):
             self._lock.acquire()
         try:
@@ -65,10 +126,12 @@ class Confirmations:
             if waiting[0] != end_offset:
                 self._done.add(end_offset)
                 return
-            self._positions.confirmed = waiting.popleft()
+            waiting.popleft()
             while waiting and waiting[0] in self._done:
-                self._done.remove(waiting[0])
-                self._positions.confirmed = waiting.popleft()
+                end_offset = waiting.popleft()
+                self._done.remove(end_offset)
+            positions = self._positions
+            positions.confirmed = positions.words[CONFIRMED] = end_offset
         finally:
             self._release()
         wake = self.wake

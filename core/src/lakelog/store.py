@@ -30,6 +30,7 @@ from lakelog.topicremoval import delete_topic, unused_topics
 if TYPE_CHECKING:
     from lakelog.consumers.offsettable import OffsetTable
     from lakelog.reading.finder import Finder
+    from lakelog.recovery.report import RecoveryReport
 
 
 class Store(QueueStore):
@@ -174,8 +175,30 @@ class Store(QueueStore):
 
     @property
     def flushed_offset(self) -> int:
-        """End of what is durable; in a store opened for reading, 0: it cannot be known yet."""
-        return self._owned.positions.flushed if self._owned is not None else 0
+        """End of what is durable; 0 where that cannot be known, see :attr:`is_flushed_known`.
+
+        The owner knows it. A reader takes it from the owner's positions page while one lives; after
+        a clean stop it is the end of the log; after a crash of lakelog what the checkpoint vouches
+        for, until a recovery has looked at the rest.
+        """
+        return self._known_flushed() or 0
+
+    @property
+    def is_flushed_known(self) -> bool:
+        """Whether :attr:`flushed_offset` can be known.
+
+        It cannot in a store opened for reading beside a living RocketMQ, or after its crash.
+        """
+        return self._known_flushed() is not None
+
+    def _known_flushed(self) -> int | None:
+        owned = self._owned
+        return self._reader.flushed() if owned is None else owned.positions.flushed
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What was found and done when this owner opened the store; ``None`` for a reader."""
+        return self._owned.recovery if self._owned is not None else None
 
     # --- behind the append ---
 

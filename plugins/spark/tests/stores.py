@@ -15,7 +15,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def open_small(path: Path, **more: Any) -> lakelog.Store:
-    return lakelog.open(path, flush="none", segment_size_bytes=SEGMENT, preallocate=False, **more)
+    given = {"flush": "none", "segment_size_bytes": SEGMENT, "preallocate": False, **more}
+    return lakelog.open(path, **given)
 
 
 def messages(count: int) -> Iterator[Message]:

@@ -27,6 +27,11 @@ def test_damage_can_be_skipped() -> None:
     assert ReadOptions.of({"path": "/s", "corrupt": "skip"}).skip_corrupt
 
 
+def test_where_to_stop_can_be_chosen() -> None:
+    assert ReadOptions.of({"path": "/s"}).until is None
+    assert ReadOptions.of({"path": "/s", "until": "readable"}).until == "readable"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -34,6 +39,7 @@ def test_damage_can_be_skipped() -> None:
         ({"path": ""}, "name a store directory"),
         ({"path": "s3://bucket/store"}, "is no directory: mount it"),
         ({"path": "/s", "corrupt": "ignore"}, "'ignore' is neither fail nor skip"),
+        ({"path": "/s", "until": "now"}, "'now' is neither flushed nor readable"),
         ({"paths": '["/a", "/b"]'}, "one load reads one store"),
     ],
 )
@@ -43,7 +49,8 @@ def test_what_cannot_be_done_is_refused(given: dict[str, str], said: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("corupt", "did you mean 'corrupt'"), ("topics", "known are path, corrupt")]
+    ("name", "said"),
+    [("corupt", "did you mean 'corrupt'"), ("topics", "known are path, corrupt, until")],
 )
 def test_an_unknown_option_is_refused_with_what_is_known(name: str, said: str) -> None:
     with pytest.raises(UnknownSetting, match=said):

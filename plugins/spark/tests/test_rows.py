@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import lakelog
+from lakelog import Message
 from lakelog.arrow import COLUMNS
 from lakelog.layout import segment_name
 from lakelog.sysflag import is_queued
 from lakelog_spark.columns import NAMES
-from lakelog_spark.errors import CorruptLog
-from lakelog_spark.options import ReadOptions
+from lakelog_spark.errors import CorruptLog, NotKnown
+from lakelog_spark.options import FLUSHED, READABLE, ReadOptions
 from lakelog_spark.plan import LogRange, plan, ranges
 from lakelog_spark.rows import rows, store_name
 from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
@@ -103,10 +104,36 @@ def test_what_comes_after_the_plan_is_no_row(tmp_path: Path) -> None:
     with open_small(path) as made:
         made.put_batch(list(messages(100)))
         with lakelog.open(path, mode="read") as beside:
-            parts = plan(beside)
+            parts = plan(beside, READABLE)
         made.put_batch(list(messages(100)))
         assert len(read(path, parts)) == 100
-        assert len(read(path)) == 200
+    assert len(read(path)) == 200
+
+
+def ends(path: Path, until: str | None) -> int:
+    with lakelog.open(path, mode="read") as store:
+        return plan(store, until)[-1].end
+
+
+def test_what_is_not_durable_is_no_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A power cut could take it back, and the table would hold what never was."""
+    path = tmp_path / "store"
+    with open_small(path, flush="inline") as made:
+        durable = made.put_batch(list(messages(50)))[-1].end_offset
+        end = made.put(Message("t", b"x", wait_store_ok=False)).end_offset
+        assert ends(path, None) == ends(path, FLUSHED) == durable
+        assert f"{end - durable} bytes are not durable yet" in caplog.text
+        assert ends(path, READABLE) == end
+    assert ends(path, None) == ends(path, FLUSHED) == end
+
+
+def test_where_nobody_knows_what_is_durable(tmp_path: Path, store_fixtures: StoreFixtures) -> None:
+    """RocketMQ publishes no positions: beside it, and after its crash, all that can be read."""
+    crashed = store_fixtures.get("abnormal")
+    assert (crashed.store / "abort").exists()
+    assert ends(crashed.store, None) == ends(crashed.store, READABLE) > 0
+    with pytest.raises(NotKnown, match="until=readable"):
+        ends(crashed.store, FLUSHED)
 
 
 def test_an_empty_store_has_no_range(tmp_path: Path) -> None:

@@ -68,10 +68,14 @@ def test_beside_a_living_owner_each_query_sees_what_is_there(
 ) -> None:
     path = tmp_path / "store"
     with open_small(path) as owner:
+        reader = spark.read.format("lakelog")
         owner.put_batch(list(messages(100)))
-        assert spark.read.format("lakelog").load(str(path)).count() == 100
+        assert reader.option("until", "readable").load(str(path)).count() == 100
         owner.put_batch(list(messages(100)))
-        assert spark.read.format("lakelog").load(str(path)).count() == 200
+        assert reader.option("until", "readable").load(str(path)).count() == 200
+        assert reader.option("until", "flushed").load(str(path)).count() == 0
+        assert spark.read.format("lakelog").load(str(path)).count() == 0
+    assert spark.read.format("lakelog").load(str(path)).count() == 200
 
 
 def test_an_empty_store_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:

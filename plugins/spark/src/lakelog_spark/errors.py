@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.errors import LakelogError
@@ -23,3 +24,13 @@ class CorruptLog(LakelogError):
 
 class NoJava(LakelogError):
     """Spark needs Java, and none was found."""
+
+
+class NotKnown(LakelogError):
+    """Nobody says up to where a log is durable."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is RocketMQ's, and was not closed cleanly or is open: up to where it is "
+            "durable is not known; give option until=readable"
+        )

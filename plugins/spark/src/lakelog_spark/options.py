@@ -14,7 +14,10 @@ from lakelog.errors import SettingsError, UnknownSetting
 
 PATH: Final = "path"
 CORRUPT: Final = "corrupt"
-KNOWN: Final = (PATH, CORRUPT)
+UNTIL: Final = "until"
+FLUSHED: Final = "flushed"
+READABLE: Final = "readable"
+KNOWN: Final = (PATH, CORRUPT, UNTIL)
 _SOURCE: Final = "the options of the data source"
 
 
@@ -24,10 +27,14 @@ class ReadOptions:
 
     :ivar path: the store directory, absolute
     :ivar skip_corrupt: whether damage is passed over and logged; else it ends the read
+    :ivar until: ``flushed``: up to what is durable, which no crash takes back; ``readable``: all
+        that can be read; ``None``: ``flushed`` where it is known, and else ``readable``. It is
+        not known beside a living RocketMQ, and after its crash
     """
 
     path: Path
     skip_corrupt: bool = False
+    until: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -36,7 +43,9 @@ class ReadOptions:
             _check_known(key)
         if not given.get(PATH):
             raise SettingsError("name a store directory: .load('STORE')", key=PATH, source=_SOURCE)
-        return cls(_local(given[PATH]), _skips(given.get(CORRUPT, "fail")))
+        return cls(
+            _local(given[PATH]), _skips(given.get(CORRUPT, "fail")), _until(given.get(UNTIL))
+        )
 
 
 def _check_known(key: str) -> None:
@@ -66,3 +75,11 @@ def _skips(corrupt: str) -> bool:
     if corrupt not in ("fail", "skip"):
         raise SettingsError(f"{corrupt!r} is neither fail nor skip", key=CORRUPT, source=_SOURCE)
     return corrupt == "skip"
+
+
+def _until(until: str | None) -> str | None:
+    if until not in (None, FLUSHED, READABLE):
+        raise SettingsError(
+            f"{until!r} is neither {FLUSHED} nor {READABLE}", key=UNTIL, source=_SOURCE
+        )
+    return until

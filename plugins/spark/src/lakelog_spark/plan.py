@@ -6,11 +6,16 @@ Reads no record but those of the last segment, whose end has to be found.
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
 import lakelog
+from lakelog_spark.errors import NotKnown
+from lakelog_spark.options import READABLE
+
+_log = logging.getLogger("lakelog_spark")
 
 
 class LogRange(InputPartition):
@@ -29,7 +34,27 @@ def ranges(start: int, end: int, segment_size_bytes: int) -> list[LogRange]:
     return [LogRange(a, b) for a, b in pairwise(edges) if a < b]
 
 
-def plan(store: lakelog.Store) -> list[LogRange]:
-    """The ranges of what the store holds now."""
+def plan(store: lakelog.Store, until: str | None = None) -> list[LogRange]:
+    """The ranges of what the store holds now, ``until`` as :class:`ReadOptions` has it.
+
+    Raises :class:`~lakelog_spark.errors.NotKnown` for ``flushed`` where that is not known.
+    """
     size_bytes = store.settings.core.segment_size_bytes
-    return ranges(store.min_offset, store.max_offset, size_bytes)
+    return ranges(store.min_offset, _end(store, until), size_bytes)
+
+
+def _end(store: lakelog.Store, until: str | None) -> int:
+    """What leaves the store must not be taken back by a crash: it stops at what is durable."""
+    if until == READABLE or (until is None and not store.is_flushed_known):
+        return store.max_offset
+    if not store.is_flushed_known:
+        raise NotKnown(store.path)
+    flushed, readable = store.flushed_offset, store.max_offset
+    if flushed < readable:
+        _log.warning(
+            "%s: %d bytes are not durable yet and are left out; flush or close the store, or give "
+            "option until=readable",
+            store.path,
+            readable - flushed,
+        )
+    return flushed

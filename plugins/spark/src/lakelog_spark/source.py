@@ -28,7 +28,7 @@ class LakelogReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         with lakelog.open(options.path, mode="read") as store:
-            self._ranges = plan(store)
+            self._ranges = plan(store, options.until)
         self._options = options
         self._name = store_name(options.path)
 

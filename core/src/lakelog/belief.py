@@ -1,0 +1,78 @@
+"""What a reader can believe of a store's positions while it is open somewhere, or after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from lakelog.checkpoint import read_checkpoint
+from lakelog.files import FileSystem
+from lakelog.layout import ABORT_FILE
+from lakelog.ownership import is_owned, is_published, owner_pid
+from lakelog.positionspage import BELIEVED, PageView
+
+
+class Belief:
+    """One reader's view of the page of whoever owns the store now."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._page: PageView | None = None
+        self._owner = (0, 0)
+
+    def page(self) -> PageView | None:
+        """The page of a living owner whose positions are right; ``None`` where there is none.
+
+        The lock is looked at each time; the process that the page names once per owner.
+        """
+        if not is_published(self._files, self._path):
+            self._page = None
+            return None
+        page = self._page
+        if page is None or page.owner != self._owner:
+            page = self._page = self._look()
+        return page if page is not None and page.state in BELIEVED else None
+
+    def _look(self) -> PageView | None:
+        page = PageView.open(self._files, self._path)
+        if page is None or not page.is_of_a_living_process():
+            return None
+        self._owner = page.owner
+        return page
+
+
+@attrs.frozen
+class ReaderFlushed:
+    """Up to where a reader knows the log to be durable.
+
+    :ivar page: the page to go by now, if any
+    """
+
+    files: FileSystem
+    path: Path
+    page: Callable[[], PageView | None]
+
+    def end(self, log_end: Callable[[], int]) -> int | None:
+        """End of what is durable; ``None`` if nobody says.
+
+        A clean stop leaves everything durable. After a crash of lakelog, or while it recovers,
+        the checkpoint's ``confirm_offset`` moved after syncs only; RocketMQ's is no such promise.
+        """
+        page = self.page()
+        if page is not None:
+            return page.flushed
+        if not (self.path / ABORT_FILE).exists() and not is_owned(self.files, self.path):
+            return log_end()
+        if not self._ran_lakelog_last():
+            return None
+        return min(read_checkpoint(self.files, self.path).confirm_offset, log_end())
+
+    def _ran_lakelog_last(self) -> bool:
+        """RocketMQ locks byte 0 only, and leaves a process id in ``abort``, but no page."""
+        if is_owned(self.files, self.path):
+            return is_published(self.files, self.path)
+        page = PageView.open(self.files, self.path)
+        return page is not None and page.owner[0] == owner_pid(self.files, self.path)

@@ -1,0 +1,185 @@
+"""The positions page ``lakelog/positions``: how far an owner has come, for any other process.
+
+One page of 4,096 bytes, mapped by the owner and by readers; nothing of it has to last, and it is
+never synced. Words of 8 bytes, aligned and in the machine's own order, each stored at once, so
+that none is ever seen half. All offsets are bytes from the start of the log::
+
+    word  0  magic and version    MAGIC; a page of another machine's byte order does not show it
+    word  1  appended             end of what was appended; follows the others by a while
+    word  2  committed            end of what is in the page cache; of use where a writer stages
+    word  3  flushed              end of what is durable
+    word  4  confirmed            end of the longest run of puts that all have their result
+    word  5  dispatched           end of what queues and index know
+    word  6  minimum              first byte that is still there
+    word  7  owner                its process id
+    word  8  owner's start        clock ticks since boot, from /proc/PID/stat, against reused ids
+    word  9  heartbeat            ms since 1970; stored every HEARTBEAT_MS
+    word 10  state                a State
+    word 11  flags                bit 0: the writer stages, committed may be behind confirmed
+
+Words 1 to 6 never go back while one owner lives; nothing is promised across words. The page of a
+dead owner stays behind. So it counts only while the owner holds its lock on byte 2 of ``lock``
+(which ends with the process), is the process that words 7 and 8 name, and is in a state that
+:data:`BELIEVED` has. Who goes by it still checks each record that it reads.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from enum import IntEnum, unique
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.files import File, FileSystem
+from lakelog.layout import OWN_DIR
+
+PAGE_FILE: Final = "positions"
+PAGE_BYTES: Final = 4096
+WORDS: Final = PAGE_BYTES // 8
+HEARTBEAT_MS: Final = 500
+MAGIC: Final = 0x6C6B_6C70_6F73_0001
+"""The bytes ``lklpos`` and the version, as a number."""
+
+APPENDED: Final = 1
+COMMITTED: Final = 2
+FLUSHED: Final = 3
+CONFIRMED: Final = 4
+DISPATCHED: Final = 5
+MINIMUM: Final = 6
+OWNER_PID: Final = 7
+OWNER_START: Final = 8
+HEARTBEAT: Final = 9
+STATE: Final = 10
+FLAGS: Final = 11
+STAGED: Final = 1
+
+
+@unique
+class State(IntEnum):
+    """What the owner is doing; the value is the word."""
+
+    OPENING = 1
+    RECOVERING = 2
+    OPEN = 3
+    FAILED = 4
+    CLOSING = 5
+    CLOSED = 6
+
+
+_STATES: Final = {each.value: each for each in State}
+BELIEVED: Final = frozenset({State.OPEN, State.FAILED, State.CLOSING})
+"""States in which the positions are right; before them a log is still being put in order."""
+
+
+def page_path(path: Path) -> Path:
+    """Where the page of the store directory ``path`` stands."""
+    return path / OWN_DIR / PAGE_FILE
+
+
+def make_page(files: FileSystem, path: Path) -> memoryview[int]:
+    """The words of this process's page, in state ``OPENING``, all positions 0.
+
+    The caller holds the store's lock. Raises ``OSError``, and then leaves no new file behind.
+    """
+    target = page_path(path)
+    is_new = not target.exists()
+    file = files.open(target, write=True, create=True)
+    try:
+        words = _mapped(file)
+    except BaseException:  # Ctrl-C too
+        if is_new:
+            with suppress(OSError):
+                files.unlink(target)
+        raise
+    finally:
+        file.close()
+    words[STATE] = State.OPENING
+    for at in (*range(1, STATE), FLAGS):
+        words[at] = 0
+    pid = os.getpid()
+    words[OWNER_PID], words[OWNER_START] = pid, process_start(pid) or 0
+    words[0] = MAGIC
+    return words
+
+
+def _mapped(file: File) -> memoryview[int]:
+    """Allocated first: a store into a hole would kill the process on a full disk."""
+    file.allocate(PAGE_BYTES)
+    return memoryview(file.map(PAGE_BYTES, writable=True)).cast("Q")
+
+
+def process_start(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot; ``None`` if there is none, or a dead one.
+
+    Field 22 of ``/proc/PID/stat``, see proc(5).
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    state, *fields = text[text.rindex(b")") + 1 :].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
+
+
+@attrs.frozen
+class PageView:
+    """What a page says now, to a process that does not own it."""
+
+    _words: memoryview[int]
+
+    @classmethod
+    def open(cls, files: FileSystem, path: Path) -> PageView | None:
+        """Map the page of the store directory ``path``; ``None`` if there is no whole one."""
+        try:
+            file = files.open(page_path(path))
+        except OSError:
+            return None
+        try:
+            if file.size() < PAGE_BYTES:
+                return None
+            return cls(memoryview(file.map(PAGE_BYTES, writable=False)).cast("Q"))
+        except (OSError, ValueError):
+            return None
+        finally:
+            file.close()
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Process id and start time of who wrote it."""
+        return self._words[OWNER_PID], self._words[OWNER_START]
+
+    def is_of_a_living_process(self) -> bool:
+        """Whether the process that it names is there; the lock is for the caller to look at."""
+        pid, start = self.owner
+        return self._words[0] == MAGIC and pid > 0 and process_start(pid) == start
+
+    @property
+    def state(self) -> State | None:
+        """What the owner is doing; ``None`` for a word of another version."""
+        return _STATES.get(self._words[STATE])
+
+    @property
+    def minimum(self) -> int:
+        """First byte that is still there."""
+        return self._words[MINIMUM]
+
+    @property
+    def readable(self) -> int:
+        """Where other processes stop reading."""
+        confirmed = self._words[CONFIRMED]
+        if self._words[FLAGS] & STAGED:
+            return min(confirmed, self._words[COMMITTED])
+        return confirmed
+
+    @property
+    def flushed(self) -> int:
+        """End of what is durable, of what can be read."""
+        return min(self._words[FLUSHED], self.readable)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """When the owner last said that it runs, in ms since 1970."""
+        return self._words[HEARTBEAT]

@@ -1,0 +1,99 @@
+"""An owner's page while its store is open: positions, state, a heartbeat, and the checkpoint.
+
+The positions are stored by whoever moves them. One thread says that the owner lives, and moves
+the checkpoint over what was made durable meanwhile: at most ``CHECKPOINT_MS`` behind.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from lakelog.checkpoint import CheckpointKeeper
+from lakelog.files import FileSystem, read_file
+from lakelog.positions import Positions
+from lakelog.positionspage import (
+    APPENDED,
+    FLAGS,
+    HEARTBEAT,
+    HEARTBEAT_MS,
+    PAGE_BYTES,
+    STAGED,
+    STATE,
+    State,
+    make_page,
+    page_path,
+)
+
+CHECKPOINT_MS: Final = 5_000
+
+
+class Publisher:
+    """One owner's page; made in state ``OPENING``, under the store's lock.
+
+    Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+    """
+
+    def __init__(self, files: FileSystem, path: Path, checkpoint: CheckpointKeeper) -> None:
+        self._checkpoint = checkpoint
+        self._page = page_path(path)
+        self._files = files
+        self._former = read_file(files, self._page)
+        self._words = make_page(files, path)
+        self._positions: Positions | None = None
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="lakelog-positions", daemon=True)
+
+    def start(self, positions: Positions, *, staged: bool) -> None:
+        """Publish the positions of a log that is in order from now on; nobody moves one yet.
+
+        :param staged: whether what was confirmed can be behind what other processes see
+        """
+        self._words[FLAGS] = STAGED if staged else 0
+        self._positions = positions
+        positions.publish(self._words)
+        self._beat()
+        self.tell(State.OPEN)
+        self._thread.start()
+
+    def tell(self, state: State) -> None:
+        """Say what the owner is doing; a store that failed stays so until it is closed."""
+        if self._words[STATE] != State.FAILED or state is State.CLOSED:
+            self._words[STATE] = state
+
+    def failed(self, _cause: BaseException) -> None:
+        """The store takes no more puts."""
+        self.tell(State.FAILED)
+
+    def close(self) -> None:
+        """Stop, and say that nobody owns the store; its lock is let go after this."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.tell(State.CLOSED)
+
+    def abandon(self) -> None:
+        """Leave the page as it was found: the store could not be opened."""
+        self.close()
+        if self._former is None:
+            with suppress(OSError):
+                self._files.unlink(self._page)
+        else:
+            self._words[:] = memoryview(self._former.ljust(PAGE_BYTES, b"\x00")).cast("Q")
+
+    def _run(self) -> None:
+        written = time.monotonic()
+        while not self._stop.wait(HEARTBEAT_MS / 1000):
+            self._beat()
+            if time.monotonic() - written >= CHECKPOINT_MS / 1000:
+                with suppress(OSError):  # the keeper has told the store
+                    self._checkpoint.advance()
+                written = time.monotonic()
+
+    def _beat(self) -> None:
+        if self._positions is not None:
+            self._words[APPENDED] = self._positions.appended
+        self._words[HEARTBEAT] = time.time_ns() // 1_000_000

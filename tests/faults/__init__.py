@@ -1,0 +1,1 @@
+"""Real faults: failing system calls, full disks, killed processes, cut power."""

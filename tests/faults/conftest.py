@@ -1,0 +1,119 @@
+"""A process whose system calls can be made to fail, for the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from tests.faults import shim
+
+ROOT: Final = Path(__file__).parents[2]
+PATIENCE_SECONDS: Final = 40
+JOB: Final[Mapping[str, Any]] = {
+    "workload": "once",
+    "run": "first",
+    "call": None,  # which call fails, with which error, from which one on, and whether for ever
+    "error": "EIO",
+    "nth": 1,
+    "forever": False,
+    "kill_after_seconds": None,
+    "file_limit_bytes": None,
+    "tolerates_break": False,  # the disk goes away under it, and any error will do
+    "patience_seconds": PATIENCE_SECONDS,
+}
+"""What a worker is told unless a test says otherwise."""
+
+
+@attrs.frozen
+class Outcome:
+    """What a workload told.
+
+    :ivar acks: keys that were answered with ``PUT_OK``, in that order
+    :ivar failures: everything that was answered otherwise, and why
+    :ivar events: all of it, in order; ``fired`` says how often the fault had struck by then
+    """
+
+    acks: list[str]
+    failures: list[str]
+    events: list[dict[str, Any]]
+    exit: int
+
+    @property
+    def fired(self) -> int:
+        """How often the fault struck before the last event."""
+        return max((event["fired"] for event in self.events), default=0)
+
+
+class Workers:
+    """Runs workloads, each in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, path: Path, settings: Mapping[str, Any], **more: Any) -> Outcome:
+        """Work on the store in ``path``; fails the test where that hangs or breaks down.
+
+        :param more: what differs from :data:`JOB`
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        job = {**JOB, "path": str(path), "settings": settings, **more}
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        events = answer["events"]
+        crashed = [event["crashed"] for event in events if "crashed" in event]
+        assert not crashed, crashed[0]
+        assert not answer["hung"], f"no end after {PATIENCE_SECONDS} s; last: {events[-3:]}"
+        return Outcome(
+            [event["ack"] for event in events if "ack" in event],
+            [str(event) for event in events if "failed" in event],
+            events,
+            answer["exit"],
+        )
+
+    @classmethod
+    @contextmanager
+    def started(cls, **environment: str) -> Iterator[Workers]:
+        """Start the process that they are forked from."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.server"],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            yield cls(process)
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Processes in which nothing fails."""
+    with Workers.started() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Processes whose calls can be made to fail; without a compiler tests skip, but in CI fail."""
+    reason = shim.missing()
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run these, but {reason}")
+    if reason is not None:
+        pytest.skip(reason)
+    library = shim.build(tmp_path_factory.mktemp("shim"))
+    with Workers.started(LD_PRELOAD=str(library)) as started:
+        yield started

@@ -1,0 +1,156 @@
+/* Fails the n-th call of one kind on the files below a folder; for LD_PRELOAD.
+ *
+ * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck.
+ * A short write (FAULT_SHORT) writes half of what it was given. FAULT_KILL ends the process instead.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define FAULT_SHORT (-1)
+#define FAULT_KILL (-2)
+
+static char armed_call[32];
+static char armed_folder[PATH_MAX];
+static int armed_error;
+static int armed_nth;
+static int armed_forever;
+static atomic_int seen;
+static atomic_int fired;
+
+/* Fail the nth call (1 is the next one) of `call` with `error`; and all that follow, if `forever`. */
+void fault_arm(const char *call, int error, int nth, int forever, const char *folder)
+{
+    snprintf(armed_folder, sizeof armed_folder, "%s", folder);
+    armed_error = error;
+    armed_nth = nth;
+    armed_forever = forever;
+    atomic_store(&seen, 0);
+    atomic_store(&fired, 0);
+    snprintf(armed_call, sizeof armed_call, "%s", call);
+}
+
+int fault_fired(void) { return atomic_load(&fired); }
+
+static int strikes(void)
+{
+    int nth = atomic_fetch_add(&seen, 1) + 1;
+    if (nth != armed_nth && !(armed_forever && nth > armed_nth))
+        return 0;
+    atomic_fetch_add(&fired, 1);
+    if (armed_error == FAULT_KILL)
+        kill(getpid(), SIGKILL);
+    return 1;
+}
+
+static int at_path(const char *call, const char *path)
+{
+    if (strcmp(call, armed_call) != 0 || !strstr(path, armed_folder))
+        return 0;
+    return strikes();
+}
+
+static int at_file(const char *call, int fd)
+{
+    char link[64], path[PATH_MAX];
+    if (strcmp(call, armed_call) != 0)
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return at_path(call, path);
+}
+
+static int failed(void)
+{
+    errno = armed_error;
+    return -1;
+}
+
+#define REAL(result, name, ...)                                   \
+    static result (*real)(__VA_ARGS__);                           \
+    if (!real)                                                    \
+        real = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
+
+int fsync(int fd)
+{
+    REAL(int, "fsync", int);
+    return at_file("fsync", fd) ? failed() : real(fd);
+}
+
+int fdatasync(int fd)
+{
+    REAL(int, "fdatasync", int);
+    return at_file("fdatasync", fd) ? failed() : real(fd);
+}
+
+int msync(void *address, size_t length, int flags)
+{
+    REAL(int, "msync", void *, size_t, int);
+    return strcmp("msync", armed_call) == 0 && strikes() ? failed() : real(address, length, flags);
+}
+
+ssize_t write(int fd, const void *data, size_t length)
+{
+    REAL(ssize_t, "write", int, const void *, size_t);
+    if (!at_file("write", fd))
+        return real(fd, data, length);
+    return armed_error == FAULT_SHORT ? real(fd, data, (length + 1) / 2) : failed();
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at)
+{
+    REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
+    if (!at_file("pwrite", fd))
+        return real(fd, data, length, at);
+    return armed_error == FAULT_SHORT ? real(fd, data, (length + 1) / 2, at) : failed();
+}
+
+ssize_t pwrite(int fd, const void *data, size_t length, off_t at)
+{
+    return pwrite64(fd, data, length, at);
+}
+
+int posix_fallocate64(int fd, off64_t at, off64_t length)
+{
+    REAL(int, "posix_fallocate64", int, off64_t, off64_t);
+    return at_file("fallocate", fd) ? armed_error : real(fd, at, length);
+}
+
+int posix_fallocate(int fd, off_t at, off_t length) { return posix_fallocate64(fd, at, length); }
+
+int ftruncate64(int fd, off64_t length)
+{
+    REAL(int, "ftruncate64", int, off64_t);
+    return at_file("ftruncate", fd) ? failed() : real(fd, length);
+}
+
+int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
+
+int rename(const char *from, const char *to)
+{
+    REAL(int, "rename", const char *, const char *);
+    return at_path("rename", to) ? failed() : real(from, to);
+}
+
+int unlink(const char *path)
+{
+    REAL(int, "unlink", const char *);
+    return at_path("unlink", path) ? failed() : real(path);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(int, "mkdir", const char *, mode_t);
+    return at_path("mkdir", path) ? failed() : real(path, mode);
+}
