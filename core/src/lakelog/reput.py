@@ -81,13 +81,20 @@ class Reput:
         self._asked = 0
         self._begun_ms = _now_ms()
         self._closing = False
+        self._progress: Callable[[int, int], None] | None = None
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
-    def start(self) -> None:
-        """Dispatch what is there already, then follow; without dispatchers nothing is read."""
+    def start(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Dispatch what is there already, then follow; without dispatchers nothing is read.
+
+        :param progress: told how many bytes of what is there were dispatched, and how many are to
+            be
+        """
         if not self._dispatching.dispatchers:
             return
+        self._progress = progress
         self._round()
+        self._progress = None
         self._arrivals.on_wait = self._hurry.set
         self._thread.start()
 
@@ -191,9 +198,12 @@ class Reput:
 
     def _dispatch(self) -> None:
         dispatching, end = self._dispatching, self._positions.confirmed
-        for piece in self._pieces(dispatching.offset, end):
+        begun = dispatching.offset
+        for piece in self._pieces(begun, end):
             dispatching.run((piece,))
             self._publish()
+            if self._progress is not None:
+                self._progress(dispatching.offset - begun, end - begun)
             if self._asked:
                 return
 

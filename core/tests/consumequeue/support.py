@@ -12,13 +12,16 @@ import numpy as np
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.consumequeue.mark import LogHeads
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.interfaces import QueueReader
-from lakelog.layout import HEAD_V4, MAGIC_V1, RECORD_MIN_BYTES
+from lakelog.layout import COMMITLOG_DIR, HEAD_V4, MAGIC_V1, OWN_DIR, RECORD_MIN_BYTES, segment_name
 from lakelog.testing.records import STORED_AT_MS
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
+
+SEGMENT_BYTES = 1 << 20
 
 
 def queues(
@@ -32,7 +35,20 @@ def queues(
     """Queues in ``path``, with 10 units in each file."""
     files = files or RealFileSystem()
     keeper = CheckpointKeeper(RealFileSystem(), path)
-    return ConsumeQueues(files, path, settings, keeper, clean=clean, **options)
+    log = LogHeads(files, path / COMMITLOG_DIR, SEGMENT_BYTES)
+    return ConsumeQueues(files, path, settings, keeper, clean=clean, log=log, **options)
+
+
+def keep_log(path: Path, *batches: RecordBatch) -> None:
+    """Put records into a log's first segment, and make the folder in which marks are kept."""
+    (path / OWN_DIR).mkdir(parents=True, exist_ok=True)
+    (path / COMMITLOG_DIR).mkdir(exist_ok=True)
+    segment = path / COMMITLOG_DIR / segment_name(0)
+    segment.touch()
+    with segment.open("r+b") as file:
+        for batch in batches:
+            file.seek(batch.base_offset)
+            file.write(batch.buffer)
 
 
 def contents(reader: QueueReader) -> dict[tuple[str, int], Any]:

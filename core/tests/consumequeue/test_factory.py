@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from core.tests.consumequeue.support import SMALL, plain
+from core.tests.consumequeue.support import SMALL, keep_log, plain
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.factory import make
@@ -36,15 +36,19 @@ def test_it_builds_a_dispatcher_that_can_be_read(tmp_path: Path) -> None:
     built.close()
 
 
-@pytest.mark.parametrize(("left", "start"), [(None, 1000), ("abort", 0)])
-def test_what_is_asked_for_depends_on_how_the_store_was_left(
-    tmp_path: Path, left: str | None, start: int
+@pytest.mark.parametrize("left", ["clean", "abort"])
+@pytest.mark.parametrize(("kept", "start"), [(True, 1000), (False, 0)])
+def test_what_is_asked_for_depends_on_what_was_synced(
+    tmp_path: Path, left: str, kept: bool, start: int
 ) -> None:
-    first = made(tmp_path)
-    first.dispatch(plain("t", range(5)))
+    first, batch = made(tmp_path), plain("t", range(5))
+    keep_log(tmp_path, batch)
+    first.dispatch(batch)
     first.close()
-    if left is not None:
+    if left == "abort":
         (tmp_path / left).touch()
+    if not kept:  # as in a store that only RocketMQ wrote
+        (tmp_path / "lakelog" / "queues.json").unlink()
     again = made(tmp_path)
     (tmp_path / "abort").touch()  # as an owner does before it lets its dispatchers look
     assert again.resume(0, 2000) == start

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.tests.consumequeue.support import contents, queues, record, run
+from core.tests.consumequeue.support import contents, keep_log, queues, record, run
 from lakelog.codec import RecordBatch
 from lakelog.consumequeue.foldernames import names_folder
 from lakelog.layout import MAGIC_V2
@@ -40,6 +40,7 @@ def test_records_of_such_topics_stand_in_no_queue_and_the_others_do(
     batch = _batch(log)
     made = queues(store)
     made.resume(0, 0)
+    keep_log(store, batch)
     made.dispatch(batch)
     assert {topic for topic, _ in made.queues()} == set(FOLDERS)
     assert all(len(offsets) == 2 for _, (_, offsets, *_rest) in contents(made).values())

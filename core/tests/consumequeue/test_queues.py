@@ -9,7 +9,15 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.consumequeue.support import SMALL, contents, plain, queues, record, run
+from core.tests.consumequeue.support import (
+    SMALL,
+    contents,
+    keep_log,
+    plain,
+    queues,
+    record,
+    run,
+)
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue
@@ -31,10 +39,12 @@ def offsets(reader: ConsumeQueues, first: int = 0, count: int = EVERYTHING) -> l
 
 
 def dispatched(store: Path, count: int = 25, first: int = 0) -> ConsumeQueues:
-    """Queues with ``count`` units of records of 200 bytes."""
+    """Queues with ``count`` units of records of 200 bytes, which the log holds."""
     made = queues(store)
     made.resume(0, 0)
-    made.dispatch(plain("t", range(first, first + count)))
+    batch = plain("t", range(first, first + count))
+    keep_log(store, batch)
+    made.dispatch(batch)
     return made
 
 
@@ -102,14 +112,14 @@ def test_the_first_offset_follows_the_log(tmp_path: Path) -> None:
     ("stated", "taken"),
     [
         ([0, 1, 2], [0, 1, 2]),
-        ([0, 1, 5, 6], [0, 1, 2, 3]),  # units are missing: RocketMQ goes on at the end
-        ([0, 1, 1, 2], [0, 1, 3]),  # the place is taken
-        ([3, 4, 1, 5], [0, 1, 3]),
-        ([0, 1, 0, 3], [0, 1, 2, 3]),  # 0 is never checked
+        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: at the end
+        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: everything can be found all the same
+        ([3, 4, 1, 5], [0, 1, 2, 3]),
+        ([0, 1, 0, 3], [0, 1, 2, 3]),
     ],
 )
 @pytest.mark.parametrize("step", [1, 9])
-def test_odd_queue_offsets_go_where_rocketmq_puts_them(
+def test_records_that_cannot_have_their_place_go_to_the_end(
     tmp_path: Path, stated: list[int], taken: list[int], step: int
 ) -> None:
     made = queues(tmp_path)
@@ -188,7 +198,7 @@ def test_after_a_crash_whatever_is_missing_is_put_right(tmp_path: Path, lost: in
     stored(tmp_path / "crashed")
     overwrite(path_of(tmp_path / "crashed", lost), 2 * UNIT_BYTES, bytes(UNIT_BYTES))
     again = queues(tmp_path / "crashed", clean=False)
-    assert again.resume(0, 5000) == 0
+    assert again.resume(0, 5000) == 2000 * lost + 400
     assert again.bounds(QUEUE, 0) == (0, 10 * lost + 2)
     again.dispatch(plain("t", range(25)))
     again.close()
@@ -202,7 +212,7 @@ def test_a_file_that_is_missing_is_made_again(tmp_path: Path, lost: int) -> None
     stored(tmp_path)
     path_of(tmp_path, lost).unlink()
     again = queues(tmp_path, clean=False)
-    assert again.resume(0, 5000) == 0
+    assert again.resume(0, 5000) == (lost > 0) * lost * 2000
     again.dispatch(plain("t", range(25)))
     assert offsets(again) == [200 * at for at in range(25)]
     again.close()
@@ -212,19 +222,27 @@ def test_a_gap_between_files_is_noticed_after_a_clean_stop_too(tmp_path: Path) -
     stored(tmp_path)
     path_of(tmp_path, 1).unlink()
     again = queues(tmp_path)
-    assert again.resume(0, 5000) == 0
+    assert again.resume(0, 5000) == 2000
     assert again.bounds(QUEUE, 0) == (0, 10)
     again.close()
 
 
-@pytest.mark.parametrize("field", [(0, b"\xff" * 8), (8, bytes(4)), (8, b"\xff\xff\xff\xff")])
-def test_a_corrupt_unit_ends_the_queue(tmp_path: Path, field: tuple[int, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("at", "data", "end"),
+    [
+        (0, b"\xff" * 8, 22),  # with its neighbour: which of two is wrong is not known
+        (0, bytes(8), 22),
+        (0, (9_999).to_bytes(8, "big"), 23),
+        (8, bytes(4), 23),
+        (8, b"\xff\xff\xff\xff", 23),
+    ],
+)
+def test_a_corrupt_unit_ends_the_queue(tmp_path: Path, at: int, data: bytes, end: int) -> None:
     stored(tmp_path)
-    at, data = field
     overwrite(path_of(tmp_path, 2), 3 * UNIT_BYTES + at, data)
     again = queues(tmp_path, clean=False)
-    assert again.resume(0, 5000) == 0
-    assert again.bounds(QUEUE, 0) == (0, 23)
+    assert again.resume(0, 5000) == 200 * end
+    assert again.bounds(QUEUE, 0) == (0, end)
     again.dispatch(plain("t", range(25)))
     assert offsets(again) == [200 * at for at in range(25)]
     again.close()
@@ -254,7 +272,7 @@ def test_what_a_crash_left_behind_the_end_never_comes_back(tmp_path: Path) -> No
 def test_units_behind_the_end_of_the_log_go(tmp_path: Path) -> None:
     stored(tmp_path)
     again = queues(tmp_path)
-    assert again.resume(0, 2200) == 2200
+    assert again.resume(0, 2200) == 0  # what was synced is not this log
     assert again.bounds(QUEUE, 0) == (0, 11)
     again.close()
     assert not path_of(tmp_path, 2).exists()
@@ -275,7 +293,7 @@ def test_an_empty_last_file_does_no_harm(tmp_path: Path) -> None:
 def test_files_of_another_size_are_refused(tmp_path: Path) -> None:
     stored(tmp_path)
     other = type(SMALL)(file_entries=7)
-    with pytest.raises(CorruptQueue, match=r"file_entries.*expected 140, found 200 bytes"):
+    with pytest.raises(CorruptQueue, match=r"have 200 bytes, and .*file_entries makes 140"):
         queues(tmp_path, other).resume(0, 5000)
 
 
@@ -359,7 +377,9 @@ def test_all_queues_share_the_files_they_keep_open(
     size = 91 + len(topics[0])
     before = len(os.listdir("/proc/self/fd"))
     made = queues(tmp_path, settings)
-    made.dispatch(run(*(record(topic, offset=size * at) for at, topic in enumerate(topics))))
+    batch = run(*(record(topic, offset=size * at) for at, topic in enumerate(topics)))
+    keep_log(tmp_path, batch)
+    made.dispatch(batch)
     assert len(os.listdir("/proc/self/fd")) - before <= most
     made.close()
     again = queues(tmp_path, settings)

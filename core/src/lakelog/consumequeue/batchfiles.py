@@ -135,6 +135,22 @@ class BatchQueueFiles:
             self._there = (first, kept) if kept > first else (0, 0)
             self._folder.cut(kept * UNIT_BYTES)
 
+    def cut_at_strange(self) -> None:
+        """Drop units from the first that cannot be right; looks at all, which must ascend."""
+        first, end = self._there
+        at, reached = first, -1
+        while at < end:
+            raw = self._raw(at, min(end, at + _SCANNED_AT_ONCE))
+            whole = raw[: valid_length(raw)]
+            offsets = whole["offset"].astype(np.int64)
+            strange = np.diff(offsets, prepend=reached) <= 0
+            if strange.any() or len(whole) < min(end - at, _SCANNED_AT_ONCE):
+                at += max(0, int(strange.argmax()) - 1) if strange.any() else len(whole)
+                self._there = (first, at) if at > first else (0, 0)
+                self._folder.cut(at * UNIT_BYTES)
+                return
+            at, reached = at + len(whole), int(offsets[-1])
+
     def distrust(self) -> None:
         """Sync all of it at the next flush."""
         self._folder.distrust()

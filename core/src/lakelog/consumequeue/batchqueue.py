@@ -41,8 +41,23 @@ class BatchQueue:
         self._limit = _ALL
         self._held = NO_UNITS
 
-    def load(self, *, thorough: bool) -> bool:  # noqa: ARG002  # as every queue
-        """Find out how far the files reach; whether they look as they should."""
+    @property
+    def first(self) -> int:
+        """0: what stands at the front of the files is found through the log."""
+        return 0
+
+    @property
+    def end(self) -> int:
+        """The queue offset behind the last unit."""
+        return self.bounds(0)[1]
+
+    def load(self, *, thorough: bool) -> bool:
+        """Find out how far the files reach; whether they look as they should.
+
+        :param thorough: look at all files, and remove what no reader could pass
+        """
+        if thorough and not self._read_only:
+            self._files.cut_at_strange()
         self.reached = self._files.end_physical
         return True
 
@@ -104,7 +119,7 @@ class BatchQueue:
         """Forget everything."""
         self.truncate(0)
 
-    def distrust(self) -> None:
+    def distrust(self, durable_end: int) -> None:  # noqa: ARG002  # as every queue
         """Sync all of it at the next flush: who wrote it may have died before a sync."""
         self._files.distrust()
 

@@ -145,14 +145,16 @@ class UnitCheck:
     def _check_places(self, expected: RawUnits, stated: Longs) -> Iterator[Problem]:
         """A unit stands where its record says; or behind the one before it, if the log lost some.
 
-        RocketMQ puts a record that states 0 at the end, too.
+        So does one that states a place that is taken; RocketMQ puts a record that states 0 at the
+        end, too.
         """
         places = np.arange(self.next, self.next + len(stated))
         shifts = places - stated
         before = np.concatenate([[self._stated], stated[:-1]])
         changed = np.diff(shifts, prepend=self._shift) != 0
         lost = (stated > before + 1) & (shifts < 0) & (before >= 0)
-        wrong = changed & ~lost & (stated != 0) & (shifts != 0)
+        taken = (stated <= before) & (shifts > 0)
+        wrong = changed & ~lost & ~taken & (stated != 0) & (shifts != 0)
         self._shift, self._stated = int(shifts[-1]), int(stated[-1])
         for at in np.flatnonzero(wrong).tolist():
             path, position = self.files.place(int(places[at]))

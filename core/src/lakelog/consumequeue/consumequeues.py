@@ -6,21 +6,24 @@ One thread dispatches; any thread reads, and sees a unit once it is written.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec.recordbatch import RecordBatch
+from lakelog.consumequeue.aside import set_odd_aside
 from lakelog.consumequeue.batchqueue import NO_UNITS
 from lakelog.consumequeue.beside import complete_to, start_before
-from lakelog.consumequeue.ends import read_ends, write_ends
+from lakelog.consumequeue.ends import Kept, read_kept, write_kept
 from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
+from lakelog.consumequeue.mark import LogHeads, Mark
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.topicconfig import batch_topics
+from lakelog.errors import CorruptQueue
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.queueoffsets import Queue
@@ -28,6 +31,9 @@ from lakelog.units import Units
 from lakelog.verifying import Verifier
 
 _LOG: Final = logging.getLogger("lakelog")
+_KEPT_MARKS: Final = 2
+"""The latest may be of a record that the log lost in a power cut; the one before is older."""
+_NOTHING_LACKS: Final = 1 << 63
 
 
 class ConsumeQueues:
@@ -38,7 +44,7 @@ class ConsumeQueues:
 
     directories: Sequence[str] = DIRECTORIES
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # collaborators, most of them given by name
         self,
         files: FileSystem,
         path: Path,
@@ -49,6 +55,7 @@ class ConsumeQueues:
         read_only: bool = False,
         light_queues: bool = False,
         tombstones: Mapping[str, int] | None = None,
+        log: LogHeads | None = None,
     ) -> None:
         """Look at nothing yet but ``config/topics.json``.
 
@@ -56,6 +63,7 @@ class ConsumeQueues:
             reader also, whether a living owner follows its log
         :param light_queues: whether records feed light queues
         :param tombstones: by topic, the physical offset below which its records make no units
+        :param log: what proves that marks are of this log; without it, none counts
         """
         self._files = files
         self._path = path
@@ -68,50 +76,113 @@ class ConsumeQueues:
         self._maker = QueueMaker(files, path, settings, batches, read_only=read_only)
         self._queues: dict[Queue, AnyQueue] = {}
         self._loaded = False
-        self._flushing = Flushing(settings, checkpoint, self._sync)
+        self._thorough = not clean
+        self._log = log
+        self._marks: tuple[Mark, ...] = ()
+        self._kept: Kept | None = None
+        self._dispatched: Mark | None = None
+        self._flushing = Flushing(settings, checkpoint, self._sync, note=self._note)
 
     # --- dispatching ---
 
     def resume(self, minimum: int, end: int) -> int:
         """Load the queues, drop units behind ``end``, and say from where to dispatch.
 
-        After a clean stop: behind the last record that has a unit. For a reader beside an owner
-        that follows its log: a few batches before that, see :mod:`.beside`. After any other stop:
-        ``minimum``, because each queue may lack something of its own, in any of its files; what is
-        there changes nothing when it comes again, and what is not is put right.
+        For an owner: behind the latest mark that the log bears out, since all before it was synced
+        (see :mod:`.ends`); earlier, if a queue lacks something that it had by then; from
+        ``minimum`` if nothing is proved, as in a store that RocketMQ wrote last. For a reader
+        beside an owner that follows its log: a few batches before its end, see :mod:`.beside`;
+        after a clean stop, behind the last record that has a unit. What is there changes nothing
+        when it comes again, and what is not is put right.
+
+        Files that cannot be right go to ``lakelog/quarantine``. Raises
+        :class:`~lakelog.errors.CorruptQueue` for files that other settings have made.
         """
-        start = self._resume_reading(end) if self._read_only else self._resume_owning()
+        start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
         self.truncate(end)
         return min(max(start, minimum), end)
 
-    def _resume_owning(self) -> int:
-        sound = self._load()
+    def _resume_owning(self, minimum: int, end: int) -> int:
+        kept = self._kept = read_kept(self._files, self._path)
+        self._marks = self._proved(kept.marks, end)
+        self._thorough = not (self._clean and self._marks)
+        self._load_mended(kept)
+        if self._thorough:
+            self._drop_strangers(minimum)
         if not self._clean:
-            for queue in self._queues.values():
-                queue.distrust()
-        return self._reached() if self._clean and sound and self._has_all() else 0
+            self._distrust(kept)
+        return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
 
-    def _has_all(self) -> bool:
-        """Whether no queue is shorter than it was at the last clean close."""
+    def _proved(self, marks: Sequence[Mark], end: int) -> tuple[Mark, ...]:
+        """Those of records that the log still has."""
+        if self._log is None:
+            return ()
+        return tuple(each for each in marks if each.end <= end and self._log.holds(each))
+
+    def _load_mended(self, kept: Kept) -> None:
+        """Load the queues; files that are in the way are moved away, and are built again."""
+        try:
+            self._load()
+        except CorruptQueue:
+            kinds = self._maker.kinds(proved=kept.file_entries == self._settings.file_entries)
+            if not set_odd_aside(self._files, self._path, kinds):
+                raise
+            self._thorough, self._marks = True, ()
+            self._load()
+
+    def _drop_strangers(self, minimum: int) -> None:
+        """Forget queues whose first unit is of no record in the log: it would hide those before."""
+        for queue in self._queues.values():
+            first = queue.read(queue.bounds(0)[0], 1)
+            if not len(first) or int(first.offsets[0]) < minimum or self._log is None:
+                continue
+            if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
+                queue.remove()
+
+    def _distrust(self, kept: Kept) -> None:
+        """Sync what may not be durable at the next flush."""
+        for name, queue in self._queues.items():
+            queue.distrust(kept.ends.get(name, 0) if self._marks else 0)
+
+    def _lacking(self, kept: Kept) -> int:
+        """From where in the log a queue lacks what it had when the list was kept."""
+        found = _NOTHING_LACKS
+        for queue in self._short(kept):
+            there = self._queues.get(queue)
+            reached = 0 if there is None or self._starts_late(there, kept) else there.reached
+            found = min(found, max(reached, self._tombstones.get(queue[0], 0)))
+        return found
+
+    def _short(self, kept: Kept) -> list[Queue]:
+        """Queues that lack something that they had when the list was kept."""
         short = [
             queue
-            for queue, end in read_ends(self._files, self._path).items()
-            if queue[0] not in self._tombstones and self._end_of(queue) < end
+            for queue, end in kept.ends.items()
+            if self._end_of(queue) < end or self._starts_late(self._queues.get(queue), kept)
         ]
         if short:
             _LOG.warning(
-                "%s: %d queues lack units that they had at the last close, %s among them; they "
+                "%s: %d queues lack units that they had at the last sync, %s among them; they "
                 "are completed from the log",
                 self._path,
                 len(short),
                 "/".join(map(str, short[0])),
             )
-        return not short
+        return short
+
+    @staticmethod
+    def _starts_late(queue: AnyQueue | None, kept: Kept) -> bool:
+        """Whether files at the front are missing."""
+        return queue is not None and queue.first > kept.firsts.get(queue.queue, 0)
+
+    def _has_all(self) -> bool:
+        """Whether no queue lacks what is listed, but for topics that were removed."""
+        short = self._short(read_kept(self._files, self._path))
+        return all(topic in self._tombstones for topic, _ in short)
 
     def _end_of(self, queue: Queue) -> int:
         found = self._queues.get(queue)
-        bounds = None if found is None else found.bounds(0)
-        return 0 if bounds is None else bounds[1]
+        return 0 if found is None else found.end
 
     def _resume_reading(self, end: int) -> int:
         """Where queues are complete, although somebody may write them just now."""
@@ -143,6 +214,7 @@ class ConsumeQueues:
         for group in self._grouping.units(batch):
             self._opened(group.queue).append(group.units, group.store_times_ms)
         self._flushing.dispatched_ms = int(batch.store_timestamps_ms[-1])
+        self._dispatched = Mark.of(batch)
         if not self._read_only:
             self._flushing.start()
 
@@ -174,24 +246,43 @@ class ConsumeQueues:
             self._flushing.flush()
 
     def close(self) -> None:
-        """Flush, then let go of files."""
+        """Flush, then let go of files; raises ``StoreFailed`` after a sync that failed.
+
+        So the stop is no clean one, and the next owner looks at everything.
+        """
         self._flushing.stop()
         try:
-            if self._flushing.failure is None:
-                self.flush()
-                self._keep_ends()
+            self.flush()
         finally:
             for queue in self._queues.values():
                 queue.close()
             self._maker.opened.close()
 
-    def _keep_ends(self) -> None:
-        """An older list is right too, as it asks for less: a full disk must not fail the close."""
-        if self._loaded and not self._read_only:
-            try:
-                write_ends(self._files, self._path, {q: self._end_of(q) for q in self._queues})
-            except OSError as error:
-                _LOG.warning("%s: where queues end was not kept: %s", self._path, error)
+    def _note(self) -> Callable[[], None]:
+        """Look what is there before a sync of all; call the result behind it."""
+        latest = self._dispatched
+        if not self._loaded or self._read_only:
+            return lambda: None
+        older = tuple(each for each in self._marks if each != latest)
+        marks = self._marks if latest is None else (latest, *older)[:_KEPT_MARKS]
+        queues = list(self._queues.items())
+        kept = Kept(
+            {name: self._end_of(name) for name, _ in queues},
+            {name: queue.first for name, queue in queues},
+            self._settings.file_entries,
+            marks,
+        )
+        return lambda: self._keep(kept)
+
+    def _keep(self, kept: Kept) -> None:
+        """An older list is right too, as it asks for less: a full disk must not fail the sync."""
+        if kept == self._kept:
+            return
+        try:
+            write_kept(self._files, self._path, kept)
+            self._kept, self._marks = kept, kept.marks
+        except OSError as error:
+            _LOG.warning("%s: where queues end was not kept: %s", self._path, error)
 
     # --- reading ---
 
@@ -238,7 +329,7 @@ class ConsumeQueues:
         sound = True
         loaded: dict[Queue, AnyQueue] = {}
         for queue in self._maker.present():
-            sound &= queue.load(thorough=not self._clean)
+            sound &= queue.load(thorough=self._thorough)
             if not queue.is_empty():
                 loaded[queue.queue] = queue
         self._queues = loaded
@@ -250,7 +341,7 @@ class ConsumeQueues:
         found = self._queues.get(queue)
         if found is None:
             found = self._maker.make(queue)
-            found.load(thorough=not self._clean)
+            found.load(thorough=self._thorough)
             self._queues[queue] = found
         return found
 
@@ -266,5 +357,5 @@ class ConsumeQueues:
             for name, _ in self._files.list(folder):
                 self._files.unlink(folder / name)
             with suppress(OSError):  # it is not there, or another queue of the topic is
-                folder.rmdir()
-                folder.parent.rmdir()
+                self._files.remove_dir(folder)
+                self._files.remove_dir(folder.parent)

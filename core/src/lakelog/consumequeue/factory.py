@@ -10,6 +10,7 @@ from lakelog.layout import ABORT_FILE
 def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; called before an owner writes ``abort``."""
     from lakelog.consumequeue.consumequeues import ConsumeQueues  # brings NumPy
+    from lakelog.consumequeue.mark import LogHeads
     from lakelog.tombstones import read_tombstones
 
     return ConsumeQueues(
@@ -21,4 +22,5 @@ def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
         read_only=context.read_only,
         light_queues=context.core.light_queues,
         tombstones=read_tombstones(context.files, context.path),
+        log=LogHeads.of(context),
     )

@@ -2,7 +2,8 @@
 
 Every interval, files that changed by some pages are synced; every thorough interval, all of them,
 and then the checkpoint says so. After a sync that failed there is no other: what was not durable by
-then never counts as durable.
+then never counts as durable. The log goes on, since queues can be built from it again; but the
+checkpoint does not move any more, and the stop will be no clean one.
 """
 
 from __future__ import annotations
@@ -33,13 +34,21 @@ class Flushing:
         checkpoint: CheckpointKeeper,
         sync: Callable[[int], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        note: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
+        """Keep what is needed.
+
+        :param sync: syncs what changed by so many pages
+        :param note: called before a sync of all; what it gives is called behind it
+        """
         self.dispatched_ms = 0
         self.failure: BaseException | None = None
         self._settings = settings
         self._checkpoint = checkpoint
         self._sync = sync
         self._clock = clock
+        self._note = note or _nothing
         self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
         self._one_at_a_time = threading.Lock()
         self._stop = threading.Event()
@@ -90,8 +99,10 @@ class Flushing:
 
     def _thorough(self) -> None:
         reached_ms = self.dispatched_ms  # before the sync: what comes meanwhile does not count
+        keep = self._note()
         self._thorough_at = self._clock() * 1000 + self._settings.flush_thorough_interval_ms
         self._guarded(lambda: self._sync(0))
+        self._guarded(keep)
         if reached_ms:
             self._guarded(
                 lambda: self._checkpoint.advance(StoreCheckpoint(logics_timestamp_ms=reached_ms))
@@ -102,5 +113,10 @@ class Flushing:
             sync()
         except BaseException as error:  # noqa: BLE001  # whatever it was, nothing is durable
             self.failure = error
+            self._checkpoint.freeze()
             _LOG.exception("a sync of a queue failed; queues stay as they are")
             self.check()
+
+
+def _nothing() -> Callable[[], None]:
+    return lambda: None

@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from lakelog.consumequeue.aside import Kind
 from lakelog.consumequeue.batchqueue import BatchQueue
 from lakelog.consumequeue.dirty import DirtyFiles
 from lakelog.consumequeue.openfiles import OpenFiles
-from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.consumequeue.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
 from lakelog.consumequeue.simplequeue import SimpleQueue
+from lakelog.consumequeue.unitbytes import UNIT_BYTES
 from lakelog.consumequeue.unitfiles import UnitFiles
 from lakelog.files import FileSystem
 from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
@@ -62,6 +64,24 @@ class QueueMaker:
     def folders(self, queue: Queue) -> list[Path]:
         """Where files of a queue may stand."""
         return [self._path / name / queue[0] / str(queue[1]) for name in DIRECTORIES]
+
+    def kinds(self, *, proved: bool) -> tuple[Kind, ...]:
+        """What files may stand there; ``proved`` says that ``file_entries`` is right."""
+        settings = self._settings
+        size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
+        ext_size = settings.ext_file_size_bytes
+        return (
+            Kind(CONSUMEQUEUE_DIR, size, UNIT_BYTES, "consume-queue.file_entries", proved),
+            Kind(
+                *(CONSUMEQUEUE_EXT_DIR, ext_size, 1, "consume-queue.ext_file_size_bytes"),
+                gapless=True,
+            ),
+            Kind(
+                BATCHCONSUMEQUEUE_DIR,
+                *(batch_size, BATCH_UNIT_BYTES, "consume-queue.batch_file_size_bytes"),
+                gapless=True,
+            ),
+        )
 
     def _simple(self, queue: Queue) -> SimpleQueue:
         folder, ext_folder, _ = self.folders(queue)

@@ -1,9 +1,14 @@
-"""Which units of a run go into a queue: what RocketMQ does, unit by unit.
+"""Which place in a queue each unit of a run takes.
 
-Source: ``ConsumeQueue.putMessagePositionInfo`` of 5.3.3. A unit goes to the end of the queue. If
-its record states a lower queue offset, there is a unit for that already, and it is left out; unless
-it states 0, which is never checked. If the record states a higher one, units are missing, and it
-takes the place at the end all the same.
+A unit stands at the place that its record states: between it and the one before, fillers stand for
+records that the log has lost. Two kinds of records cannot have the place that they state, and go
+to the end of the queue, so that everything in the log can be found:
+
+- Those that state a lower one. It is taken: queue offsets began again (RocketMQ deleted the topic,
+  or forgot records that were not dispatched before a crash), or the record states 0, which is never
+  checked. RocketMQ (``ConsumeQueue.putMessagePositionInfo`` of 5.3.3) gives the former no unit.
+- Those that state one so high that more records would be missing than fit in between in the log:
+  a wrong number must not write gigabytes. RocketMQ puts all that state a higher one at the end.
 """
 
 from __future__ import annotations
@@ -14,40 +19,55 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.layout import RECORD_MIN_BYTES
 from lakelog.queueoffsets import Queue
 from lakelog.units import Units
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-def placed(queue: Queue, units: Units, end: int) -> NDArray[np.int64] | None:
-    """Numbers of the units that a queue with ``end`` units takes; ``None`` for all of them."""
+def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int64] | None:
+    """The place of each unit, which ascend; ``None`` if they just follow one another from ``end``.
+
+    :param end: queue offset behind the queue's last unit
+    :param reached: physical offset behind the record of that unit
+    """
     stated = units.queue_offsets
     if np.array_equal(stated, np.arange(end, end + len(stated))):
         return None
-    taken: list[int] = []
-    odd: list[int] = []
-    for at, queue_offset in enumerate(stated.tolist()):
-        place = end + len(taken)
-        if queue_offset != place:
+    places, odd, place, behind = [], [], end, reached
+    rows = zip(stated.tolist(), units.offsets.tolist(), units.sizes.tolist(), strict=True)
+    for at, (queue_offset, offset, size) in enumerate(rows):
+        if queue_offset > place and _is_explained(queue_offset - place, offset - behind):
+            _LOG.warning(
+                "queue %s/%d: the log lacks the records %d to %d before offset %d; their places "
+                "are filled",
+                *(*queue, place, queue_offset - 1, offset),
+            )
+            place = queue_offset
+        elif queue_offset != place:
             odd.append(at)
-        if not queue_offset or queue_offset >= place:
-            taken.append(at)
-    _log(queue, units, end, odd, len(units) - len(taken))
-    return np.array(taken, np.int64)
+        places.append(place)
+        place, behind = place + 1, offset + size
+    if odd:
+        _log(queue, units, end, odd)
+    return np.array(places, np.int64)
 
 
-def _log(queue: Queue, units: Units, end: int, odd: list[int], left_out: int) -> None:
+def _is_explained(missing: int, gap_bytes: int) -> bool:
+    """Whether so many records can have stood in so many bytes of the log."""
+    return missing * RECORD_MIN_BYTES <= gap_bytes
+
+
+def _log(queue: Queue, units: Units, end: int, odd: list[int]) -> None:
     first = odd[0]
     _LOG.warning(
-        "queue %s/%d ends at %d: %d of %d records do not state the queue offset of their place, "
-        "the first, at %d, states %d; %d get no unit, as their places are taken; the others stand "
-        "in the order of the log",
+        "queue %s/%d ends at %d: %d of %d records cannot have the place that they state; the "
+        "first, at %d, states %d; they stand in the order of the log",
         *queue,
         end,
         len(odd),
         len(units),
         int(units.offsets[first]),
         int(units.queue_offsets[first]),
-        left_out,
     )

@@ -11,24 +11,49 @@ from lakelog.consumequeue.unitbytes import RawUnits, is_filler
 
 _FEW: Final = 256
 """So many units are read at once, and looked at together."""
+_MANY: Final = 4096
 
 
 def first_behind(read: Callable[[int, int], RawUnits], low: int, high: int, offset: int) -> int:
     """The first of the units ``low`` to ``high`` of a record at or behind ``offset``, or ``high``.
 
-    Physical offsets go up along a queue; fillers, which stand at its front, are before all.
+    Physical offsets go up along a queue; fillers, which have none, are passed over.
     """
     while high - low > _FEW:
         middle = (low + high) // 2
-        if _is_before(read(middle, 1), offset):
+        last = last_real(read, low, middle + 1)
+        if last is None or read(last, 1)[0]["offset"] < offset:
             low = middle + 1
         else:
-            high = middle
+            high = last
     units = read(low, high - low)
     before = (units["offset"] < offset) | is_filler(units)
     behind = np.flatnonzero(~before)
-    return low + int(behind[0]) if len(behind) else high
+    if len(behind):
+        return low + int(behind[0])
+    return high
 
 
-def _is_before(unit: RawUnits, offset: int) -> bool:
-    return not len(unit) or bool(unit[0]["offset"] < offset) or bool(is_filler(unit)[0])
+def last_real(read: Callable[[int, int], RawUnits], low: int, high: int) -> int | None:
+    """The last of the units ``low`` to ``high`` that is no filler, if there is one."""
+    look = 1
+    while high > low:
+        start = max(low, high - look)
+        real = np.flatnonzero(~is_filler(read(start, high - start)))
+        if len(real):
+            return start + int(real[-1])
+        high, look = start, _MANY
+    return None
+
+
+def first_real(read: Callable[[int, int], RawUnits], low: int, high: int) -> int | None:
+    """The first of the units ``low`` to ``high`` that is no filler, if there is one."""
+    while low < high:
+        units = read(low, min(_MANY, high - low))
+        real = np.flatnonzero(~is_filler(units))
+        if len(real):
+            return low + int(real[0])
+        if not len(units):
+            return None
+        low += len(units)
+    return None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lakelog.consumequeue.overlay import Overlay
 from lakelog.consumequeue.placement import placed
-from lakelog.consumequeue.search import first_behind
+from lakelog.consumequeue.search import first_behind, first_real, last_real
 from lakelog.consumequeue.unitbytes import (
     NONE,
     RawUnits,
@@ -84,6 +84,9 @@ class SimpleQueue:
         sound = self._files.load()
         self.first = self._files.bases[0] if self._files.bases else 0
         self.end = self._files.end(thorough=thorough)
+        if is_filler(self._files.read(self.end - 1, 1) if self.end > self.first else NONE).any():
+            last = last_real(self._files.read, self.first, self.end)
+            self.end = self.end if last is None else last + 1  # a hole is filled with what follows
         if self._memory is not None:
             self._memory = Overlay(self.end)
         elif thorough or not sound:
@@ -108,14 +111,30 @@ class SimpleQueue:
         return min(first, self.end), self.end
 
     def read(self, first: int, count: int) -> Units:
-        """At most ``count`` units from ``first`` on; codes are looked up where they are kept."""
-        units = unpack(self._raw(first, count), first)
+        """At most ``count`` units from ``first`` on; codes are looked up where they are kept.
+
+        Fillers are left out; where only they are, it goes on behind them.
+        """
+        raw = self._raw(first, count)
+        units = unpack(raw, first)
+        fills = is_filler(raw)
+        if fills.any():
+            units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
         if self._ext is None or not len(units):
             return units
         kept = self._ext.is_address(units.tags_codes)
         if kept.any():
             units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
         return units
+
+    def _behind(self, first: int, count: int) -> Units:
+        """At most ``count`` units behind fillers."""
+        found = first_real(self._raw, first, self.end)
+        if found is None or count <= 0:
+            return unpack(NONE, first)
+        raw = self._raw(found, count)
+        fills = is_filler(raw)
+        return unpack(raw, found)[np.flatnonzero(~fills)]
 
     def _raw(self, first: int, count: int) -> RawUnits:
         """Units of files and memory, between ``first`` of the queue and its end."""
@@ -131,11 +150,11 @@ class SimpleQueue:
 
     def before(self, offset: int) -> int:
         """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
-        last = self._real(self._find(offset) - 1)
-        return int(last[0]["offset"]) if len(last) else 0
+        last = last_real(self._raw, self.first, self._find(offset))
+        return int(self._raw(last, 1)[0]["offset"]) if last is not None else 0
 
     def _find(self, offset: int) -> int:
-        """The first unit of a record at or behind a physical offset; fillers are before all."""
+        """The first unit of a record at or behind a physical offset."""
         return first_behind(self._raw, self.first, self.end, offset)
 
     # --- appending ---
@@ -152,14 +171,15 @@ class SimpleQueue:
 
     def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
         before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
-        taken = placed(self.queue, units, self.end + len(before))
-        if taken is not None:
-            units, store_times_ms = units[taken], store_times_ms[taken]
-        if not len(units):
-            return
+        end = self.end + len(before)
+        reached = self.reached or int(units.offsets[0])
+        places = placed(self.queue, units, end, reached)
         raw = pack(units)
         if self._ext is not None and self._ext_writes:
             raw["tags_code"] = self._ext.append(units.tags_codes, store_times_ms)
+        if places is not None and places[-1] >= end + len(raw):
+            there, raw = raw, filler(int(places[-1]) + 1 - end)
+            raw[places - end] = there
         self._store(join(before, raw) if len(before) else raw)
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
@@ -200,12 +220,14 @@ class SimpleQueue:
 
         What is cut comes again too, because a log is dispatched in order, and to its end.
         """
-        if self._stand_at(again.queue_offsets, again):
+        again = self._of_this_life(again)
+        if not len(again) or self._stand_at(again.queue_offsets, again):
             return
         low = self._find(int(again.offsets[0]))
         span = self._raw(low, self._find(int(again.offsets[-1]) + 1) - low)
-        places = np.searchsorted(span["offset"].astype(np.int64), again.offsets)
-        near = span[np.minimum(places, len(span) - 1)] if len(span) else filler(len(again))
+        real = np.flatnonzero(~is_filler(span))
+        places = np.searchsorted(span["offset"][real].astype(np.int64), again.offsets)
+        near = span[real[np.minimum(places, len(real) - 1)]] if len(real) else filler(len(again))
         there = _alike(near, pack(again))
         if not there.all():
             missing = int(there.argmin())
@@ -214,7 +236,18 @@ class SimpleQueue:
                 *self.queue,
                 int(again.offsets[missing]),
             )
-            self._cut(low + int(places[missing]))
+            before = int(places[missing])
+            self._cut(low + (int(real[before - 1]) + 1 if before else 0))
+
+    def _of_this_life(self, again: Units) -> Units:
+        """Leave out records that are older than the one at queue offset 0.
+
+        They are of a topic that was deleted, and made again, by RocketMQ, which keeps no tombstone.
+        """
+        first = NONE if self.first else self._raw(0, 1)
+        if not len(first) or is_filler(first).any():
+            return again
+        return again[again.offsets >= int(first["offset"][0])]
 
     def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
         low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
@@ -234,8 +267,8 @@ class SimpleQueue:
 
     def _cut(self, end: int) -> None:
         self._minimum = (-1, -1, 0)
-        if end <= self.first or is_filler(self._raw(end - 1, 1)).all():
-            end = 0
+        last = last_real(self._raw, self.first, min(end, self.end))
+        end = 0 if last is None else last + 1
         self.end = min(self.end, end)
         if self._memory is not None:
             self._memory.cut(end)
@@ -276,9 +309,12 @@ class SimpleQueue:
         """Forget everything, files and all."""
         self._cut(0)
 
-    def distrust(self) -> None:
-        """Sync all of it at the next flush: who wrote it may have died before a sync."""
-        self._files.distrust()
+    def distrust(self, durable_end: int) -> None:
+        """Sync it at the next flush: who wrote it may have died before a sync.
+
+        :param durable_end: queue offset up to which it is known to be durable
+        """
+        self._files.distrust(durable_end)
         if self._ext is not None:
             self._ext.distrust()
 

@@ -63,3 +63,20 @@ def valid_length(raw: RawUnits) -> int:
     """How many units stand at the front; the first with a size <= 0 or offset < 0 ends them."""
     bad = (raw["size"] <= 0) | (raw["offset"] < 0)
     return int(bad.argmax()) if bad.any() else len(raw)
+
+
+def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
+    """How many units at the front are of records that follow one another, and where these end.
+
+    :param reached: physical offset behind the record of the unit before them, in bytes
+    """
+    length = valid_length(raw)
+    real = np.flatnonzero(~is_filler(raw[:length]))
+    starts = raw["offset"][real].astype(np.int64)
+    ends = starts + raw["size"][real]
+    before = np.concatenate([[reached], ends[:-1]])
+    wrong = starts < before
+    if wrong.any():
+        at = int(wrong.argmax())
+        return int(real[at]), int(before[at])
+    return length, int(ends[-1]) if len(ends) else reached

@@ -7,7 +7,6 @@ the start, sparse. It is written by ``pwrite`` only, so that a full disk is an e
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from lakelog.consumequeue.unitbytes import (
     UNIT_BYTES,
     RawUnits,
     join,
+    ordered_length,
     valid_length,
 )
 from lakelog.errors import CorruptQueue
@@ -67,11 +67,14 @@ class UnitFiles:
         return len(whole) == len(bases)
 
     def end(self, *, thorough: bool) -> int:
-        """Queue offset behind the last unit; looks at the last file only, unless ``thorough``."""
+        """Queue offset behind the last unit; looks at the last file only, unless ``thorough``.
+
+        Then units must be of records that follow one another in the log, too.
+        """
         if not self.bases:
             return 0
         if thorough:
-            return next(self._ends(self.bases), self.bases[-1] + self._entries)
+            return self._whole_end()
         for base in reversed(self.bases):
             end = self._end_in(base)
             if end > base:
@@ -113,11 +116,12 @@ class UnitFiles:
         if self.bases and end < self.bases[-1] + self._entries:
             self._wipe(self.bases[-1], end)
 
-    def distrust(self) -> None:
-        """Sync all of it at the next flush: who wrote it may have died before a sync."""
-        if self.bases:
+    def distrust(self, durable_end: int = 0) -> None:
+        """Sync the files that hold units from queue offset ``durable_end`` on at the next flush."""
+        due = [base for base in self.bases if base + self._entries > durable_end]
+        if due:
             self._dirty.named_above(self.directory)
-        for base in self.bases:
+        for base in due:
             self._dirty.wrote(self.path(base), 0, self._entries * UNIT_BYTES)
 
     def base(self, queue_offset: int) -> int:
@@ -139,12 +143,20 @@ class UnitFiles:
             )
         return file.start_offset // UNIT_BYTES
 
-    def _ends(self, bases: list[int]) -> Iterator[int]:
-        """Ends of files that are not full."""
-        for base in bases:
-            end = self._end_in(base)
-            if end < base + self._entries:
-                yield end
+    def _whole_end(self) -> int:
+        """Behind the last unit before the first place where there is none, or a strange one."""
+        at, reached, end = self.bases[0], 0, self.bases[-1] + self._entries
+        while at < end:
+            base = self.base(at)
+            units = self._read_in(base, at, min(_LONGEST_LOOK, base + self._entries - at))
+            length, reached = ordered_length(units, reached)
+            at += length
+            if length < len(units):
+                # One of the two neighbours is wrong; both are built again.
+                return max(self.bases[0], at - 1) if units[length]["size"] > 0 else at
+            if not length:
+                break
+        return at
 
     def _end_in(self, base: int) -> int:
         at, look = base, _FIRST_LOOK

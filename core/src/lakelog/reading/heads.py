@@ -51,6 +51,8 @@ class Heads:
             if at == len(units):
                 return None
             number = int(units.queue_offsets[at])
+            if number >= end:  # places are empty up to there
+                return None
             behind = number + max(int(units.counts[at]), 1)
             time = self._log.store_time_ms(int(units.offsets[at]), int(units.sizes[at]))
             if time is not None:

@@ -123,6 +123,11 @@ class Selector:
             at = found.next_offset
             most = end - at if want.tags else min(end - at, want.max_messages - found.count)
             units = self._queues.units(want.queue, at, most)
+            if len(units) and units.queue_offsets[0] >= end:  # places are empty up to there
+                found.next_offset = int(units.queue_offsets[0])
+                if found.count:
+                    return
+                end = min(found.next_offset + reach, found.max_offset)
             units = units[units.queue_offsets < end]
             if not len(units):
                 self._nothing_there(want, found, kind)

@@ -24,10 +24,14 @@ class Span:
 
 @attrs.frozen
 class Gap:
-    """Records from ``start`` on, and before ``end``, whose keys may be in no file."""
+    """Records from ``start`` on, and before ``end``, whose keys may be in no file.
+
+    :ivar kept_until: entries of records before this one can be gone on with
+    """
 
     start: int
     end: int
+    kept_until: int
 
 
 def spans(files: Sequence[IndexFile]) -> list[Span]:
@@ -49,7 +53,7 @@ def gaps(covered: Sequence[Span], log: LogPeek, minimum: int) -> list[Gap]:
     found, at, behind_first = [], minimum, False
     for span in covered:
         if span.first > at and log.has_keys(at, span.first, behind_first=behind_first):
-            found.append(Gap(at, span.first))
+            found.append(Gap(at, span.first, at + behind_first))
         if span.last >= at:
             at, behind_first = span.last, True
     return found

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.files import File, FileSystem
-from lakelog.layout import BLANK, BLANK_MIN_BYTES, COMMITLOG_DIR, MAGIC_BLANK, segment_name
+from lakelog.files import FileSystem
+from lakelog.layout import (
+    AT_MAGIC,
+    BLANK,
+    BLANK_MIN_BYTES,
+    COMMITLOG_DIR,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    segment_name,
+)
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -17,6 +27,9 @@ if TYPE_CHECKING:
 
 _FIRST_WINDOW_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 4 << 20
+_MAGICS: Final = re.compile(
+    b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2))
+)
 
 
 @attrs.frozen
@@ -36,26 +49,25 @@ class LogPeek:
     def has_keys(self, start: int, end: int, *, behind_first: bool) -> bool:
         """Whether a record that starts at or behind ``start``, and before ``end``, has keys.
 
-        What cannot be read may have had some.
+        What is damaged is passed over, as it is when the log is dispatched.
 
         :param behind_first: leave out the record at ``start``
         """
-        for batch in self._batches(start, end):
-            if batch is None or _has_keys(batch, start + behind_first, end):
-                return True
-        return False
+        return any(
+            _has_keys(batch, start + behind_first, end) for batch in self._batches(start, end)
+        )
 
-    def _batches(self, at: int, end: int) -> Iterator[RecordBatch | None]:
+    def _batches(self, at: int, end: int) -> Iterator[RecordBatch]:
         window = _FIRST_WINDOW_BYTES
         while at < end:
             batch, behind = self._read(at, window)
             if behind > at:
-                yield batch
+                if batch is not None:
+                    yield batch
                 at = behind
                 window = min(window * 4, _MOST_BYTES)
             elif window >= self.segment_bytes:
-                yield None
-                return
+                at = self._behind_damage(at)
             else:
                 window *= 4
 
@@ -64,14 +76,9 @@ class LogPeek:
         from lakelog.codec import decode_run
 
         start = at - at % self.segment_bytes
-        try:
-            file = self.files.open(self.directory / segment_name(start))
-        except FileNotFoundError:
-            return None, at
-        try:
-            data = _data(file, at - start, min(window, start + self.segment_bytes - at))
-        finally:
-            file.close()
+        data = self._data(at, min(window, start + self.segment_bytes - at))
+        if data is None:
+            return None, start + self.segment_bytes
         batch = decode_run(data, at, verify=False)
         rest = start + self.segment_bytes - batch.end_offset
         left = data[batch.end_offset - at :]
@@ -79,9 +86,30 @@ class LogPeek:
             return batch, start + self.segment_bytes
         return batch, batch.end_offset
 
+    def _behind_damage(self, at: int) -> int:
+        """Where the next whole record of the segment starts, or the next segment."""
+        from lakelog.codec import decode_run
 
-def _data(file: File, position: int, length: int) -> memoryview:
-    return memoryview(file.read_at(position, length))
+        end = at - at % self.segment_bytes + self.segment_bytes
+        data = self._data(at, end - at)
+        content = bytes(data or b"")
+        for found in re.finditer(_MAGICS, content):
+            place = found.start() - AT_MAGIC
+            if place > 0 and len(decode_run(memoryview(content)[place:], at + place)):
+                return at + place
+        return end
+
+    def _data(self, offset: int, length: int) -> memoryview | None:
+        """Bytes of a segment; ``None`` where it is not there."""
+        position = offset % self.segment_bytes
+        try:
+            file = self.files.open(self.directory / segment_name(offset - position))
+        except FileNotFoundError:
+            return None
+        try:
+            return memoryview(file.read_at(position, length))
+        finally:
+            file.close()
 
 
 def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:

@@ -13,7 +13,7 @@ import attrs
 from lakelog.files import File, FileSystem
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.names import next_name
+from lakelog_hash_index.names import is_name, next_name
 from lakelog_hash_index.shape import Header, Shape
 
 UNFINISHED: Final = ".tmp"
@@ -48,9 +48,9 @@ class Maker:
         return self.open(IndexFile(self.files, self.directory / name, self.shape))
 
     def clear(self) -> None:
-        """Remove what a crash left of a making; RocketMQ passes over such names, too."""
-        for name, _ in self.files.list(self.directory):
-            if name.endswith(UNFINISHED):
+        """Remove what a crash left of a making: a name that RocketMQ passes over, or no byte."""
+        for name, length in self.files.list(self.directory):
+            if name.endswith(UNFINISHED) or (is_name(name) and not length):
                 self.files.unlink(self.directory / name)
 
     def open(self, seen: IndexFile) -> IndexFileWriter:

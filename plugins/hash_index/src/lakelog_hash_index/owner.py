@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lakelog.layout import ABORT_FILE, INDEX_DIR, OWN_DIR
+from lakelog.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.shape import Shape
 from lakelog_hash_index.walk import Wanted, newest_first
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 _ENDLESS: Final = (1 << 63) - 1
-QUARANTINE_DIR: Final = "quarantine"
 
 
 class OwnerIndex:
@@ -63,51 +62,66 @@ class OwnerIndex:
     def resume(self, minimum: int, end: int) -> int:
         """Where the records must be dispatched again from: that of the last key comes again.
 
-        After an unclean stop every file that the checkpoint does not vouch for is read and
-        checked whole; one that is damaged, and those behind it, go to ``lakelog/quarantine/``,
-        and are built again. Keys that are missing between files stay missing until a rebuild,
-        and are warned of. Raises :class:`~lakelog.errors.CorruptIndex` for a file of a wrong
-        length, which other settings may have made.
+        Every file whose header cannot be right, and after an unclean stop every one that the
+        checkpoint does not vouch for and that is damaged, goes to ``lakelog/quarantine/`` with
+        those behind it, and so does one of a wrong length. What is missing is built again from
+        there on; from the first gap on, if keys are missing between files. Raises
+        :class:`~lakelog.errors.CorruptIndex` where all files have one other length, which other
+        settings may have made.
         """
-        from lakelog_hash_index.coverage import gaps, spans
-        from lakelog_hash_index.logpeek import LogPeek
-
         self._minimum = minimum
         appender = self._appender
         if appender.end_offset >= end:
             appender.truncate(end)
         elif self._unclean:
             appender.truncate_last()  # its keys may be there in part, or torn
-        for gap in gaps(spans(appender.files), LogPeek.of(self._context), minimum):
+        self._cut_at_gap(appender, minimum)
+        self._vouch_no_more(appender)
+        return min(max(appender.resume_offset, minimum), end)
+
+    def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
+        """Keep what stands before the first keys that are missing: files have an order."""
+        from lakelog_hash_index.coverage import gaps, spans
+        from lakelog_hash_index.logpeek import LogPeek
+
+        for gap in gaps(spans(appender.files), LogPeek.of(self._context), minimum)[:1]:
             _log.warning(
-                "%s: keys of messages between offsets %d and %d are missing, and are not found; "
-                "run `lakelog rebuild --index`",
+                "%s: keys of messages between offsets %d and %d are missing; the index is built "
+                "again from there",
                 self._directory,
                 gap.start,
                 gap.end,
             )
-        return min(max(appender.resume_offset, minimum), end)
+            appender.truncate(gap.kept_until)
+
+    def _vouch_no_more(self, appender: IndexAppender) -> None:
+        """Files that are made anew are not durable, whatever the checkpoint says of the old."""
+        last_ms = appender.files[-1].header().end_timestamp_ms if appender.files else 0
+        self._context.checkpoint.lower_index(last_ms)
 
     def _sound_files(self) -> list[IndexFile]:
         """The files that can be gone on with."""
         from lakelog_hash_index.soundness import first_unsound
+        from lakelog_hash_index.wronglength import first_wrong
 
-        files, wrong = index_files(self._context.files, self._directory, self._shape)
-        for error in wrong:
-            raise error
+        seam = self._context.files
+        files, wrong = index_files(seam, self._directory, self._shape)
+        lost = first_wrong(seam, wrong, alone=not files)
+        before = [file for file in files if lost is None or file.path < lost]
         vouched = self._context.checkpoint.read().index_timestamp_ms
-        at = first_unsound(files, vouched, unclean=self._unclean)
-        for file in reversed(files[at:]):
-            self._quarantine(file)
+        at = first_unsound(before, vouched, unclean=self._unclean)
+        unfit = {file.path for file in files[at:]} | {Path(str(error.path)) for error in wrong}
+        for path in sorted(unfit, reverse=True):
+            self._quarantine(path)
         return files[:at]
 
-    def _quarantine(self, file: IndexFile) -> None:
+    def _quarantine(self, path: Path) -> None:
         folder = self._context.path / OWN_DIR / QUARANTINE_DIR
         self._context.files.make_dir(folder)
-        self._context.files.rename(file.path, folder / file.path.name)
+        self._context.files.rename(path, _free(folder / path.name))
         self._context.files.sync_dir(folder)
-        self._context.files.sync_dir(file.path.parent)
-        _log.warning("%s is damaged; it was moved to %s, and is built again", file.path, folder)
+        self._context.files.sync_dir(path.parent)
+        _log.warning("%s is not sound; it was moved to %s, and is built again", path, folder)
 
     # --- Dispatcher ---
 
@@ -154,3 +168,11 @@ class OwnerIndex:
                 break
             found.append(file.path)
         return found
+
+
+def _free(target: Path) -> Path:
+    """``target``, or with a number behind it where that is taken."""
+    number, free = 1, target
+    while free.exists():
+        number, free = number + 1, target.with_name(f"{target.name}.{number}")
+    return free

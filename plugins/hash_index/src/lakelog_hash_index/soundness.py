@@ -11,17 +11,15 @@ from lakelog_hash_index.indexfile import IndexFile
 def first_unsound(files: Sequence[IndexFile], vouched_ms: int, *, unclean: bool) -> int:
     """The position of the first file that an owner must build again, with those behind it.
 
-    After a clean stop only a damaged last file is in the way. After an unclean one, so is every
-    file that the checkpoint does not vouch for and that breaks a rule.
+    One whose header or outermost entries do not fit together is, after any stop; after an unclean
+    one, so is every file that the checkpoint does not vouch for and that breaks a rule.
 
     :param vouched_ms: the checkpoint's index timestamp: a file that ends by then is durable
     """
     for at, file in enumerate(files):
         is_last = at == len(files) - 1
-        if unclean and (is_last or not _is_vouched_for(file, vouched_ms)):
-            if is_broken(file):
-                return at
-        elif is_last and any(outline(file)):
+        checked = unclean and (is_last or not _is_vouched_for(file, vouched_ms))
+        if is_broken(file) if checked else any(outline(file)):
             return at
     return len(files)
 

@@ -1,0 +1,357 @@
+"""What RocketMQ's users met when queues and log did not agree; each test is named after an issue.
+
+Numbers are those of apache/rocketmq's issues. Each test brings about the disorder that the issue
+tells of, or its like, and shows that all messages of the log are found, and no others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.consumequeue.support import record
+from core.tests.recovery.support import crash, log_bytes
+from core.tests.store.support import SEGMENT, fill, open_small
+from lakelog import GetStatus, Message, PutResult, Store
+from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog.errors import CorruptQueue
+from lakelog.files import RealFileSystem
+
+FILES = RealFileSystem()
+ENTRIES = 20
+UNIT_BYTES = 20
+FILE_BYTES = ENTRIES * UNIT_BYTES
+COUNT = 110
+FAR = 1 << 40
+
+
+def opened(path: Path, **more: Any) -> Store:
+    return open_small(path, **{"consume_queue": {"file_entries": ENTRIES}, **more})
+
+
+def crashed(path: Path, count: int = COUNT) -> list[PutResult]:
+    """A store in which nothing of the queues was synced by lakelog when its owner died."""
+    with opened(path) as store:
+        results = fill(store, count)
+    (path / "lakelog" / "queues.json").unlink()
+    crash(path)
+    return results
+
+
+def synced_then_crashed(path: Path, synced: int, count: int = COUNT) -> list[PutResult]:
+    """The same, but for the first messages, whose units were synced."""
+    with opened(path) as store:
+        results = fill(store, synced)
+    kept = (path / "lakelog" / "queues.json").read_bytes()
+    with opened(path) as store:
+        results += fill(store, count - synced)
+    (path / "lakelog" / "queues.json").write_bytes(kept)
+    crash(path)
+    return results
+
+
+def put(store: Store, count: int) -> list[PutResult]:
+    """Put messages, and wait until they can be found."""
+    results = fill(store, count)
+    assert store.wait_dispatched()
+    return results
+
+
+def queue_file(path: Path, number: int) -> Path:
+    return path / "consumequeue" / "t" / "0" / f"{number * FILE_BYTES:020d}"
+
+
+def lose_units(path: Path, first: int) -> None:
+    """Units from ``first`` on never reached the disk."""
+    for file in sorted(queue_file(path, 0).parent.iterdir()):
+        kept = max(0, first * UNIT_BYTES - int(file.name))
+        if kept < FILE_BYTES:
+            file.write_bytes(file.read_bytes()[:kept].ljust(FILE_BYTES, b"\x00"))
+
+
+def cut_log(path: Path, offset: int) -> None:
+    """The log from ``offset`` on never reached the disk."""
+    for segment in sorted((path / "commitlog").iterdir()):
+        kept = max(0, offset - int(segment.name))
+        if kept < SEGMENT:
+            segment.write_bytes(segment.read_bytes()[:kept].ljust(SEGMENT, b"\x00"))
+
+
+def assert_all_found(store: Store, results: list[PutResult]) -> None:
+    """Each message at the queue offset that its record states, and none besides."""
+    assert store.queue_bounds("t", 0) == (0, results[-1].queue_offset + 1)
+    units = store.queue_units("t", 0, 0, FAR)
+    assert units.offsets.tolist() == [each.physical_offset for each in results]
+    assert units.queue_offsets.tolist() == [each.queue_offset for each in results]
+    found = store.get("t", 0, 0, len(results)).messages
+    assert [each.physical_offset for each in found] == [each.physical_offset for each in results]
+
+
+@pytest.mark.parametrize("first", [0, 7, 60, 99, 109])
+@pytest.mark.parametrize("synced", [0, 5, 60])
+def test_467_a_message_that_was_not_dispatched_before_the_crash_is_missing_afterwards(
+    tmp_path: Path, first: int, synced: int
+) -> None:
+    """There the units of later messages also stood at other places than their records stated."""
+    results = synced_then_crashed(tmp_path, synced) if synced else crashed(tmp_path)
+    lose_units(tmp_path, first)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+        (new,) = put(store, 1)
+        assert new.queue_offset == COUNT
+        assert store.get("t", 0, COUNT - 1, 2).messages[-1].physical_offset == new.physical_offset
+
+
+def test_678_the_checkpoint_claims_units_that_nobody_synced(tmp_path: Path) -> None:
+    """There the index moved the time of queues, and recovery began behind what was lost."""
+    results = synced_then_crashed(tmp_path, 40)
+    late = 9_000_000_000_000
+    write_checkpoint(FILES, tmp_path, StoreCheckpoint(late, late, late))
+    lose_units(tmp_path, 50)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+
+
+def test_1434_the_last_messages_of_a_segment_were_not_dispatched(tmp_path: Path) -> None:
+    """There recovery begins with the last segment that the checkpoint proves, and only there."""
+    results = synced_then_crashed(tmp_path, 20)
+    last = max(each.physical_offset for each in results)
+    (first_of_last,) = [
+        at for at, each in enumerate(results) if each.physical_offset == last - last % SEGMENT
+    ]
+    stored_ms = 9_000_000_000_000
+    write_checkpoint(FILES, tmp_path, StoreCheckpoint(stored_ms, stored_ms, 0))
+    lose_units(tmp_path, first_of_last - 5)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+
+
+@pytest.mark.parametrize("new", [3, 40])
+def test_495_units_of_a_log_that_was_cut_come_back_after_a_second_crash(
+    tmp_path: Path, new: int
+) -> None:
+    """There truncation moved a position only: behind new units, the old ones stood again."""
+    results = crashed(tmp_path)
+    cut_log(tmp_path, results[50].physical_offset)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results[:50])
+        after = sorted(path for path in queue_file(tmp_path, 0).parent.iterdir())
+        left = b"".join(path.read_bytes() for path in after)[50 * UNIT_BYTES :]
+        assert left == bytes(len(left))
+        more = put(store, new)
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    crash(tmp_path)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results[:50] + more)
+
+
+@pytest.mark.parametrize(("left", "end"), [("clean", 105), ("abort", 70)])
+def test_2571_queues_reach_further_than_the_log(tmp_path: Path, left: str, end: int) -> None:
+    results = crashed(tmp_path) if left == "abort" else synced_then_crashed(tmp_path, COUNT)
+    cut_log(tmp_path, results[end].physical_offset)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    with opened(tmp_path) as store:
+        assert_all_found(store, results[:end])
+        assert store.get("t", 0, end).status is GetStatus.OFFSET_OVERFLOW_ONE
+        assert store.get("t", 0, end + 1).status is GetStatus.OFFSET_OVERFLOW_BADLY
+        assert put(store, 1)[0].queue_offset == end
+
+
+@pytest.mark.parametrize("length", [0, FILE_BYTES])
+@pytest.mark.parametrize("left", ["clean", "abort"])
+def test_10108_the_last_file_of_a_queue_is_empty(tmp_path: Path, length: int, left: str) -> None:
+    """There the store did not start (9728 too): its file had no unit to look at."""
+    results = crashed(tmp_path, 100)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    queue_file(tmp_path, 5).write_bytes(bytes(length))
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+        assert_all_found(store, results + put(store, 30))
+
+
+# --- what else a disk or an operator does to queues ---
+
+
+@pytest.mark.parametrize("left", ["clean", "abort"])
+@pytest.mark.parametrize("by", ["lakelog", "another"])
+@pytest.mark.parametrize("lost", [0, 2, 5, None])
+def test_a_file_or_the_folder_that_somebody_deleted_is_built_again(
+    tmp_path: Path, left: str, by: str, lost: int | None
+) -> None:
+    results = synced_then_crashed(tmp_path, 60)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    if by == "another":  # RocketMQ keeps no list
+        (tmp_path / "lakelog" / "queues.json").unlink()
+    for path in queue_file(tmp_path, 0).parent.glob("*"):
+        if lost is None or path == queue_file(tmp_path, lost):
+            path.unlink()
+    if lost is None:
+        queue_file(tmp_path, 0).parent.rmdir()
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+
+
+@pytest.mark.parametrize("at", [0, 1, 45, 60, 108])
+@pytest.mark.parametrize("unit", [bytes(20), b"\xff" * 20, bytes(6) + b"\x03\xe8" + b"\x01" * 12])
+def test_zeros_and_garbage_among_the_units_are_built_again(
+    tmp_path: Path, at: int, unit: bytes
+) -> None:
+    results = synced_then_crashed(tmp_path, 60)
+    file = queue_file(tmp_path, at // ENTRIES)
+    data = file.read_bytes()
+    place = at % ENTRIES * UNIT_BYTES
+    file.write_bytes(data[:place] + unit + data[place + UNIT_BYTES :])
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+
+
+@pytest.mark.parametrize("left", ["clean", "abort"])
+@pytest.mark.parametrize("length", [1, 100, FILE_BYTES - 20, FILE_BYTES + 20])
+@pytest.mark.parametrize("number", [0, 3, 5])
+def test_one_file_of_a_wrong_length_is_set_aside_and_built_again(
+    tmp_path: Path, left: str, length: int, number: int
+) -> None:
+    results = crashed(tmp_path)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    file = queue_file(tmp_path, number)
+    odd = file.read_bytes().ljust(length, b"\x01")[:length]
+    file.write_bytes(odd)
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+    kept = [path.read_bytes() for path in (tmp_path / "lakelog" / "quarantine").iterdir()]
+    assert odd in kept
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_only_file_of_a_wrong_length(tmp_path: Path, kept: bool) -> None:
+    """Where lakelog has kept that the setting is right, it was damaged; else nobody can know."""
+    results = crashed(tmp_path, 10) if not kept else synced_then_crashed(tmp_path, 5, 10)
+    file = queue_file(tmp_path, 0)
+    file.write_bytes(file.read_bytes()[:-UNIT_BYTES])
+    if kept:
+        with opened(tmp_path) as store:
+            assert_all_found(store, results)
+    else:
+        with pytest.raises(CorruptQueue, match="file_entries makes 400"):
+            opened(tmp_path)
+
+
+@pytest.mark.parametrize("entries", [7, 21])
+def test_files_that_other_settings_made_stay_as_they_are(tmp_path: Path, entries: int) -> None:
+    results = crashed(tmp_path)
+    log = log_bytes(tmp_path)
+    with pytest.raises(CorruptQueue, match="set it as it was when they were made"):
+        opened(tmp_path, consume_queue={"file_entries": entries})
+    assert not (tmp_path / "lakelog" / "quarantine").exists()
+    assert log_bytes(tmp_path) == log
+    with opened(tmp_path) as store:
+        assert_all_found(store, results)
+
+
+# --- records that were damaged before they had units ---
+
+
+def test_behind_damage_units_stand_where_their_records_say(tmp_path: Path) -> None:
+    """There (and in lakelog before) the units of all later records moved up by one."""
+    results = synced_then_crashed(tmp_path, 60)
+    lose_units(tmp_path, 60)
+    for lost in (results[70], results[71], results[90]):
+        segment = tmp_path / "commitlog" / f"{lost.physical_offset // SEGMENT * SEGMENT:020d}"
+        data = bytearray(segment.read_bytes())
+        data[lost.end_offset % SEGMENT - 100] ^= 1
+        segment.write_bytes(data)
+    whole = [each for at, each in enumerate(results) if at not in (70, 71, 90)]
+    with opened(tmp_path) as store:
+        units = store.queue_units("t", 0, 0, FAR)
+        assert units.queue_offsets.tolist() == [each.queue_offset for each in whole]
+        assert units.offsets.tolist() == [each.physical_offset for each in whole]
+        assert store.queue_bounds("t", 0) == (0, COUNT)
+        assert read_on(store, 3) == [each.physical_offset for each in whole]
+        assert store.get("t", 0, 70, 1).messages[0].queue_offset == 72
+        assert put(store, 1)[0].queue_offset == COUNT
+        group = store.consumer("g", "t", start="earliest")
+        polled = [each.queue_offset for each in group.poll(200)]
+        assert polled == [*(each.queue_offset for each in whole), COUNT]
+    with opened(tmp_path, mode="read") as store:
+        assert read_on(store, 50) == [each.physical_offset for each in whole] + [
+            store.get("t", 0, COUNT).messages[0].physical_offset
+        ]
+
+
+def read_on(store: Store, count: int) -> list[int]:
+    """All of a queue, as a consumer without a group reads it."""
+    found, at = [], 0
+    for _ in range(COUNT + 10):
+        result = store.get("t", 0, at, count)
+        found += [each.physical_offset for each in result.messages]
+        assert result.next_offset >= at
+        if result.next_offset == at:
+            return found
+        at = result.next_offset
+    raise AssertionError("it goes on for ever")
+
+
+def test_a_topic_that_rocketmq_deleted_and_made_again_keeps_its_queue(tmp_path: Path) -> None:
+    """Its offsets begin at 0 again, and it leaves no tombstone; the queue is the new one's."""
+    with opened(tmp_path) as store:
+        old = fill(store, 30)
+    for path in (tmp_path / "consumequeue" / "t" / "0").iterdir():
+        path.unlink()
+    (tmp_path / "consumequeue" / "t" / "0").rmdir()
+    end = old[-1].end_offset
+    fresh, at = [], end
+    data = b""
+    for number in range(5):
+        fresh.append(at)
+        data += record("t", b"", b"x", number, at)
+        at = end + len(data)
+    segment = tmp_path / "commitlog" / f"{end // SEGMENT * SEGMENT:020d}"
+    content = bytearray(segment.read_bytes())
+    content[end % SEGMENT : end % SEGMENT + len(data)] = data
+    assert len(content) == SEGMENT
+    segment.write_bytes(content)
+    unit = [
+        place.to_bytes(8, "big") + (len(data) // 5).to_bytes(4, "big") + bytes(8) for place in fresh
+    ]
+    queue_file(tmp_path, 0).parent.mkdir(parents=True)
+    queue_file(tmp_path, 0).write_bytes(b"".join(unit).ljust(FILE_BYTES, b"\x00"))
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    with opened(tmp_path) as store:
+        assert store.queue_units("t", 0, 0, FAR).offsets.tolist() == fresh
+    # Without its queue nobody can tell them apart: all are found, the new ones behind the old.
+    for path in (tmp_path / "consumequeue" / "t" / "0").iterdir():
+        path.unlink()
+    with opened(tmp_path) as store:
+        found = store.queue_units("t", 0, 0, FAR).offsets.tolist()
+        assert found == [each.physical_offset for each in old] + fresh
+
+
+def test_little_is_read_again_after_a_crash(tmp_path: Path) -> None:
+    results = synced_then_crashed(tmp_path, 100)
+    with opened(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.dispatched_from == results[99].end_offset
+        assert_all_found(store, results)
+
+
+def test_what_was_synced_of_another_log_proves_nothing(tmp_path: Path) -> None:
+    """RocketMQ cut the log below the mark, went on, and its queue units were lost in a crash."""
+    results = synced_then_crashed(tmp_path, 100)
+    kept = (tmp_path / "lakelog" / "queues.json").read_bytes()
+    cut_log(tmp_path, results[50].physical_offset)
+    with opened(tmp_path) as store:
+        more = [store.put(Message("t", b"n" * 350, queue_id=0)) for _ in range(60)]
+    (tmp_path / "lakelog" / "queues.json").write_bytes(kept)
+    crash(tmp_path)
+    for number in (2, 3):
+        queue_file(tmp_path, number).write_bytes(bytes(FILE_BYTES))
+    with opened(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.dispatched_from == 0
+        assert_all_found(store, results[:50] + more)

@@ -1,0 +1,111 @@
+"""What RocketMQ's users met when their index and the log did not agree.
+
+Numbers are those of apache/rocketmq's issues. There, an unclean restart deletes every index file
+whose last entry is younger than the checkpoint's time of the index, and indexes again only what
+stands behind the segment with which recovery begins.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog.files import RealFileSystem
+from lakelog_hash_index import plugin, verify
+
+SLOTS, ENTRIES = 50, 40
+COUNT = 150
+
+
+def opened(path: Path, mode: lakelog.Mode = "owner") -> lakelog.Store:
+    return lakelog.open(
+        path,
+        mode=mode,
+        plugins=[plugin],
+        segment_size_bytes="16KiB",
+        flush="none",
+        hash_index={"slots": SLOTS, "entries": ENTRIES},
+    )
+
+
+def crashed(path: Path) -> list[int]:
+    """A store of many segments and index files; the last index file was not full."""
+    with opened(path) as store:
+        results = [store.put(Message("t", b"." * 300, keys=f"all k{at}")) for at in range(COUNT)]
+    (path / "abort").write_text("4711")
+    return [each.physical_offset for each in results]
+
+
+def index_files(path: Path) -> list[Path]:
+    return sorted((path / "index").iterdir())
+
+
+def assert_all_found(path: Path, offsets: list[int]) -> None:
+    with opened(path) as store:
+        assert store.query_offsets("t", "all", max_count=1 << 20) == offsets[::-1]
+        for at, offset in enumerate(offsets):
+            assert store.query_offsets("t", f"k{at}") == [offset]
+    assert verify(path / "index", SLOTS, ENTRIES) == []
+
+
+@pytest.mark.parametrize("number", [0, 3, -1])
+def test_3868_an_index_file_that_is_younger_than_the_checkpoint_loses_what_it_held(
+    tmp_path: Path, number: int
+) -> None:
+    """Here: the file was deleted by such a restart, and its older records are indexed again."""
+    offsets = crashed(tmp_path)
+    index_files(tmp_path)[number].unlink()
+    assert_all_found(tmp_path, offsets)
+
+
+@pytest.mark.parametrize("index_ms", [0, 1, 9_000_000_000_000])
+def test_8007_the_last_index_file_is_kept_at_an_unclean_stop(tmp_path: Path, index_ms: int) -> None:
+    offsets = crashed(tmp_path)
+    before = index_files(tmp_path)
+    write_checkpoint(RealFileSystem(), tmp_path, StoreCheckpoint(0, 0, index_ms))
+    assert_all_found(tmp_path, offsets)
+    assert index_files(tmp_path) == before
+
+
+@pytest.mark.parametrize("left", ["clean", "abort"])
+@pytest.mark.parametrize("length", [0, 1, 1000])
+@pytest.mark.parametrize("number", [0, -1])
+def test_an_index_file_was_emptied_or_cut(
+    tmp_path: Path, number: int, length: int, left: str
+) -> None:
+    offsets = crashed(tmp_path)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    file = index_files(tmp_path)[number]
+    file.write_bytes(file.read_bytes()[:length])
+    assert_all_found(tmp_path, offsets)
+
+
+@pytest.mark.parametrize("left", ["clean", "abort"])
+def test_the_index_reaches_further_than_the_log(tmp_path: Path, left: str) -> None:
+    offsets = crashed(tmp_path)
+    if left == "clean":
+        (tmp_path / "abort").unlink()
+    cut = offsets[-2]
+    segment = tmp_path / "commitlog" / f"{cut // 16384 * 16384:020d}"
+    segment.write_bytes(segment.read_bytes()[: cut % 16384].ljust(16384, b"\x00"))
+    assert_all_found(tmp_path, offsets[:-2])
+
+
+def test_a_second_crash_while_the_index_is_built_again(tmp_path: Path) -> None:
+    """Full files that were made anew are not vouched for by what was said of the old ones."""
+    offsets = crashed(tmp_path)
+    second = index_files(tmp_path)[1]
+    second.unlink()
+    with opened(tmp_path):
+        pass
+    (tmp_path / "abort").write_text("4711")
+    again = index_files(tmp_path)[1]
+    data = again.read_bytes()
+    again.write_bytes(data[: 40 + 4 * SLOTS + 100] + bytes(40) + data[40 + 4 * SLOTS + 140 :])
+    write_checkpoint(RealFileSystem(), tmp_path, StoreCheckpoint(0, 0, 0))
+    assert_all_found(tmp_path, offsets)
