@@ -253,6 +253,7 @@ class Store(QueueStore):
         try:
             with owned.reput.paused():
                 end = owned.positions.confirmed
+                owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
                 delete_topic(owned.directory.files, self.path, topic, end, self._forgets())
         except OSError as error:
             raise readable(error, self.path) from error

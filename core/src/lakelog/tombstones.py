@@ -8,6 +8,7 @@ only a rebuild forgets the tombstones.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +44,7 @@ def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) ->
     """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back."""
     found = read_tombstones(files, path)
     if found.get(topic, -1) < end_offset:
-        _write(files, path, {**found, topic: end_offset})
+        write_tombstones(files, path, {**found, topic: end_offset})
 
 
 def clear_tombstones(files: FileSystem, path: Path) -> None:
@@ -53,9 +54,10 @@ def clear_tombstones(files: FileSystem, path: Path) -> None:
         files.sync_dir(_file(path).parent)
 
 
-def _write(files: FileSystem, path: Path, tombstones: dict[str, int]) -> None:
+def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int]) -> None:
+    """Replace all of them, durably."""
     files.make_dir(_file(path).parent)
-    content = json.dumps({_QUEUES: tombstones}, indent=2, ensure_ascii=False)
+    content = json.dumps({_QUEUES: dict(tombstones)}, indent=2, ensure_ascii=False)
     write_file(files, _file(path), content.encode() + b"\n")
 
 

@@ -27,6 +27,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.queueoffsets import Queue
+from lakelog.tombstones import write_tombstones
 from lakelog.units import Units
 from lakelog.verifying import Verifier
 
@@ -103,12 +104,15 @@ class ConsumeQueues:
         return min(max(start, minimum), end)
 
     def _resume_owning(self, minimum: int, end: int) -> int:
+        self._lower_tombstones(end)
         kept = self._kept = read_kept(self._files, self._path)
         self._marks = self._proved(kept.marks, end)
         self._thorough = not (self._clean and self._marks)
         self._load_mended(kept)
         if self._thorough:
             self._drop_strangers(minimum)
+        if not self._clean:
+            self._drop_buried()
         if not self._clean:
             self._distrust(kept)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
@@ -138,6 +142,20 @@ class ConsumeQueues:
                 continue
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
+
+    def _drop_buried(self) -> None:
+        """Remove queues of removed topics again: a power cut can bring their files back."""
+        for name, queue in list(self._queues.items()):
+            first = queue.read(queue.bounds(0)[0], 1)
+            if len(first) and int(first.offsets[0]) < self._tombstones.get(name[0], 0):
+                self._remove(name)
+
+    def _lower_tombstones(self, end: int) -> None:
+        """None may reach beyond the end of the log: it would bury what is put from now on."""
+        beyond = [topic for topic, buried in self._tombstones.items() if buried > end]
+        self._tombstones.update(dict.fromkeys(beyond, end))
+        if beyond:
+            write_tombstones(self._files, self._path, self._tombstones)
 
     def _distrust(self, kept: Kept) -> None:
         """Sync what may not be durable at the next flush."""
@@ -233,12 +251,9 @@ class ConsumeQueues:
         """
         self._ensure_loaded()
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
-        for name, queue in list(self._queues.items()):
+        for name in list(self._queues):
             if name[0] == topic:
-                del self._queues[name]
-                queue.remove()
-                queue.close()
-                self._remove_folders(name)
+                self._remove(name)
 
     def flush(self) -> None:
         """Sync all queues, then let the checkpoint say so; raises ``StoreFailed``."""
@@ -350,6 +365,13 @@ class ConsumeQueues:
             queue.flush(least_pages)  # codes that are kept apart before the units that point there
         self._maker.dirty.sync(least_pages)
 
+    def _remove(self, name: Queue) -> None:
+        """Remove a queue with all of its files."""
+        queue = self._queues.pop(name)
+        queue.remove()
+        queue.close()
+        self._remove_folders(name)
+
     def _remove_folders(self, queue: Queue) -> None:
         if self._read_only:
             return
@@ -359,3 +381,6 @@ class ConsumeQueues:
             with suppress(OSError):  # it is not there, or another queue of the topic is
                 self._files.remove_dir(folder)
                 self._files.remove_dir(folder.parent)
+            for each in (folder, *folder.parents[:2]):
+                if each.is_dir():
+                    self._files.sync_dir(each)

@@ -65,10 +65,13 @@ class GroupCommit:
 
     def _answer_late(self) -> None:
         """The flusher is gone: for a failure, or because the store is being closed."""
+        try:
+            if self._failure is None and self._log is not None:
+                self._answer(self._log.sync())
+        except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
+            self._failure = error
         if self._failure is not None:
             self._fail_all(self._failure)
-        elif self._log is not None:
-            self._answer(self._log.sync())
 
     def wake(self) -> None:
         """A staged writer has committed something."""

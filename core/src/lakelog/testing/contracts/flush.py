@@ -69,6 +69,14 @@ class FlushStrategyContract:
             for outcome in outcomes:
                 assert settle(outcome, 0).in_log
 
+    def test_close_of_a_log_that_failed_by_itself_breaks_no_thread(self, log: FakeLog) -> None:
+        flush = self.make()
+        with no_thread_left(self.patience_seconds):
+            flush.start(log)
+            log.break_disk()
+            with suppress(StoreFailed), beside(flush.close) as call:
+                call.result(self.patience_seconds)
+
     def test_close_ends_when_the_disk_is_broken(self, log: FakeLog) -> None:
         flush = self.make()
         with no_thread_left(self.patience_seconds):
