@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
-from lakelog import Message, swap
+from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import NotAStore, StoreError, StoreLocked
 from lakelog.files import RealFileSystem
@@ -224,14 +224,14 @@ def test_an_interrupted_swap_leaves_the_old_or_the_new(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(store)
-    monkeypatch.setattr(swap, "_exchange", _raises)
+    monkeypatch.setattr(RealFileSystem, "exchange", _raises)
     before = tree(store / "consumequeue")
     with pytest.raises(StoreError):
         rebuild_small(store)
     assert tree(store / "consumequeue") == before
 
 
-def _raises(one: Path, other: Path) -> bool:
+def _raises(files: RealFileSystem, one: Path, other: Path) -> bool:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -269,15 +269,17 @@ def _folder(path: Path, name: str) -> Path:
     return path / name
 
 
-def _cannot(one: Path, other: Path) -> bool:
+def _cannot(files: RealFileSystem, one: Path, other: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("exchange", [swap._exchange, _cannot])
+@pytest.mark.parametrize("exchange", [RealFileSystem.exchange, _cannot])
 def test_folders_change_places(
-    exchange: Callable[[Path, Path], bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exchange: Callable[[RealFileSystem, Path, Path], bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(swap, "_exchange", exchange)
+    monkeypatch.setattr(RealFileSystem, "exchange", exchange)
     new, target = _folder(tmp_path, "new"), _folder(tmp_path, "target")
     swap_in(FILES, new, target, tmp_path / "old")
     assert (target / "new").read_text() == "new"
@@ -309,7 +311,7 @@ class NoSecondRename(RealFileSystem):
 def test_in_two_steps_the_old_one_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(swap, "_exchange", _cannot)
+    monkeypatch.setattr(RealFileSystem, "exchange", _cannot)
     new, target = _folder(tmp_path, "new"), _folder(tmp_path, "target")
     with pytest.raises(OSError, match="Input/output"):
         swap_in(NoSecondRename(), new, target, tmp_path / "old")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lakelog.message import MessageColumns
     from lakelog.opening import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
+    from lakelog.recovering import recover
+    from lakelog.recovery.report import RecoveryReport
+    from lakelog.repairing import RepairReport, repair
     from lakelog.results import BatchResult, PutResult
     from lakelog.settings.resource import embedded
     from lakelog.store import Store
@@ -35,10 +38,14 @@ __all__ = [
     "PutResult",
     "PutStatus",
     "QueueInfo",
+    "RecoveryReport",
+    "RepairReport",
     "Store",
     "StoredMessage",
     "embedded",
     "open",
+    "recover",
+    "repair",
 ]
 
 _LAZY = {
@@ -52,7 +59,11 @@ _LAZY = {
     "GetStatus": ("lakelog.reading.results", "GetStatus"),
     "MessageColumns": ("lakelog.message", "MessageColumns"),
     "QueueInfo": ("lakelog.reading.results", "QueueInfo"),
+    "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
+    "RepairReport": ("lakelog.repairing", "RepairReport"),
     "embedded": ("lakelog.settings.resource", "embedded"),
+    "recover": ("lakelog.recovering", "recover"),
+    "repair": ("lakelog.repairing", "repair"),
 }
 
 

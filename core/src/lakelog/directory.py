@@ -1,4 +1,4 @@
-"""What stands in a directory before it is opened: whether it is a store, whole, and clean.
+"""What stands in a directory before it is opened: whether it is a store, and can be owned.
 
 Nothing in here changes a byte.
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.errors import BadSegment, NotAStore, StoreCrashed, StoreError
+from lakelog.errors import BadSegment, NotAStore, StoreError
 from lakelog.files import FileSystem
-from lakelog.layout import ABORT_FILE, COMMITLOG_DIR, LOCK_FILE, OWN_DIR, segment_name
-from lakelog.segmentdir import problems
+from lakelog.layout import COMMITLOG_DIR, LOCK_FILE, OWN_DIR, segment_name
+from lakelog.segmentdir import hindrances, problems
 from lakelog.settings.model import StoreSettings
 
 
@@ -54,15 +54,13 @@ class StoreDirectory:
         if self.is_new():
             raise NotAStore("no store is here; is the path right?", path=self.path)
 
-    def check_owned_cleanly(self, size_bytes: int) -> None:
-        """Raise where an owner must not go on: after a crash, or over odd segments."""
-        if (self.path / ABORT_FILE).exists():
-            raise StoreCrashed(
-                "the store was not closed cleanly (the file 'abort' is there), and this lakelog "
-                "cannot recover it yet; open it with mode='read', or let RocketMQ recover it",
-                path=self.path,
-            )
-        for problem in self.problems(size_bytes):
+    def check_segments(self, size_bytes: int) -> None:
+        """Raise :class:`~lakelog.errors.BadSegment` where not even a recovery can go on.
+
+        That is over files that are no segments, segments of another size, and missing ones.
+        Changes nothing; wrong lengths alone are for the recovery to mend.
+        """
+        for problem in hindrances(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
 
     def problems(self, size_bytes: int) -> list[BadSegment]:

@@ -26,6 +26,7 @@ OWN_DIR: Final = "lakelog"
 STORE_FILE: Final = "store.json"
 SETTINGS_FILE: Final = "lakelog.toml"
 TMP_DIR: Final = "tmp"
+QUARANTINE_DIR: Final = "quarantine"
 
 SEGMENT_NAME_DIGITS: Final = 20
 """A segment is named by the decimal offset of its first byte, padded to this many digits."""

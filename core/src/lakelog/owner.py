@@ -1,13 +1,17 @@
-"""Opens a directory for its owner: look, lock, look again, then change what must be changed.
+"""Opens a directory for its owner: look, lock, look again, recover, then wire everything.
 
-Whatever goes wrong on the way, the directory is left as it was found, but for empty folders.
+What goes wrong before the recovery changes nothing, but for empty folders; what goes wrong later
+leaves a directory that the next open recovers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -17,27 +21,31 @@ from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoin
 from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
-from lakelog.errors import BadSegment
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.interfaces import QueueReader
-from lakelog.layout import LOCK_FILE, OWN_DIR, TMP_DIR
+from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, TMP_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
-from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
+from lakelog.positionspage import State
 from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.queueends import queue_ends
+from lakelog.publishing import Publisher
 from lakelog.queueoffsets import QueueOffsets
+from lakelog.recovery.damagefile import read_damage
+from lakelog.recovery.examine import Plan, Progress, examine
+from lakelog.recovery.mend import mend
+from lakelog.recovery.report import RecoveryReport
 from lakelog.reput import Reput, Signal
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
-from lakelog.source import FileSource, ViewSource
+from lakelog.source import ViewSource
 from lakelog.strategies import Strategies
-from lakelog.survey import Survey, survey
 from lakelog.swap import REBUILD_DIR, remove_tree
+
+_LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
@@ -56,35 +64,36 @@ class OwnedLog:
     reput: Reput
     dispatchers: Sequence[Named]
     checkpoint: CheckpointKeeper
+    recovery: RecoveryReport
+    publisher: Publisher
 
     def close(self) -> None:
         """Flush, write the checkpoint, then ``abort`` may go: RocketMQ's clean stop.
 
-        A store that failed keeps ``abort``, so that the next open recovers it.
+        A store that failed keeps ``abort``, so that the next open recovers it; raises
+        :class:`~lakelog.errors.StoreFailed` then.
         """
         files, path = self.directory.files, self.directory.path
+        self.publisher.tell(State.CLOSING)
         try:
             with ExitStack() as closing:
                 for each in self.dispatchers:
                     closing.callback(each.dispatcher.close)
                 closing.callback(self.reput.close)
                 self.appender.close()
-            if self.health.failure is None:
-                self._write_checkpoint()
-                self.segments.close()
-                remove_abort(files, path)
+            if self.health.failure is not None:
+                raise self.health.failed()
+            self._write_checkpoint()
+            self.segments.close()
+            remove_abort(files, path)
         finally:
             self.segments.close()
+            self.publisher.close()
             self.lock.release()
 
     def _write_checkpoint(self) -> None:
         self.log.sync()
-        self.checkpoint.advance(
-            StoreCheckpoint(
-                physic_timestamp_ms=self.log.last_timestamp_ms,
-                confirm_offset=self.positions.confirmed,
-            )
-        )
+        self.checkpoint.advance()  # the log is one of its sources
 
 
 def open_owned(
@@ -94,22 +103,55 @@ def open_owned(
     health: Health,
     checkpoint: CheckpointKeeper,
     arrivals: Signal,
+    progress: Progress | None = None,
 ) -> OwnedLog:
-    """Take over ``directory``, which is new or holds a store that was closed cleanly.
+    """Take over ``directory``, which is new or holds a store, and recover it.
 
     Queues and index are complete when it returns, unless a dispatcher fails.
     """
+    begun = time.monotonic()
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo)
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
-        opened = taking.open(_survey(directory, core), lock, arrivals, is_new=is_new)
+        plan = examine(directory, core, progress)
+        publisher = _publisher(directory, checkpoint, lock, undo)
+        publisher.tell(State.RECOVERING)
+        report = mend(directory, plan, core.segment_size_bytes)
+        opened = taking.open(plan, report, lock, arrivals, publisher, is_new=is_new)
+        _publish(opened)
         opened.reput.start()
         if opened.reput.failure is None and _keep_queues(strategies.dispatchers):
             lock.tell_followed()
         undo.pop_all()
-    return opened
+    report = attrs.evolve(opened.recovery, seconds=time.monotonic() - begun)
+    if not report.clean or report.changed:
+        _LOG.info("%s: %s", directory.path, report)
+    return attrs.evolve(opened, recovery=report)
+
+
+def _publisher(
+    directory: StoreDirectory, checkpoint: CheckpointKeeper, lock: OwnerLock, undo: ExitStack
+) -> Publisher:
+    directory.files.make_dir(directory.path / OWN_DIR)
+    publisher = Publisher(directory.files, directory.path, checkpoint)
+    undo.callback(publisher.abandon)
+    lock.tell_published()
+    return publisher
+
+
+def _publish(opened: OwnedLog) -> None:
+    """Let readers and the checkpoint follow from now on."""
+    log, positions = opened.log, opened.positions
+    opened.health.also(opened.publisher.failed)
+    opened.checkpoint.ask(
+        lambda: StoreCheckpoint(
+            physic_timestamp_ms=log.flushed_timestamp_ms,
+            confirm_offset=min(positions.confirmed, positions.flushed),
+        )
+    )
+    opened.publisher.start(positions, staged=log.staged)
 
 
 def _keep_queues(dispatchers: Sequence[Named]) -> bool:
@@ -122,10 +164,12 @@ def _take(
     """Look, lock, look again; the lock, and whether nothing was there."""
     is_new = directory.is_new()
     if not (directory.path / LOCK_FILE).exists():
-        directory.check_owned_cleanly(core.segment_size_bytes)
+        directory.check_segments(core.segment_size_bytes)
         directory.files.make_dir(directory.path)
+        with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
+            directory.files.sync_dir(directory.path.parent)
     lock = _locked(directory.files, directory, undo)
-    directory.check_owned_cleanly(core.segment_size_bytes)
+    directory.check_segments(core.segment_size_bytes)
     return lock, is_new
 
 
@@ -133,29 +177,6 @@ def _locked(files: FileSystem, directory: StoreDirectory, undo: ExitStack) -> Ow
     lock = OwnerLock.take(files, directory.path)
     undo.callback(lock.release)
     return lock
-
-
-def _survey(directory: StoreDirectory, core: StoreSettings) -> Survey:
-    """Read the whole log; an owner goes on only where nothing of it is damaged."""
-    source = FileSource(directory.files, directory.commitlog, core.segment_size_bytes)
-    starts = source.starts()
-    first = starts[0] if starts else 0
-    pieces = _scan(source, first) if starts else ()
-    found = survey(pieces, first, queue_ends(directory.files, directory.path))
-    for damage in found.damage:
-        raise BadSegment(
-            f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record. This "
-            "lakelog cannot repair a log yet; open the store with mode='read'",
-            path=damage.path or directory.commitlog,
-            offset=damage.offset,
-        )
-    return found
-
-
-def _scan(source: FileSource, first: int) -> Iterator[Piece]:
-    from lakelog.scan import scan  # brings NumPy, which an empty store can do without
-
-    return scan(source, first)
 
 
 @attrs.frozen
@@ -169,20 +190,27 @@ class _Taking:
     checkpoint: CheckpointKeeper
     undo: ExitStack
 
-    def open(self, found: Survey, lock: OwnerLock, arrivals: Signal, *, is_new: bool) -> OwnedLog:
+    def open(
+        self,
+        plan: Plan,
+        report: RecoveryReport,
+        lock: OwnerLock,
+        arrivals: Signal,
+        publisher: Publisher,
+        *,
+        is_new: bool,
+    ) -> OwnedLog:
         """Change what must be changed, then wire everything."""
         directory, strategies, undo = self.directory, self.strategies, self.undo
         maker = self._maker()
-        start = resume(strategies.dispatchers, found.start_offset, found.end_offset)
+        start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
         identity = self._mark(is_new=is_new)
-        segments = _segments(maker, self.core, strategies, found)
+        segments = _segments(maker, self.core, strategies, plan, self.health)
         undo.callback(segments.close)
-        positions = attrs.evolve(
-            Positions.at(found.start_offset, found.end_offset), dispatched=start
-        )
+        positions = attrs.evolve(Positions.at(plan.minimum, plan.end_offset), dispatched=start)
         confirmations = Confirmations(positions)
-        log = self._log(segments, positions, confirmations, found)
-        reader = LogReader(ViewSource(segments), OwnedBounds(positions), _never)
+        log = self._log(segments, positions, confirmations, plan)
+        reader = LogReader(self._source(segments), OwnedBounds(positions), _never)
         reput = Reput(
             lambda first, end: reader.pieces(first, end, verify=False),
             Dispatching(directory.path, strategies.dispatchers, start),
@@ -203,7 +231,12 @@ class _Taking:
             reput,
             strategies.dispatchers,
             self.checkpoint,
+            attrs.evolve(report, dispatched_from=start),
+            publisher,
         )
+
+    def _source(self, segments: Segments) -> ViewSource:
+        return ViewSource(segments, read_damage(self.directory.files, self.directory.path))
 
     def _maker(self) -> SegmentMaker:
         directory = self.directory
@@ -222,7 +255,8 @@ class _Taking:
         """Write what says that the store is open."""
         files, path = self.directory.files, self.directory.path
         identity = read_identity(files, path) or make_identity(files, path, new=is_new)
-        self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
+        if not (path / ABORT_FILE).exists():
+            self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
         return identity
@@ -232,19 +266,19 @@ class _Taking:
         segments: Segments,
         positions: Positions,
         confirmations: Confirmations,
-        found: Survey,
+        plan: Plan,
     ) -> CommitLog:
-        if found.end_offset > segments.active_offset:
+        if plan.end_offset > segments.active_offset:
             segments.prepare_next()
         return CommitLog(
             segments,
             positions,
             confirmations,
-            QueueOffsets(found.next_offsets),
+            QueueOffsets(plan.found.next_offsets),
             self.strategies.append,
             self.health,
             self.core.os_page_cache_busy_timeout_ms,
-            found.last_timestamp_ms,
+            plan.found.last_timestamp_ms,
         )
 
     def _appender(self, log: CommitLog, confirmations: Confirmations) -> Appender:
@@ -263,13 +297,17 @@ class _Taking:
 
 
 def _segments(
-    maker: SegmentMaker, core: StoreSettings, strategies: Strategies, found: Survey
+    maker: SegmentMaker,
+    core: StoreSettings,
+    strategies: Strategies,
+    plan: Plan,
+    health: Health,
 ) -> Segments:
     """The segments, those behind the end of the log in stock for the next rolls."""
-    size, first = core.segment_size_bytes, found.start_offset
-    active = max(first, found.end_offset - found.end_offset % size)
-    position = found.end_offset - active
-    preallocator = Preallocator(maker, core.preallocate)
+    size, first = core.segment_size_bytes, plan.minimum
+    active = max(first, plan.end_offset - plan.end_offset % size)
+    position = plan.end_offset - active
+    preallocator = Preallocator(maker, core.preallocate, health.fail)
     for segment in segment_files(maker.directory, maker.files.list(maker.directory)):
         if segment.start_offset > active or (segment.start_offset == active and not position):
             preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))

@@ -28,12 +28,20 @@ class Damage:
     :ivar offset: first byte
     :ivar end_offset: behind the last one; a record, a segment or nothing follows
     :ivar path: the segment file, where it is known
+    :ivar unproven: whether whole records are among them that nothing proves to belong to the log
+    :ivar head: the first of the bytes, by which they are known again
     """
 
     offset: int
     end_offset: int
     error: CorruptRecord
     path: Path | None = None
+    unproven: bool = False
+    head: bytes = attrs.field(default=b"", repr=False)
+
+    def is_at(self, data: memoryview) -> bool:
+        """Whether ``data`` begins as these bytes did when they were judged."""
+        return bool(self.head) and bytes(data[: len(self.head)]) == self.head
 
     def __str__(self) -> str:
         """What is wrong, and where."""

@@ -1,7 +1,8 @@
 """Where consume queues end, read from the last file of each; a queue may outlive its messages.
 
 Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``; the data ends at the first unit
-whose size is not positive.
+whose size is not positive. Units that fill the front of a queue which does not begin at 0 have the
+size ``0x7fffffff``.
 """
 
 from __future__ import annotations
@@ -9,21 +10,70 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
+from typing import Final
 
-from lakelog.files import FileSystem, read_file
+import attrs
+
+from lakelog.files import File, FileSystem
 from lakelog.layout import CONSUMEQUEUE_DIR
 from lakelog.queueoffsets import Queue
 from lakelog.segmentdir import SegmentFile, segment_files
 
-UNIT_BYTES = 20
+UNIT_BYTES: Final = 20
+_UNIT: Final = Struct(">qi")
+_FILLER_SIZE: Final = 0x7FFFFFFF
+_EVERYWHERE: Final = 1 << 63
 
 
-def queue_ends(files: FileSystem, path: Path) -> dict[Queue, int]:
-    """The offset behind the last unit of each consume queue of the store directory ``path``."""
+@attrs.frozen
+class QueueEnd:
+    """How far a queue reaches.
+
+    :ivar end: queue offset behind its last unit
+    :ivar reached: physical offset behind the record of that unit; 0 where it has none
+    """
+
+    end: int
+    reached: int
+
+
+def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[Queue, QueueEnd]:
+    """The end of each consume queue of the store directory ``path``.
+
+    :param limit: units of records at or behind this offset of the log do not count
+
+    A few units of each queue are read, and all before one that counts are taken to count.
+    """
     return {
-        queue: _end(files, segment_files(directory, files.list(directory)))
+        queue: _end(files, segment_files(directory, files.list(directory)), limit)
         for queue, directory in _queues(path / CONSUMEQUEUE_DIR)
     }
+
+
+def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
+    """Behind the last unit of one queue that counts; ``None`` where there is no such queue."""
+    directory = _directory(path, queue)
+    segments = segment_files(directory, files.list(directory))
+    return _end(files, segments, limit).end if segments else None
+
+
+def queue_unit(files: FileSystem, path: Path, queue: Queue, at: int) -> tuple[int, int] | None:
+    """Offset and size of the record that a queue has at queue offset ``at``, if it has one."""
+    directory = _directory(path, queue)
+    position = at * UNIT_BYTES
+    for file in reversed(segment_files(directory, files.list(directory))):
+        if file.start_offset <= position:
+            opened = files.open(file.path)
+            try:
+                return _unit(opened, position - file.start_offset)
+            finally:
+                opened.close()
+    return None
+
+
+def _directory(path: Path, queue: Queue) -> Path:
+    return path / CONSUMEQUEUE_DIR / queue[0] / str(queue[1])
 
 
 def _queues(root: Path) -> Iterator[tuple[Queue, Path]]:
@@ -35,25 +85,42 @@ def _queues(root: Path) -> Iterator[tuple[Queue, Path]]:
 
 def _directories(path: Path) -> list[Path]:
     try:
-        return sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
+        with os.scandir(path) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _end(files: FileSystem, segments: list[SegmentFile]) -> int:
+def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
     for segment in reversed(segments):
-        units = _units(read_file(files, segment.path) or b"")
-        if units:
-            return segment.start_offset // UNIT_BYTES + units
-    return segments[0].start_offset // UNIT_BYTES if segments else 0
+        file = files.open(segment.path)
+        try:
+            units = _units(file, segment.length // UNIT_BYTES, limit)
+            last = _unit(file, (units - 1) * UNIT_BYTES) if units else None
+        finally:
+            file.close()
+        if last is not None:
+            reached = 0 if last[1] == _FILLER_SIZE else sum(last)
+            return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached)
+    return QueueEnd(segments[0].start_offset // UNIT_BYTES if segments else 0, 0)
 
 
-def _units(data: bytes) -> int:
-    """How many units stand at the front of a queue file."""
-    import numpy as np
+def _units(file: File, room: int, limit: int) -> int:
+    """How many units that count stand at the front of a file, found by halving."""
+    low, high = 0, room
+    while low < high:
+        middle = (low + high) // 2
+        unit = _unit(file, middle * UNIT_BYTES)
+        if unit is not None and unit[0] < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
-    whole = len(data) // UNIT_BYTES
-    unit = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-    units = np.frombuffer(data, unit, whole)
-    ends = np.flatnonzero((units["size"] <= 0) | (units["offset"] < 0))
-    return int(ends[0]) if len(ends) else whole
+
+def _unit(file: File, position: int) -> tuple[int, int] | None:
+    data = file.read_at(position, _UNIT.size)
+    if len(data) < _UNIT.size:
+        return None
+    offset, size = _UNIT.unpack(data)
+    return (offset, size) if size > 0 and offset >= 0 else None

@@ -26,13 +26,14 @@ from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
 from lakelog.pieces import Blank, Damage, Piece
+from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
 from lakelog.swap import REBUILD_DIR, remove_tree, swap_in
-from lakelog.tombstones import clear_tombstones
+from lakelog.tombstones import add_tombstone, clear_tombstones, read_tombstones
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many bytes of the log were read, and how long its segments are together."""
@@ -59,11 +60,12 @@ class RebuildReport:
     seconds: float
 
 
-def rebuild(
+def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by name
     path: str | os.PathLike[str],
     *,
     queues: bool = True,
     index: bool = True,
+    keep_tombstones: bool = False,
     progress: Progress | None = None,
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
@@ -76,6 +78,8 @@ def rebuild(
     Works after a crash and on damaged directories too. Rebuilt queues forget the tombstones of
     topics that were removed: as long as the log has their records, they are back. A queue without
     any record in the log is gone. The other arguments are those of :func:`lakelog.open`.
+
+    :param keep_tombstones: leave topics that were removed out of the queues, and keep it so
 
     Raises :class:`~lakelog.errors.StoreLocked` while an owner lives, and
     :class:`~lakelog.errors.StoreError`; then everything is as it was, but for ``lock``.
@@ -99,7 +103,7 @@ def rebuild(
             held.callback(OwnerLock.take(seam, place).release)
             work = _Rebuild(directory, registry, effective, progress or _silent)
             held.callback(work.clear)
-            return work.run(queues=queues, index=index)
+            return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
     except OSError as error:
         raise readable(error, place) from error
 
@@ -132,16 +136,19 @@ class _Rebuild:
         """Remove what is not needed any more, or was never finished."""
         remove_tree(self.directory.files, self.temporary)
 
-    def run(self, *, queues: bool, index: bool) -> RebuildReport:
+    def run(self, *, queues: bool, index: bool, keep_tombstones: bool) -> RebuildReport:
         begun = time.monotonic()
         self.clear()
         self._prepare()
+        if keep_tombstones:
+            self._copy_tombstones()
         named = self._dispatchers(queues=queues, index=index)
         self._check_places(name for each in named for name in each.dispatcher.directories)
         self._build(named)
         swapped = tuple(name for each in named for name in self._swap(each.dispatcher.directories))
-        if queues:
+        if queues and not keep_tombstones:
             clear_tombstones(self.directory.files, self.directory.path)
+        if queues:
             forget_ends(self.directory.files, self.directory.path)
         return RebuildReport(
             self.records, self.bytes, tuple(self.damage), swapped, time.monotonic() - begun
@@ -156,6 +163,12 @@ class _Rebuild:
             content = read_file(files, self.directory.path / CONFIG_DIR / name)
             if content is not None:
                 overwrite_file(files, self.temporary / CONFIG_DIR / name, content)
+
+    def _copy_tombstones(self) -> None:
+        """Let those who build queues know what was removed."""
+        files = self.directory.files
+        for topic, end_offset in read_tombstones(files, self.directory.path).items():
+            add_tombstone(files, self.temporary, topic, end_offset)
 
     def _dispatchers(self, *, queues: bool, index: bool) -> tuple[Named, ...]:
         files = self.directory.files
@@ -189,6 +202,7 @@ class _Rebuild:
                 self.directory.files,
                 self.directory.commitlog,
                 self.settings.core.segment_size_bytes,
+                read_damage(self.directory.files, self.directory.path),
             )
             segments = source.segments()
             if segments:

@@ -1,10 +1,13 @@
-"""Finds the next whole record behind damage, by its magic number and by every check there is."""
+"""Finds the next whole record behind damage, by its magic number and by every check there is.
+
+That it is whole does not prove that it belongs to the log: who looks for it decides that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame, verify_frame
@@ -15,16 +18,27 @@ from lakelog.source import Extent
 _WINDOW_BYTES: Final = 1 << 20
 _MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]
 
+Accepts: TypeAlias = Callable[[memoryview, int], bool]
+"""Whether a whole record, given its bytes and its offset, belongs to the log."""
 
-def find_record(extent: Extent, damaged: int, not_before_ms: int) -> int | None:
-    """Where the next whole record, or the blank, of the segment starts behind ``damaged``.
 
-    :param not_before_ms: a record that was stored earlier is left over from a log that was cut
-    """
+def find_record(extent: Extent, damaged: int, accepts: Accepts) -> int | None:
+    """Where the next whole record, or the blank, of the segment starts behind ``damaged``."""
     for offset in _candidates(extent, damaged + 1):
-        if _is_whole(extent, offset, not_before_ms):
+        if _is_whole(extent, offset, accepts):
             return offset
     return None
+
+
+def not_older(than_ms: int) -> Accepts:
+    """Accept what was not stored earlier: that is left over from a log that was cut."""
+
+    def accepts(record: memoryview, _offset: int) -> bool:
+        return decode_frame(record, read_frame(record, 0, len(record), 0)).store_timestamp_ms >= (
+            than_ms
+        )
+
+    return accepts
 
 
 def _candidates(extent: Extent, start: int) -> Iterator[int]:
@@ -52,7 +66,7 @@ def _magic_positions(data: bytes) -> list[int]:
     return sorted(found)
 
 
-def _is_whole(extent: Extent, offset: int, not_before_ms: int) -> bool:
+def _is_whole(extent: Extent, offset: int, accepts: Accepts) -> bool:
     head = extent.read(offset, BLANK.size)
     if len(head) < BLANK.size:
         return False
@@ -61,13 +75,13 @@ def _is_whole(extent: Extent, offset: int, not_before_ms: int) -> bool:
         return False
     if magic == MAGIC_BLANK:
         return bool(size == extent.end - offset)
-    return _is_record(extent.read(offset, size), offset, not_before_ms)
+    record = extent.read(offset, size)
+    return _is_record(record, offset) and accepts(record, offset)
 
 
-def _is_record(data: memoryview, offset: int, not_before_ms: int) -> bool:
+def _is_record(data: memoryview, offset: int) -> bool:
     try:
-        frame = read_frame(data, 0, len(data), offset)
-        verify_frame(data, frame, offset)
-        return decode_frame(data, frame).store_timestamp_ms >= not_before_ms
+        verify_frame(data, read_frame(data, 0, len(data), offset), offset)
     except CorruptRecord:
         return False
+    return True

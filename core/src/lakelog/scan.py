@@ -1,13 +1,14 @@
 """Reads a log from end to end: runs of records, blanks, and damage with its place.
 
 Damage is not the end: behind it a scan goes on at the next record that can be proved whole, by
-its lengths, its place, its checksums, and a store time that is not older than the last one's.
+its lengths, its place, its checksums, and a store time that is not older than the last one's. A
+:class:`Judge` can ask for more than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 import attrs
 
@@ -24,25 +25,46 @@ from lakelog.layout import (
     RECORD_MIN_BYTES,
 )
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog.resync import find_record
+from lakelog.resync import Accepts, find_record, not_older
 from lakelog.source import Extent, Source
 
 WINDOW_BYTES: Final = 4 << 20
 """How much is looked at at once."""
+_HEAD_BYTES: Final = 64
+
+
+class Judge(Protocol):
+    """Decides which whole records belong to the log; asked in the order of the log."""
+
+    def leading(self, batch: RecordBatch, accepted: int) -> int:
+        """How many records at the front of a run belong to the log.
+
+        :param accepted: 0 if it stands right behind the last record that did; 1 if damage is in
+            between, and its first record was accepted
+        """
+
+    def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
+        """Whether a whole record does that stands behind damage, which begins at ``gap_start``."""
 
 
 def scan(
-    source: Source, start: int, end: int | None = None, *, verify: bool = True
+    source: Source,
+    start: int,
+    end: int | None = None,
+    *,
+    verify: bool = True,
+    judge: Judge | None = None,
 ) -> Iterator[Piece]:
     """What stands in the log from ``start`` on, in order.
 
     :param start: where a record starts, or anything up to the start of the first segment
     :param end: where to stop; ``None`` reads to the end of what is there
     :param verify: whether checksums are computed
+    :param judge: what it refuses is damage
 
     What follows the last whole record is damage if it is other than zero.
     """
-    walk = _Walk(start, end, verify)
+    walk = _Walk(start, end, verify, judge, source.known_damage())
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -53,13 +75,25 @@ def scan(
 class _Walk:
     """One scan on its way."""
 
-    def __init__(self, start: int, end: int | None, verify: bool) -> None:
+    def __init__(
+        self,
+        start: int,
+        end: int | None,
+        verify: bool,
+        judge: Judge | None,
+        known: Mapping[int, Damage],
+    ) -> None:
+        self._judge = judge
+        self._known = known
+        # Without checksums, what is known to be damaged looks whole, too.
+        self._unproven = [each for each in known.values() if each.unproven or not verify]
         self._at = start
         self._end = end
         self._verify = verify
         self._last_time_ms = 0
         self._bad: Damage | None = None
         self._begun = False
+        self._found = -1
 
     def is_done(self, extent: Extent) -> bool:
         return self._end is not None and extent.end >= self._end
@@ -74,7 +108,7 @@ class _Walk:
         window = WINDOW_BYTES
         while self._at < end:
             data = extent.read(self._at, min(window, max(end - self._at, RECORD_MIN_BYTES)))
-            batch = decode_run(data, self._at, verify=self._verify)
+            batch = self._run(data)
             if len(batch):
                 yield from self._good(batch)
                 window = WINDOW_BYTES
@@ -86,6 +120,22 @@ class _Walk:
                 end = max(end, self._at + larger)  # it starts before the end: it belongs here
             elif not self._resume(extent, data):
                 return
+
+    def _run(self, data: memoryview) -> RecordBatch:
+        """The records at the start of ``data`` that belong to the log."""
+        batch = decode_run(data, self._at, verify=self._verify)
+        for each in self._unproven:
+            within = self._at <= each.offset < batch.end_offset
+            if within and each.is_at(data[each.offset - self._at :]):
+                batch = batch[: int(batch.physical_offsets.searchsorted(each.offset))]
+        judge, bad = self._judge, self._bad
+        if judge is None or not len(batch):
+            return batch
+        if bad is None:
+            return batch[: judge.leading(batch, 0)]
+        if self._at != self._found and not judge.accepts(batch.record(0), self._at, bad.offset):
+            return batch[:0]
+        return batch[: judge.leading(batch, 1)]
 
     def _good(self, batch: RecordBatch) -> Iterator[Piece]:
         yield from self._damage_before(self._at)
@@ -114,16 +164,28 @@ class _Walk:
 
     def _resume(self, extent: Extent, data: memoryview) -> bool:
         """Note the damage, and go to the next whole record of the segment if there is one."""
+        known = self._known.get(self._at)
+        if known is not None and self._bad is None and known.is_at(data):
+            self._bad = attrs.evolve(known, path=extent.path)
+            self._at = self._found = known.end_offset
+            return self._at < extent.end
         if self._bad is None:
-            self._bad = Damage(self._at, self._at, _why(data, self._at), extent.path)
-        found = find_record(extent, self._at, self._last_time_ms)
+            head = bytes(data[:_HEAD_BYTES])
+            self._bad = Damage(self._at, self._at, _why(data, self._at), extent.path, head=head)
+        found = find_record(extent, self._at, self._accepts(self._bad.offset))
         if found is None:
             self._note_tail(extent)
             self._at = extent.end
             return False
         self._bad = attrs.evolve(self._bad, end_offset=found)
-        self._at = found
+        self._at = self._found = found
         return True
+
+    def _accepts(self, gap_start: int) -> Accepts:
+        judge = self._judge
+        if judge is None:
+            return not_older(self._last_time_ms)
+        return lambda record, offset: judge.accepts(record, offset, gap_start)
 
     def _note_tail(self, extent: Extent) -> None:
         """Whether there is anything but zeros behind the last record of a segment."""

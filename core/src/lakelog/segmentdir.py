@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from lakelog.errors import BadSegment
 from lakelog.layout import SEGMENT_NAME_DIGITS
+
+_PAGE_BYTES: Final = 4096
 
 
 @attrs.frozen
@@ -57,6 +60,28 @@ def problems(
     return found + [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
 
 
+def hindrances(
+    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
+) -> list[BadSegment]:
+    """Those of the problems that a recovery must not go over.
+
+    A wrong length is none, as long as other segments show by their names which one is right.
+    """
+    segments = segment_files(directory, listing)
+    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
+    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
+    pairs = pairwise(segments)
+    found += [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
+    if len(segments) == 1 and _may_be_of_another_size(segments[0].length, size_bytes):
+        found.append(_odd_length(segments[0], size_bytes))
+    return found
+
+
+def _may_be_of_another_size(length: int, size_bytes: int) -> bool:
+    """Whether a length that is not right would do for another ``segment_size_bytes``."""
+    return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
+
+
 def _stray(path: Path) -> BadSegment:
     return BadSegment(
         "this is no segment: move it elsewhere",
@@ -69,7 +94,8 @@ def _stray(path: Path) -> BadSegment:
 def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     return BadSegment(
         f"the segment is {segment.length} bytes long and should be {size_bytes} "
-        "(segment_size_bytes); open the store with mode='read' to read what is whole",
+        "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
+        "what is whole",
         path=segment.path,
         offset=segment.start_offset + min(segment.length, size_bytes),
         expected=size_bytes,
@@ -90,8 +116,9 @@ def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
 def _gap(before: SegmentFile, behind: SegmentFile) -> BadSegment:
     size = behind.start_offset - before.start_offset
     return BadSegment(
-        f"segments are missing between {before.path.name} and this one; put them back, or open the "
-        "store with mode='read' to read what is there",
+        f"segments are missing between {before.path.name} and this one; put them back, let "
+        "'lakelog repair' make up for them, or open the store with mode='read' to read what is "
+        "there",
         path=behind.path,
         offset=before.start_offset + before.length,
         expected=before.start_offset + before.length,

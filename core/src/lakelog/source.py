@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from lakelog.files import File, FileSystem
+from lakelog.pieces import Damage
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.segments import Segments
 
@@ -35,6 +36,9 @@ class Extent(Protocol):
 
 class Source(Protocol):
     """A log as a scan sees it."""
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What a recovery found damaged, by its first byte."""
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
@@ -71,10 +75,21 @@ class FileExtent:
 class FileSource:
     """A directory of segments, read without a lock and without changing a byte."""
 
-    def __init__(self, files: FileSystem, directory: Path, size_bytes: int) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        size_bytes: int,
+        known_damage: Iterable[Damage] = (),
+    ) -> None:
+        self._known = {each.offset: each for each in known_damage}
         self._files = files
         self._directory = directory
         self._size_bytes = size_bytes
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._known
 
     def segments(self) -> list[SegmentFile]:
         """The segment files that are there now."""
@@ -128,8 +143,13 @@ class ViewExtent:
 class ViewSource:
     """The segments of an open store."""
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
+        self._known = {each.offset: each for each in known_damage}
         self._segments = segments
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._known
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts."""

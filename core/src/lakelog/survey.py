@@ -1,13 +1,12 @@
-"""What a log holds, found by reading it: its end, its last store time, the next queue offsets."""
+"""What a log holds, added up while it is read: the last store time, and the next queue offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.pieces import Blank, Damage, Piece
 from lakelog.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -30,13 +29,12 @@ _DISPATCHED = INNER_MULTI_DISPATCH.encode()
 
 @attrs.define
 class Survey:
-    """What a scan found.
+    """What was read.
 
     :ivar start_offset: where it began
     :ivar end_offset: behind the last whole record or blank
     :ivar last_timestamp_ms: store time of the last record
     :ivar next_offsets: the offset that the next message of each queue takes
-    :ivar damage: what is no whole record
     :ivar records: how many whole ones there are
     """
 
@@ -44,7 +42,6 @@ class Survey:
     end_offset: int
     last_timestamp_ms: int = 0
     next_offsets: dict[Queue, int] = attrs.Factory(dict)
-    damage: list[Damage] = attrs.Factory(list)
     records: int = 0
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
@@ -52,51 +49,64 @@ class Survey:
         if self.next_offsets.get(queue, 0) < next_offset:
             self.next_offsets[queue] = next_offset
 
+    def join(self, behind: Survey) -> None:
+        """Add what was read right behind."""
+        self.end_offset = behind.end_offset
+        self.records += behind.records
+        self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
+        for queue, end in behind.next_offsets.items():
+            self.raise_offset(queue, end)
 
-def survey(pieces: Iterable[Piece], start: int, queue_ends: Mapping[Queue, int]) -> Survey:
-    """Add up a scan that began at ``start``.
+    def count(self, batch: RecordBatch) -> None:
+        """Add a run of records."""
+        self.end_offset = batch.end_offset
+        self.last_timestamp_ms = int(batch.store_timestamps_ms[-1])
+        self.records += len(batch)
+        flags = batch.sys_flags
+        for queue, queue_offset in _highest(batch, flags):
+            self.raise_offset(queue, queue_offset + 1)
+        self._count_inner_batches(batch, flags)
+        self._count_light_queues(batch)
 
-    :param queue_ends: where consume queues end; they may remember more than the log still holds
-    """
-    found = Survey(start, start, next_offsets=dict(queue_ends))
-    for piece in pieces:
-        if isinstance(piece, Blank):
-            found.end_offset = piece.offset + piece.size
-        elif isinstance(piece, Damage):
-            found.damage.append(piece)
-        else:
-            _count(found, piece)
-    return found
+    def _count_inner_batches(self, batch: RecordBatch, flags: NDArray[Any]) -> None:
+        for at in (flags & INNER_BATCH).nonzero()[0].tolist():
+            number = batch.properties[at].get(INNER_NUMBER, "1")
+            taken = int(number) if number.isdigit() else 1
+            queue = (batch.topics[at], int(batch.queue_ids[at]))
+            self.raise_offset(queue, int(batch.queue_offsets[at]) + taken)
 
-
-def _count(found: Survey, batch: RecordBatch) -> None:
-    found.end_offset = batch.end_offset
-    found.last_timestamp_ms = int(batch.store_timestamps_ms[-1])
-    found.records += len(batch)
-    flags = batch.sys_flags
-    columns = (batch.topics, batch.queue_ids.tolist(), batch.queue_offsets.tolist())
-    queued = ((flags & PREPARED) == 0).tolist()
-    for topic, queue_id, queue_offset, takes in zip(*columns, queued, strict=True):
-        if takes:
-            found.raise_offset((topic, queue_id), queue_offset + 1)
-    _count_inner_batches(found, batch, flags)
-    _count_light_queues(found, batch)
-
-
-def _count_inner_batches(found: Survey, batch: RecordBatch, flags: NDArray[Any]) -> None:
-    for at in (flags & INNER_BATCH).nonzero()[0].tolist():
-        number = batch.properties[at].get(INNER_NUMBER, "1")
-        taken = int(number) if number.isdigit() else 1
-        queue = (batch.topics[at], int(batch.queue_ids[at]))
-        found.raise_offset(queue, int(batch.queue_offsets[at]) + taken)
+    def _count_light_queues(self, batch: RecordBatch) -> None:
+        if not _has_light_queues(batch):
+            return
+        for raw in batch.property_strings:
+            if _DISPATCHED in raw:
+                properties = decode_properties(raw)
+                topics = light_queues(properties.get(INNER_MULTI_DISPATCH, ""))
+                stated = properties.get(INNER_MULTI_QUEUE_OFFSET, "")
+                offsets = stated.split(MULTI_DISPATCH_SEPARATOR)
+                for topic, offset in zip(topics, offsets, strict=False):
+                    if offset.isdigit():
+                        self.raise_offset((topic, 0), int(offset) + 1)
 
 
-def _count_light_queues(found: Survey, batch: RecordBatch) -> None:
-    for raw in batch.property_strings:
-        if _DISPATCHED in raw:
-            properties = decode_properties(raw)
-            topics = light_queues(properties.get(INNER_MULTI_DISPATCH, ""))
-            offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(MULTI_DISPATCH_SEPARATOR)
-            for topic, offset in zip(topics, offsets, strict=False):
-                if offset.isdigit():
-                    found.raise_offset((topic, 0), int(offset) + 1)
+def _highest(batch: RecordBatch, flags: NDArray[Any]) -> Iterator[tuple[Queue, int]]:
+    """The highest queue offset of each queue in a run; prepared messages take none."""
+    import numpy as np
+
+    from lakelog.consumequeue.topicgroups import topic_groups
+
+    queued = (flags & PREPARED) == 0
+    names, numbers = topic_groups(batch)
+    for number, name in enumerate(names):
+        of_topic = queued & (numbers == number)
+        ids, offsets = batch.queue_ids[of_topic], batch.queue_offsets[of_topic]
+        different, places = np.unique(ids, return_inverse=True)
+        highest = np.zeros(len(different), np.int64)
+        np.maximum.at(highest, places, offsets)
+        yield from zip(((name, each) for each in different.tolist()), highest.tolist(), strict=True)
+
+
+def _has_light_queues(batch: RecordBatch) -> bool:
+    """Whether any record may feed one; a search in all bytes at once costs next to nothing."""
+    held = batch.buffer.obj
+    return not isinstance(held, bytes) or _DISPATCHED in held

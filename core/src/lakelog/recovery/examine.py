@@ -1,0 +1,279 @@
+"""Finds out what a log holds and what has to be done about it; changes nothing.
+
+Bytes that are no whole record are damage if something proved stands behind them, and else belong
+to the tail, where the log ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.directory import StoreDirectory
+from lakelog.errors import BadSegment
+from lakelog.files import RealFileSystem
+from lakelog.layout import ABORT_FILE
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit
+from lakelog.queueoffsets import Queue
+from lakelog.recovery.damagefile import read_damage
+from lakelog.recovery.helpers import sections
+from lakelog.recovery.lengths import Length, wrong_lengths
+from lakelog.recovery.padded import PaddedSource
+from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.tails import Tail, tails
+from lakelog.segmentdir import SegmentFile, segment_files
+from lakelog.settings.model import StoreSettings
+from lakelog.source import FileSource
+from lakelog.survey import Survey
+
+if TYPE_CHECKING:
+    from lakelog.recovery.proof import Proof
+    from lakelog.recovery.startfile import Start
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many bytes were read, and how many there are to read at most."""
+
+_NOTHING: Final = "there is no log yet"
+
+
+@attrs.frozen
+class Plan:
+    """What was found, and what is to be done.
+
+    :ivar clean: whether the store was closed cleanly
+    :ivar minimum: first byte of the log
+    :ivar start_offset: from where it was read; ``start_reason``: why from there
+    :ivar found: what was read, and the next queue offsets
+    :ivar damage: stays in the log
+    :ivar tails: what has to be set aside, in the order of the log
+    :ivar lengths: files of a wrong length
+    :ivar checkpoint: what it has to say; ``None`` if it is right
+    :ivar seconds: how long it took to find out
+    """
+
+    clean: bool
+    minimum: int
+    start_offset: int
+    start_reason: str
+    found: Survey
+    damage: tuple[Damage, ...]
+    tails: tuple[Tail, ...]
+    lengths: tuple[Length, ...]
+    checkpoint: StoreCheckpoint | None
+    seconds: float
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last record or blank."""
+        return self.found.end_offset
+
+    def report(self) -> RecoveryReport:
+        """What would be done."""
+        cut = [Aside(each.log_offset, each.end_offset, each.reason) for each in self.tails]
+        return RecoveryReport(
+            self.clean,
+            self.start_offset,
+            self.start_reason,
+            self.minimum,
+            self.end_offset,
+            self.found.records,
+            self.damage,
+            tuple(cut),
+            tuple(str(each) for each in self.lengths),
+            self.end_offset,
+            self.seconds,
+        )
+
+
+def examine(
+    directory: StoreDirectory, core: StoreSettings, progress: Progress | None = None
+) -> Plan:
+    """Read what has to be read of a store, whoever owns it.
+
+    Raises :class:`~lakelog.errors.BadSegment` where no recovery can go on: over missing segments
+    and files that are none, and over damage if the settings say ``on_damage = "refuse"``.
+    """
+    begun = time.monotonic()
+    directory.check_segments(core.segment_size_bytes)
+    files = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    clean = not (directory.path / ABORT_FILE).exists()
+    if not files:
+        checkpoint = read_checkpoint(directory.files, directory.path)
+        lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
+        ends = {queue: each.end for queue, each in _ends(directory).items()}
+        found = Survey(0, 0, next_offsets=ends)
+        return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
+    reading = _Reading(directory, core, tuple(files), clean, progress or _silent)
+    return reading.plan(begun)
+
+
+def _silent(done_bytes: int, total_bytes: int) -> None:
+    """For callers who do not want to know."""
+
+
+def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
+    return queue_ends(directory.files, directory.path)
+
+
+@attrs.frozen
+class _Reading:
+    """One examination of a log that has segments."""
+
+    directory: StoreDirectory
+    core: StoreSettings
+    segments: tuple[SegmentFile, ...]
+    clean: bool
+    progress: Progress
+
+    @property
+    def size(self) -> int:
+        return self.core.segment_size_bytes
+
+    def plan(self, begun: float) -> Plan:
+        from lakelog.scan import scan  # brings NumPy
+
+        files, path = self.directory.files, self.directory.path
+        checkpoint, source = read_checkpoint(files, path), self._source()
+        lengths = tuple(wrong_lengths(self.segments, self.size))
+        start = self._start(source, checkpoint, lengths)
+        found = Survey(start.offset, start.offset)
+        proof = self._proof(found, checkpoint)
+        if not source.known_damage():
+            self._read_by_others(found)
+        pieces = self._add_up(scan(source, found.end_offset, judge=proof), found)
+        self._complete_offsets(found)
+        return Plan(
+            self.clean,
+            self.segments[0].start_offset,
+            start.offset,
+            start.reason,
+            found,
+            tuple(_marked(each, proof.refused) for each in pieces),
+            tuple(tails(files, self.segments, self.size, found.end_offset, proof.refused)),
+            lengths,
+            _lowered(checkpoint, found),
+            time.monotonic() - begun,
+        )
+
+    def _read_by_others(self, found: Survey) -> None:
+        """Take in what other processes find sound from the start on."""
+        if type(self.directory.files) is not RealFileSystem:
+            return  # they would look at other files
+        starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
+        total = self._total(found.start_offset)
+        answers = sections(self.directory.commitlog, starts, self.size)
+        with closing(answers):
+            for each in answers:
+                if each.found.records and each.first_timestamp_ms < found.last_timestamp_ms:
+                    break
+                found.join(each.found)
+                self.progress(found.end_offset - found.start_offset, total)
+                if found.end_offset < each.found.start_offset + self.size:
+                    break
+
+    def _source(self) -> PaddedSource:
+        files, path = self.directory.files, self.directory.path
+        known = read_damage(files, path)
+        return PaddedSource(
+            FileSource(files, self.directory.commitlog, self.size, known), self.size
+        )
+
+    def _start(
+        self, source: PaddedSource, checkpoint: StoreCheckpoint, lengths: Sequence[Length]
+    ) -> Start:
+        from lakelog.recovery.startfile import Start, after_clean_stop, after_unclean_stop
+
+        files, path, ends = self.directory.files, self.directory.path, _ends(self.directory)
+        start = (
+            after_clean_stop(source, self.size, files, path, ends)
+            if self.clean
+            else after_unclean_stop(source, files, path, ends, checkpoint)
+        )
+        if lengths and lengths[0].start_offset < start.offset:
+            return Start(lengths[0].start_offset, "a segment has a wrong length")
+        return start
+
+    def _proof(self, found: Survey, checkpoint: StoreCheckpoint) -> Proof:
+        from lakelog.recovery.proof import Proof
+
+        files, path = self.directory.files, self.directory.path
+        return Proof(
+            found,
+            checkpoint.confirm_offset,
+            partial(queue_unit, files, path),
+            partial(queue_end, files, path),
+            self.segments[0].start_offset,
+        )
+
+    def _complete_offsets(self, found: Survey) -> None:
+        """Queues know of messages that were not read, or are gone; what was cut does not count."""
+        ends = queue_ends(self.directory.files, self.directory.path, found.end_offset)
+        for queue, each in ends.items():
+            found.raise_offset(queue, each.end)
+
+    def _add_up(self, pieces: Iterable[Piece], found: Survey) -> tuple[Damage, ...]:
+        """Count what belongs to the log; damage counts only if something is behind it."""
+        damage: list[Damage] = []
+        pending: list[Blank | Damage] = []
+        start, total = found.start_offset, self._total(found.start_offset)
+        for piece in pieces:
+            if isinstance(piece, Damage) or (isinstance(piece, Blank) and pending):
+                pending.append(piece)
+                continue
+            if isinstance(piece, Blank):
+                found.end_offset = piece.offset + piece.size
+            elif self._goes_on(pending):
+                damage += [each for each in pending if isinstance(each, Damage)]
+                pending.clear()
+                found.count(piece)
+            else:
+                break
+            self.progress(found.end_offset - start, total)
+        self.progress(total, total)
+        return tuple(damage)
+
+    def _total(self, start: int) -> int:
+        return self.segments[-1].start_offset + self.core.segment_size_bytes - start
+
+    def _goes_on(self, pending: Sequence[Blank | Damage]) -> bool:
+        """What the settings say about whole records behind damage."""
+        for piece in pending:
+            if isinstance(piece, Damage) and self.core.on_damage == "refuse":
+                raise self._refusal(piece)
+        return not pending or self.core.on_damage != "truncate"
+
+    def _refusal(self, damage: Damage) -> BadSegment:
+        return BadSegment(
+            f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, and "
+            "whole ones are behind them. on_damage = 'refuse' forbids to go on: open the store "
+            "with on_damage='skip' to keep what is whole, or with mode='read'",
+            path=damage.path or self.directory.commitlog,
+            offset=damage.offset,
+        )
+
+
+def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
+    unproven = damage.unproven or any(damage.offset <= at < damage.end_offset for at in refused)
+    return attrs.evolve(damage, unproven=unproven)
+
+
+def _lowered(checkpoint: StoreCheckpoint, found: Survey) -> StoreCheckpoint | None:
+    """The checkpoint, claiming no more than what was found; ``None`` if it claims no more."""
+    last_ms = found.last_timestamp_ms
+    confirmed = min(checkpoint.confirm_offset, found.end_offset)
+    right = attrs.evolve(checkpoint, confirm_offset=confirmed)
+    if found.records:
+        right = attrs.evolve(
+            right,
+            physic_timestamp_ms=min(checkpoint.physic_timestamp_ms, last_ms),
+            logics_timestamp_ms=min(checkpoint.logics_timestamp_ms, last_ms),
+            index_timestamp_ms=min(checkpoint.index_timestamp_ms, last_ms),
+        )
+    return right if right != checkpoint else None

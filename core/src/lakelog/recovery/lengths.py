@@ -1,0 +1,32 @@
+"""Segment files of a wrong length, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from lakelog.segmentdir import SegmentFile
+
+
+@attrs.frozen
+class Length:
+    """A file of ``found`` bytes that should have ``expected``."""
+
+    path: Path
+    start_offset: int
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        """What is done about it."""
+        done = "extended by zeros" if self.found < self.expected else "cut"
+        return f"{self.path}: {self.found} bytes long, {done} to {self.expected}"
+
+
+def wrong_lengths(segments: Sequence[SegmentFile], size_bytes: int) -> Iterator[Length]:
+    """Those that do not have the length of a segment."""
+    for each in segments:
+        if each.length != size_bytes:
+            yield Length(each.path, each.start_offset, each.length, size_bytes)

@@ -1,0 +1,127 @@
+"""Acts on what an examination found; the only place of a recovery that changes a byte.
+
+In this order, each step durable before the next: copies go to the quarantine; files behind the end
+go, from the back; lengths are put right; the tail is zeroed; what an unclean stop may have left in
+memory alone is synced; the checkpoint is lowered. Whatever stops it in between, the next recovery
+finds the same end, and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog.checkpoint import write_checkpoint
+from lakelog.directory import StoreDirectory
+from lakelog.files import FileSystem
+from lakelog.recovery.damagefile import keep_damage
+from lakelog.recovery.examine import Plan
+from lakelog.recovery.lengths import Length
+from lakelog.recovery.quarantine import keep
+from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.tails import Tail, chunks
+from lakelog.segmentdir import segment_files
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryReport:
+    """Do what was planned for a store that is locked; what was done.
+
+    Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
+    """
+    files, path = directory.files, directory.path
+    cut = _set_aside(directory, plan.tails)
+    active = plan.end_offset - plan.end_offset % size_bytes
+    removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
+    _correct_lengths(files, plan.lengths, removed)
+    _wipe(files, [each for each in plan.tails if each.path not in removed], size_bytes)
+    if not plan.clean:
+        _sync(directory, plan, size_bytes)
+    keep_damage(files, path, plan.start_offset, plan.minimum, plan.damage)
+    if plan.checkpoint is not None:
+        write_checkpoint(files, path, plan.checkpoint)
+    for damage in plan.damage:
+        _LOG.warning("%s", damage)
+    return attrs.evolve(plan.report(), cut=tuple(cut))
+
+
+def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
+    return [
+        keep(
+            directory.files,
+            directory.path,
+            each.path,
+            each.position,
+            each.length,
+            each.log_offset,
+            each.reason,
+        )
+        for each in found
+    ]
+
+
+def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int) -> set[object]:
+    """Remove segments from the first one behind the end on that is not all zero.
+
+    Those before it are stock for the next rolls.
+    """
+    files = directory.files
+    segments = segment_files(directory.commitlog, files.list(directory.commitlog))
+    dirty = {each.path for each in found}
+    used = [each.start_offset for each in segments if each.path in dirty]
+    first = min((start for start in used if start > active), default=None)
+    removed: set[object] = set()
+    if first is not None:
+        for each in reversed(segments):
+            if each.start_offset >= first:
+                files.unlink(each.path)
+                removed.add(each.path)
+                files.sync_dir(directory.commitlog)
+    return removed
+
+
+def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[object]) -> None:
+    for each in lengths:
+        if each.path not in removed:
+            file = files.open(each.path, write=True)
+            try:
+                if each.found > each.expected:
+                    file.truncate(each.expected)
+                else:
+                    file.allocate(each.expected)
+                file.sync()
+            finally:
+                file.close()
+
+
+def _sync(directory: StoreDirectory, plan: Plan, size_bytes: int) -> None:
+    """Make durable what was read: who wrote it may have died before a sync."""
+    files = directory.files
+    for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
+        if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
+            plan.end_offset
+        ):
+            file = files.open(each.path, write=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
+    files.sync_dir(directory.commitlog)
+
+
+def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
+    """Zero what stands behind the end: it must never show up again."""
+    for each in found:
+        if each.position >= size_bytes:
+            continue  # the file was cut there
+        file = files.open(each.path, write=True)
+        try:
+            for position, data in chunks(file, each.position, each.position + each.length):
+                file.write_at(position, bytes(len(data)))
+            file.sync()
+        finally:
+            file.close()

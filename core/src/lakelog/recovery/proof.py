@@ -1,0 +1,126 @@
+"""Whether a whole record belongs to the log: what stands behind a gap has to be proved.
+
+The real store cuts a log by forgetting where it ended: old, whole records stay behind the new end,
+at their places, with sound checksums, and so may their units in the queues. If it then writes less
+than it cut, and the last write is torn, they stand behind a gap. What was written later is never
+older than what it follows; so age tells them apart, and age alone outweighs a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from lakelog.codec.decode import decode_frame
+from lakelog.codec.frame import read_frame
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.message import StoredMessage
+from lakelog.queueoffsets import Queue
+from lakelog.survey import Survey
+from lakelog.sysflag import INNER_BATCH, PREPARED
+
+UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
+"""Offset and size of the record at a queue offset of a queue on the disk."""
+EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
+"""Where a queue on the disk ends if only records before an offset of the log count."""
+
+
+@attrs.define
+class Proof:
+    """A :class:`~lakelog.scan.Judge`.
+
+    :ivar seen: what was read and belongs to the log; its owner adds to it
+    :ivar confirmed: everything before it was in the log, the checkpoint says
+    :ivar unit_at: looks into the queues; so does ``end_before``
+    :ivar minimum: first byte of the log
+    :ivar refused: offsets of whole records that do not belong to the log
+    """
+
+    seen: Survey
+    confirmed: int
+    unit_at: UnitAt
+    end_before: EndBefore
+    minimum: int
+    refused: list[int] = attrs.field(factory=list)
+    _behind_gap: bool = False
+
+    def leading(self, batch: RecordBatch, accepted: int) -> int:
+        """All records up to the first that is older than the one before it, and not proved."""
+        times = batch.store_timestamps_ms
+        last = self.seen.last_timestamp_ms if not accepted else int(times[0])
+        if self._is_ordered(batch, last):
+            return len(batch)
+        before = np.concatenate((np.array([last], np.int64), times[:-1]))
+        for at in (times < before).nonzero()[0].tolist():
+            if at >= accepted and not self._goes_on(batch, at):
+                self.refused.append(int(batch.physical_offsets[at]))
+                return int(at)
+        return len(batch)
+
+    @staticmethod
+    def _is_ordered(batch: RecordBatch, last_ms: int) -> bool:
+        times = batch.store_timestamps_ms
+        return int(times[0]) >= last_ms and bool((times[1:] >= times[:-1]).all())
+
+    def _goes_on(self, batch: RecordBatch, at: int) -> bool:
+        """Whether an older record right behind the last one belongs there: a clock was set back.
+
+        Behind a gap, only the checkpoint proves that. Elsewhere its queue must go on, too.
+        """
+        offset = int(batch.physical_offsets[at])
+        if offset < self.confirmed:
+            return True
+        if self._behind_gap:
+            return False
+        self._note(batch, at)
+        return self._continues(batch.message(at), offset, 0)
+
+    def _note(self, batch: RecordBatch, at: int) -> None:
+        """Take note of the queue offsets of the first ``at`` records of a run."""
+        if at:
+            noted = Survey(0, 0, next_offsets=self.seen.next_offsets)
+            noted.count(batch[:at])
+
+    def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
+        """Whether a whole record behind a gap belongs to the log."""
+        message = decode_frame(record, read_frame(record, 0, len(record), offset))
+        if self._is_proved(message, offset, gap_start):
+            self._behind_gap = True
+            return True
+        self.refused.append(offset)
+        return False
+
+    def _is_proved(self, message: StoredMessage, offset: int, gap_start: int) -> bool:
+        if offset < self.confirmed:
+            return True
+        if message.store_timestamp_ms < self.seen.last_timestamp_ms:
+            return False
+        return self._continues(message, offset, offset - gap_start)
+
+    def _continues(self, message: StoredMessage, offset: int, gap_bytes: int) -> bool:
+        """Whether a unit points to it, or its queue goes on with it."""
+        if message.sys_flag & PREPARED:
+            return message.queue_offset == 0  # it takes no queue offset: nothing contradicts it
+        queue, at = (message.topic, message.queue_id), message.queue_offset
+        if self.unit_at(queue, at) == (offset, message.size):
+            return True
+        expected = self._expected(queue, at, offset - gap_bytes)
+        if expected is None:
+            return False
+        if message.sys_flag & INNER_BATCH:
+            return at >= expected
+        return expected <= at <= expected + gap_bytes // RECORD_MIN_BYTES
+
+    def _expected(self, queue: Queue, at: int, gap_start: int) -> int | None:
+        """The next offset of a queue at the gap; ``None`` where nobody knows it."""
+        known = self.seen.next_offsets.get(queue)
+        if known is not None:
+            return known
+        end = self.end_before(queue, gap_start)
+        if end is not None:
+            return end
+        return 0 if not self.minimum or not at else None

@@ -1,0 +1,160 @@
+"""``lakelog/quarantine/``: bytes that were taken out of the log, each with its place.
+
+A file holds the bytes and nothing else; it is named by their place in the log, their length and
+their SHA-256. ``quarantine.jsonl`` has a line for each: ``file``, ``segment``, ``position`` in it,
+``offset`` in the log, ``length``, ``reason`` and ``time`` (ISO 8601, UTC). Nothing is ever removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from lakelog.errors import StoreError
+from lakelog.files import File, FileSystem, read_file, write_file
+from lakelog.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog.recovery.report import Aside
+
+LIST_FILE: Final = "quarantine.jsonl"
+_WINDOW_BYTES: Final = 4 << 20
+
+
+def keep(
+    files: FileSystem,
+    path: Path,
+    segment_path: Path,
+    position: int,
+    length: int,
+    log_offset: int,
+    reason: str,
+) -> Aside:
+    """Copy bytes of a segment into the quarantine of the store directory ``path``, durably.
+
+    Bytes that are there already are not copied again; neither are those that a recovery which was
+    interrupted has left of them: where they differ, they are zero by now. Raises
+    :class:`~lakelog.errors.StoreError` where they find no room, and then leaves nothing behind.
+    """
+    folder = path / OWN_DIR / QUARANTINE_DIR
+    source = files.open(segment_path)
+    try:
+        kept = _there(files, folder, source, position, length, log_offset)
+        if kept is None:
+            files.make_dir(folder)
+            kept = _copy(files, folder, source, position, length, log_offset)
+    except OSError as error:
+        raise StoreError(
+            f"no copy of {length} bytes of {segment_path} could be kept: {error.strerror or error};"
+            " nothing was changed. Make room, or make the folder writable",
+            path=folder,
+        ) from error
+    finally:
+        source.close()
+    _note(files, folder, kept, segment_path, position, length, log_offset, reason)
+    return Aside(log_offset, log_offset + length, reason, kept)
+
+
+def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
+    """What the quarantine of the store directory ``path`` holds, the oldest first."""
+    return list(_lines(files, path / OWN_DIR / QUARANTINE_DIR))
+
+
+def _there(
+    files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
+) -> Path | None:
+    """An earlier copy that holds all of these bytes that are not zero."""
+    for name, size in files.list(folder):
+        if name.startswith(f"{log_offset:020d}-") and name.endswith(".bytes") and size >= length:
+            file = files.open(folder / name)
+            try:
+                if _holds(file, source, position, length):
+                    return folder / name
+            finally:
+                file.close()
+    return None
+
+
+def _holds(kept: File, source: File, position: int, length: int) -> bool:
+    import numpy as np
+
+    for at, data in _pieces(source, position, length):
+        new = np.frombuffer(data, np.uint8)
+        old = np.frombuffer(kept.read_at(at, len(data)), np.uint8)
+        if not ((new == old) | (new == 0)).all():
+            return False
+    return True
+
+
+def _copy(
+    files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
+) -> Path:
+    temporary = folder / "copying"
+    try:
+        digest = _fill(files, temporary, source, position, length)
+        target = folder / f"{log_offset:020d}-{length}-{digest[:16]}.bytes"
+        files.rename(temporary, target)
+    except BaseException:  # Ctrl-C too: half a copy would fill the disk
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+    files.sync_dir(folder)
+    return target
+
+
+def _fill(files: FileSystem, target: Path, source: File, position: int, length: int) -> str:
+    digest = hashlib.sha256()
+    file = files.open(target, write=True, create=True)
+    try:
+        file.truncate(0)
+        for at, data in _pieces(source, position, length):
+            file.write_at(at, data)
+            digest.update(data)
+        file.sync()
+    finally:
+        file.close()
+    return digest.hexdigest()
+
+
+def _pieces(source: File, position: int, length: int) -> Iterator[tuple[int, bytes]]:
+    for at in range(0, length, _WINDOW_BYTES):
+        yield at, source.read_at(position + at, min(_WINDOW_BYTES, length - at))
+
+
+def _note(
+    files: FileSystem,
+    folder: Path,
+    kept: Path,
+    segment: Path,
+    position: int,
+    length: int,
+    log_offset: int,
+    reason: str,
+) -> None:
+    """Say where a copy comes from, once."""
+    known = list(_lines(files, folder))
+    if any(each.get("file") == kept.name for each in known):
+        return
+    line = {
+        "file": kept.name,
+        "segment": segment.name,
+        "position": position,
+        "offset": log_offset,
+        "length": length,
+        "reason": reason,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+    text = "".join(json.dumps(each) + "\n" for each in (*known, line))
+    write_file(files, folder / LIST_FILE, text.encode())
+
+
+def _lines(files: FileSystem, folder: Path) -> Iterator[dict[str, Any]]:
+    content = read_file(files, folder / LIST_FILE) or b""
+    for line in content.splitlines():
+        with suppress(ValueError):  # somebody edited it: the copies themselves say enough
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found

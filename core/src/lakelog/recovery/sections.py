@@ -1,0 +1,106 @@
+"""How far a segment is sound from its start on, found without looking at any other one.
+
+Sound is: whole records, one behind the other, none older than the one before it. That needs no
+proof, so segments can be looked at by several processes. As a program, it answers for the segments
+that its first line of input names, each with a line of JSON as soon as it is known.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import attrs
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files import RealFileSystem
+from lakelog.pieces import Blank
+from lakelog.scan import scan
+from lakelog.source import FileSource
+from lakelog.survey import Survey
+
+
+@attrs.frozen
+class Section:
+    """The sound front of a segment.
+
+    :ivar found: what was read
+    :ivar first_timestamp_ms: store time of its first record; 0 if it has none
+    """
+
+    found: Survey
+    first_timestamp_ms: int
+
+    def to_json(self) -> str:
+        """One line."""
+        found = self.found
+        offsets = [[*queue, end] for queue, end in found.next_offsets.items()]
+        row = {**attrs.asdict(found), "next_offsets": offsets, "first": self.first_timestamp_ms}
+        return json.dumps(row)
+
+    @classmethod
+    def from_json(cls, line: str) -> Section:
+        """Read such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other."""
+        row: dict[str, Any] = json.loads(line)
+        first = int(row.pop("first"))
+        offsets = {(topic, queue_id): end for topic, queue_id, end in row.pop("next_offsets")}
+        return cls(Survey(**row, next_offsets=offsets), first)
+
+
+def section(source: FileSource, start: int, size_bytes: int) -> Section:
+    """Read the segment that begins at ``start`` as far as it is sound."""
+    found, first_ms = Survey(start, start), 0
+    for piece in scan(source, start, start + size_bytes, judge=_InOrder(found)):
+        if isinstance(piece, Blank) and piece.offset == found.end_offset:
+            found.end_offset = piece.offset + piece.size
+        elif isinstance(piece, RecordBatch):
+            first_ms = first_ms or int(piece.store_timestamps_ms[0])
+            found.count(piece)
+        else:
+            break
+    return Section(found, first_ms)
+
+
+@attrs.frozen
+class _InOrder:
+    """A :class:`~lakelog.scan.Judge` that leaves everything doubtful to others."""
+
+    found: Survey
+
+    def leading(self, batch: RecordBatch, accepted: int) -> int:
+        times = batch.store_timestamps_ms
+        if accepted or int(times[0]) < self.found.last_timestamp_ms:
+            return accepted
+        older = (times[1:] < times[:-1]).nonzero()[0]
+        return int(older[0]) + 1 if len(older) else len(batch)
+
+    def accepts(
+        self,
+        record: memoryview,  # noqa: ARG002  # a judge is given all three
+        offset: int,  # noqa: ARG002  # as above
+        gap_start: int,  # noqa: ARG002  # as above
+    ) -> bool:
+        return True  # reading ends before the gap, wherever that ends
+
+
+def answer(asked: TextIO) -> Iterator[str]:
+    """A line for each segment that the first line of ``asked`` names."""
+    request = json.loads(asked.readline())
+    size = int(request["size_bytes"])
+    source = FileSource(RealFileSystem(), Path(request["directory"]), size)
+    for start in request["starts"]:
+        yield section(source, int(start), size).to_json()
+
+
+def main() -> None:
+    """Answer on the standard output."""
+    for line in answer(sys.stdin):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

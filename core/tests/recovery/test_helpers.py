@@ -1,0 +1,109 @@
+"""Other processes that read the sound part of a long log."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from core.tests.recovery.support import a_crashed_store, alter, flip, recover_small, tear
+from core.tests.store.support import SEGMENT
+from lakelog import PutResult
+from lakelog.errors import BadSegment
+from lakelog.files import RealFileSystem
+from lakelog.recovery import examine as examining
+from lakelog.recovery import helpers
+from lakelog.recovery.sections import Section, answer, section
+from lakelog.source import FileSource
+
+
+def _sections(path: Path) -> list[Section]:
+    starts = list(range(0, 4 * SEGMENT, SEGMENT))
+    return list(helpers.sections(path / "commitlog", starts, SEGMENT, min_bytes=0))
+
+
+def _here(path: Path, start: int) -> Section:
+    source = FileSource(RealFileSystem(), path / "commitlog", SEGMENT)
+    return section(source, start, SEGMENT)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[PutResult]:
+    return a_crashed_store(tmp_path)
+
+
+def test_they_find_what_one_process_finds(tmp_path: Path, results: list[PutResult]) -> None:
+    found = _sections(tmp_path)
+    assert [each.found.end_offset for each in found] == [
+        SEGMENT,
+        2 * SEGMENT,
+        3 * SEGMENT,
+        results[-1].end_offset,
+    ]
+    assert sum(each.found.records for each in found) == len(results)
+    assert found[-1].found.next_offsets == {("t", 0): len(results)}
+    assert found == [_here(tmp_path, each.found.start_offset) for each in found]
+
+
+def test_a_section_ends_before_damage(tmp_path: Path, results: list[PutResult]) -> None:
+    flip(tmp_path, results[50])
+    assert _here(tmp_path, SEGMENT).found.end_offset == results[49].end_offset
+
+
+def test_a_section_ends_before_an_older_record(tmp_path: Path, results: list[PutResult]) -> None:
+    alter(tmp_path, results[50].physical_offset + 56, lambda _: bytes(7) + b"\x01", 8)
+    assert _here(tmp_path, SEGMENT).found.end_offset == results[49].end_offset
+
+
+def test_a_process_answers_line_by_line(tmp_path: Path, results: list[PutResult]) -> None:
+    request = {"directory": str(tmp_path / "commitlog"), "starts": [0], "size_bytes": SEGMENT}
+    (line,) = answer(io.StringIO(json.dumps(request) + "\n"))
+    assert Section.from_json(line) == _here(tmp_path, 0)
+    assert results
+
+
+def test_few_bytes_are_not_worth_a_process(tmp_path: Path, results: list[PutResult]) -> None:
+    assert list(helpers.sections(tmp_path / "commitlog", [0, SEGMENT], SEGMENT)) == []
+    assert results
+
+
+def test_a_process_that_fails_costs_nothing(
+    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert _sections(tmp_path) == []
+    assert results
+
+
+@pytest.mark.parametrize("disorder", ["none", "torn", "damaged", "set back", "refused"])
+def test_the_recovery_is_the_same_with_them(
+    disorder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = a_crashed_store(tmp_path)
+    if disorder == "torn":
+        tear(tmp_path, results[-1])
+    elif disorder == "set back":
+        for each in results[40:45]:
+            alter(tmp_path, each.physical_offset + 56, lambda _: bytes(7) + b"\x01", 8)
+    elif disorder != "none":
+        flip(tmp_path, results[50])
+    alone = recover_small(tmp_path, dry_run=True)
+    asked: list[int] = []
+
+    def always(directory: Path, starts: list[int], size_bytes: int) -> object:
+        asked.extend(starts)
+        return helpers.sections(directory, starts, size_bytes, min_bytes=0)
+
+    monkeypatch.setattr(examining, "sections", always)
+    if disorder == "refused":
+        with pytest.raises(BadSegment):
+            recover_small(tmp_path, on_damage="refuse")
+        return
+    together = recover_small(tmp_path)
+    assert asked == [0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT]
+    assert together.end_offset == alone.end_offset
+    assert together.records == alone.records
+    assert list(map(str, together.damage)) == list(map(str, alone.damage))
+    assert len(together.cut) == len(alone.cut)

@@ -1,0 +1,260 @@
+"""``on_damage``, wrong lengths of files, and what no recovery goes over."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from core.tests.recovery.support import (
+    a_crashed_store,
+    alter,
+    crash,
+    flip,
+    kept_lines,
+    log_bytes,
+    offsets,
+    quarantine,
+    recover_small,
+    starts,
+)
+from core.tests.store.support import (
+    SEGMENT,
+    a_store,
+    fill,
+    open_small,
+    read_small,
+    refused,
+    segments,
+    tree,
+)
+from lakelog import PutResult
+from lakelog.errors import BadSegment, LakelogError, NotAStore, StoreLocked
+
+# --- on_damage ---------------------------------------------------------------------------------
+
+
+def test_skip_keeps_what_is_whole_and_notes_the_damage(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    bad = results[50]
+    flip(tmp_path, bad)
+    before = log_bytes(tmp_path)
+    report = recover_small(tmp_path)
+    assert log_bytes(tmp_path) == before
+    assert [str(each.path) for each in report.damage] == [str(segments(tmp_path)[1])]
+    (noted,) = json.loads((tmp_path / "lakelog" / "damage.json").read_text())["damage"]
+    assert (noted["offset"], noted["end_offset"]) == (bad.physical_offset, bad.end_offset)
+    assert "body is damaged" in noted["what"]
+    met: list[object] = []
+    with open_small(tmp_path) as store:
+        found = [each.physical_offset for each in store.scan(on_damage=met.append)]
+    assert found == starts(results[:50] + results[51:])
+    assert len(met) == 1
+
+
+def test_damage_that_went_is_forgotten(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[50])
+    recover_small(tmp_path)
+    flip(tmp_path, results[50])
+    crash(tmp_path)
+    (tmp_path / "checkpoint").unlink()
+    assert recover_small(tmp_path).damage == ()
+    assert json.loads((tmp_path / "lakelog" / "damage.json").read_text()) == {"damage": []}
+
+
+@pytest.mark.parametrize("way", ["open", "dry run"])
+def test_refuse_changes_nothing(way: str, tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[50])
+    with refused(tmp_path, BadSegment, "on_damage", str(segments(tmp_path)[1])) as caught:
+        if way == "open":
+            open_small(tmp_path, on_damage="refuse")
+        else:
+            recover_small(tmp_path, on_damage="refuse", dry_run=True)
+    assert isinstance(caught.value, BadSegment)
+    assert caught.value.offset == results[50].physical_offset
+
+
+def test_refuse_minds_no_torn_tail(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[-1])
+    assert recover_small(tmp_path, on_damage="refuse").end_offset == results[-2].end_offset
+
+
+def test_truncate_cuts_at_the_damage(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[50])
+    behind = log_bytes(tmp_path)[results[50].physical_offset :].rstrip(b"\x00")
+    report = recover_small(tmp_path, on_damage="truncate")
+    assert report.end_offset == results[49].end_offset
+    assert report.damage == ()
+    assert [Path(line["segment"]).name for line in kept_lines(tmp_path)] == [
+        "00000000000000016384",
+        "00000000000000032768",
+        "00000000000000049152",
+    ]
+    kept = quarantine(tmp_path)
+    parts = [kept[name] for name in sorted(kept)]
+    rolled = parts[0].ljust(2 * SEGMENT - results[49].end_offset, b"\x00")
+    assert rolled + parts[1].ljust(SEGMENT, b"\x00") + parts[2] == behind
+    assert [each.name for each in segments(tmp_path)] == [f"{at:020d}" for at in (0, SEGMENT)]
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(results[:50])
+        assert fill(store, 1)[0].queue_offset == 50
+
+
+# --- lengths -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 9_000])
+def test_a_last_segment_that_is_short(length: int, tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    last = segments(tmp_path)[-1]
+    os.truncate(last, length)
+    whole = [each for each in results if each.end_offset <= int(last.name) + length]
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert len(store.recovery.mended) == 1
+        assert last.name in store.recovery.mended[0]
+        assert offsets(store) == starts(whole)
+        assert fill(store, 1)[0].queue_offset == len(whole)
+    assert last.stat().st_size == SEGMENT
+
+
+def test_a_segment_in_the_middle_that_is_short(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    short = segments(tmp_path)[1]
+    os.truncate(short, 5_000)
+    cut = range(SEGMENT + 5_000, 2 * SEGMENT)
+    whole = [each for each in results if not _touches(each, cut)]
+    report = recover_small(tmp_path)
+    assert [each.end_offset for each in report.damage] == [2 * SEGMENT]
+    assert short.stat().st_size == SEGMENT
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(whole)
+
+
+def _touches(result: PutResult, cut: range) -> bool:
+    return result.physical_offset < cut.stop and result.end_offset > cut.start
+
+
+def test_a_segment_that_is_too_long(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    longer = segments(tmp_path)[1]
+    longer.write_bytes(longer.read_bytes() + b"surplus")
+    report = recover_small(tmp_path)
+    assert longer.stat().st_size == SEGMENT
+    assert list(quarantine(tmp_path).values()) == [b"surplus"]
+    assert len(report.mended) == 1
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(results)
+
+
+def test_an_only_segment_of_another_size_is_no_short_one(tmp_path: Path) -> None:
+    """Nothing shows which of the two is right, and to extend it could ruin the store."""
+    with open_small(tmp_path) as store:
+        fill(store, 5)
+    crash(tmp_path)
+    for size in (2 * SEGMENT, SEGMENT // 2):
+        with refused(tmp_path, BadSegment, "correct the setting"):
+            open_small(tmp_path, segment_size_bytes=size)
+    os.truncate(segments(tmp_path)[0], 5_001)
+    assert recover_small(tmp_path).mended
+
+
+# --- what nobody mends -------------------------------------------------------------------------
+
+
+def test_a_missing_segment(tmp_path: Path) -> None:
+    a_crashed_store(tmp_path)
+    segments(tmp_path)[1].unlink()
+    for dry_run in (True, False):
+        with refused(tmp_path, BadSegment, "lakelog repair"):
+            recover_small(tmp_path, dry_run=dry_run)
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with refused(tmp_path / "none", NotAStore):
+        recover_small(tmp_path / "none")
+    (tmp_path / "letter.txt").write_text("Dear")
+    with refused(tmp_path, NotAStore):
+        recover_small(tmp_path)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_store_that_somebody_owns(dry_run: bool, tmp_path: Path) -> None:
+    with open_small(tmp_path), pytest.raises(StoreLocked, match="owns this store"):
+        recover_small(tmp_path, dry_run=dry_run)
+
+
+def test_a_setting_that_is_unknown(tmp_path: Path) -> None:
+    a_crashed_store(tmp_path)
+    with refused(tmp_path, LakelogError, "on_damage"):
+        recover_small(tmp_path, on_damage="guess")
+
+
+def test_a_dry_run_changes_nothing_and_tells_the_same(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[20])
+    alter(tmp_path, results[-1].physical_offset + 60, lambda data: bytes(len(data)), 200)
+    os.truncate(segments(tmp_path)[1], 9_000)
+    before = tree(tmp_path)
+    told: list[tuple[int, int]] = []
+    dry = recover_small(tmp_path, dry_run=True, progress=lambda *each: told.append(each))
+    assert tree(tmp_path) == before
+    assert told[-1][0] == told[-1][1] == SEGMENT * len(segments(tmp_path))
+    assert told == sorted(told)
+    wet = recover_small(tmp_path)
+    assert [str(each) for each in dry.damage] == [str(each) for each in wet.damage]
+    assert [(each.offset, each.end_offset) for each in dry.cut] == [
+        (each.offset, each.end_offset) for each in wet.cut
+    ]
+    assert (dry.end_offset, dry.records, dry.mended) == (wet.end_offset, wet.records, wet.mended)
+    assert len(dry.damage) == 2
+    assert dry.cut[0].path is None
+
+
+def test_a_recovered_store_was_stopped_cleanly(tmp_path: Path) -> None:
+    a_crashed_store(tmp_path)
+    recover_small(tmp_path)
+    assert not (tmp_path / "abort").exists()
+    with read_small(tmp_path) as store:
+        assert store.recovery is None
+        assert len(store.get("t", 0, 0, max_messages=1000).messages) == 110
+    assert lakelog.RecoveryReport is type(recover_small(tmp_path))
+
+
+def test_a_store_that_was_closed_is_read_from_its_last_segment(tmp_path: Path) -> None:
+    results = a_store(tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.start_offset == results[-1].physical_offset // SEGMENT * SEGMENT
+        assert fill(store, 1)[0].queue_offset == len(results)
+
+
+@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/t/0", "lakelog/queues.json"])
+def test_it_is_read_whole_where_queues_do_not_say_enough(gone: str, tmp_path: Path) -> None:
+    import shutil
+
+    results = a_store(tmp_path)
+    target = tmp_path / gone
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.start_offset == 0
+        assert fill(store, 1)[0].queue_offset == len(results)
+
+
+def test_units_behind_the_end_of_the_log_do_not_count(tmp_path: Path) -> None:
+    """The queues had come further than the log that was left."""
+    results = a_crashed_store(tmp_path)
+    for each in segments(tmp_path)[2:]:
+        each.unlink()
+    left = [each for each in results if each.end_offset <= 2 * SEGMENT]
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(left)
+        assert fill(store, 1)[0].queue_offset == len(left)

@@ -1,0 +1,216 @@
+"""What stands behind a gap belongs to the log only if something proves it.
+
+The directories are as the real store leaves them: it recovers, which forgets where the log ended
+and erases nothing; it writes less than it cut, records of the same size; and the last is torn.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+
+from core.tests.recovery.support import (
+    a_crashed_store,
+    alter,
+    crash,
+    flip,
+    log_bytes,
+    offsets,
+    quarantine,
+    recover_small,
+    starts,
+    tear,
+)
+from core.tests.store.support import bodies, fill, open_small, read_small
+from lakelog import Message, PutResult
+from lakelog.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.files import RealFileSystem
+
+
+@attrs.frozen
+class Left:
+    """What the real store left: ``kept`` it acknowledged, ``old`` it cut and did not erase."""
+
+    path: Path
+    kept: list[PutResult]
+    new: list[PutResult]
+    old: list[PutResult]
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    """Ten records, cut behind the fifth; two new ones, the second torn; four old ones behind."""
+    path = tmp_path / "store"
+    with open_small(path) as store:
+        results = fill(store, 5)
+    shutil.copytree(path, tmp_path / "short")
+    with open_small(path) as store:
+        old = fill(store, 5)
+    with open_small(tmp_path / "short") as store:
+        new = [store.put(Message("t", b"n" * 400, queue_id=0)) for _ in range(2)]
+    for each in new:
+        here = log_bytes(tmp_path / "short")[each.physical_offset : each.end_offset]
+        alter(path, each.physical_offset, partial(_instead, here), len(here))
+    for each in old[2:]:
+        _store_at(path, each, 1_000)
+    tear(path, new[1])
+    checkpoint = attrs.evolve(read_checkpoint(RealFileSystem(), path), confirm_offset=0)
+    write_checkpoint(RealFileSystem(), path, checkpoint)
+    crash(path)
+    return Left(path, results, new, old)
+
+
+def test_old_records_behind_a_torn_one_do_not_come_back(left: Left) -> None:
+    """Their offsets, checksums and queue units are all as they should be; only they are older."""
+    report = recover_small(left.path)
+    assert report.end_offset == left.new[0].end_offset
+    (cut,) = report.cut
+    assert left.old[-1].physical_offset < cut.end_offset <= left.old[-1].end_offset
+    assert "3 whole records in it are not proved" in cut.reason
+    assert (left.path / "lakelog" / "quarantine").is_dir()
+    assert len(quarantine(left.path)) == 1
+    with open_small(left.path) as store:
+        assert offsets(store) == starts([*left.kept, left.new[0]])
+        assert [each.physical_offset for each in store.get("t", 0, 0).messages] == offsets(store)
+        assert store.put(Message("t", b"next", queue_id=0)).queue_offset == 6
+    crash(left.path)
+    with open_small(left.path) as store:
+        assert bodies(list(store.scan()))[-1] == b"next"
+        assert len(offsets(store)) == 7
+
+
+def test_the_checkpoint_proves_them(left: Left) -> None:
+    files = RealFileSystem()
+    confirmed = left.old[3].physical_offset + 1
+    _store_at(left.path, left.old[4], 500)
+    checkpoint = attrs.evolve(read_checkpoint(files, left.path), confirm_offset=confirmed)
+    write_checkpoint(files, left.path, checkpoint)
+    report = recover_small(left.path)
+    assert report.end_offset == left.old[3].end_offset
+    assert [(each.offset, each.end_offset) for each in report.damage] == [
+        (left.new[1].physical_offset, left.new[1].end_offset)
+    ]
+    with open_small(left.path) as store:  # readers go by what the recovery noted
+        proved = [*left.kept, left.new[0], *left.old[2:4]]
+        assert offsets(store) == starts(proved)
+        assert [each.physical_offset for each in store.get("t", 0, 0).messages] == starts(proved)
+
+
+def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
+    """An old record stands between damage and one that the checkpoint vouches for."""
+    later = left.old[-1]
+    _store_at(left.path, later, 9_000_000_000_000)
+    report = recover_small(left.path)
+    assert report.end_offset == later.end_offset
+    (damage,) = report.damage
+    assert damage.offset == left.new[1].physical_offset
+    assert damage.end_offset == later.physical_offset
+    with open_small(left.path) as store:
+        proved = starts([*left.kept, left.new[0], later])
+        assert offsets(store) == proved
+        met: list[object] = []
+        with read_small(left.path) as reader:
+            found = [each.physical_offset for each in reader.scan(on_damage=met.append)]
+        assert found == proved
+        assert len(met) == 1
+
+
+def test_what_was_written_since_is_judged_anew(left: Left) -> None:
+    """The real store cut the log at the damage, and went on there."""
+    _store_at(left.path, left.old[-1], 9_000_000_000_000)
+    recover_small(left.path)
+    torn, other = left.new[1], left.path.parent / "other"
+    with open_small(other) as store:
+        fill(store, 6)
+        store.put(Message("t", b"other".ljust(400), queue_id=0))
+    again = log_bytes(other)[torn.physical_offset : torn.end_offset]
+    alter(left.path, torn.physical_offset, partial(_instead, again), len(again))
+    with open_small(left.path) as store:
+        assert torn.physical_offset in offsets(store)
+
+
+def test_a_bad_record_with_newer_ones_behind_it_is_damage(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[60])
+    flip(tmp_path, results[61])
+    report = recover_small(tmp_path)
+    assert report.end_offset == results[-1].end_offset
+    assert report.cut == ()
+    assert [(each.offset, each.end_offset) for each in report.damage] == [
+        (results[60].physical_offset, results[61].end_offset)
+    ]
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(results[:60] + results[62:])
+        assert store.put(Message("t", queue_id=0)).queue_offset == len(results)
+
+
+@pytest.mark.parametrize("queues", [True, False])
+def test_without_the_checkpoint_queue_offsets_prove_it(queues: bool, tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[60])
+    (tmp_path / "checkpoint").unlink()
+    if not queues:
+        shutil.rmtree(tmp_path / "consumequeue")
+        (tmp_path / "lakelog" / "queues.json").unlink()
+    assert recover_small(tmp_path).end_offset == results[-1].end_offset
+
+
+def test_a_queue_offset_that_cannot_be_proves_nothing(tmp_path: Path) -> None:
+    """Behind a gap of one record, its queue cannot have gone on by seven."""
+    results = a_crashed_store(tmp_path, 10)
+    _forget_all_but_the_log(tmp_path)
+    flip(tmp_path, results[4])
+    alter(tmp_path, results[5].physical_offset + 20, lambda _: (12).to_bytes(8, "big"), 8)
+    for each in results[6:]:
+        tear(tmp_path, each)
+    report = recover_small(tmp_path)
+    assert report.end_offset == results[3].end_offset
+    assert "1 whole records" in report.cut[0].reason
+
+
+def test_a_whole_queue_offset_that_fits_the_gap_does(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path, 10)
+    _forget_all_but_the_log(tmp_path)
+    flip(tmp_path, results[4])
+    for each in results[6:]:
+        tear(tmp_path, each)
+    assert recover_small(tmp_path).end_offset == results[5].end_offset
+
+
+def test_a_clock_that_was_set_back_ends_no_log(tmp_path: Path) -> None:
+    """Nothing is between the records, and the queue goes on: they are no leftovers."""
+    results = a_crashed_store(tmp_path, 10)
+    _forget_all_but_the_log(tmp_path)
+    _store_at(tmp_path, results[5], 1_000)
+    report = recover_small(tmp_path)
+    assert report.end_offset == results[-1].end_offset
+    assert report.damage == ()
+
+
+def test_an_older_record_whose_queue_does_not_go_on_ends_it(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path, 10)
+    _forget_all_but_the_log(tmp_path)
+    for each in results[5:]:
+        _store_at(tmp_path, each, 1_000)
+        alter(tmp_path, each.physical_offset + 20, lambda _: (90).to_bytes(8, "big"), 8)
+    report = recover_small(tmp_path)
+    assert report.end_offset == results[4].end_offset
+    assert "whole records in it are not proved" in report.cut[0].reason
+
+
+def _instead(new: bytes, _old: bytes) -> bytes:
+    return new
+
+
+def _store_at(path: Path, result: PutResult, time_ms: int) -> None:
+    alter(path, result.physical_offset + 56, lambda _: time_ms.to_bytes(8, "big"), 8)
+
+
+def _forget_all_but_the_log(path: Path) -> None:
+    (path / "checkpoint").unlink()
+    (path / "lakelog" / "queues.json").unlink(missing_ok=True)
+    shutil.rmtree(path / "consumequeue")

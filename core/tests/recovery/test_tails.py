@@ -1,0 +1,267 @@
+"""What stands behind the end of a log: kept aside, zeroed, and never seen again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.recovery.support import (
+    a_crashed_store,
+    alter,
+    crash,
+    kept_lines,
+    log_bytes,
+    offsets,
+    quarantine,
+    recover_small,
+    starts,
+    tear,
+)
+from core.tests.registry.samples import plugin
+from core.tests.store.support import SEGMENT, FaultyFiles, fill, open_small, segments, tree
+from lakelog import Message
+from lakelog.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from lakelog.errors import StoreError
+from lakelog.files import RealFileSystem
+from lakelog.testing import FaultyFile
+
+
+def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    end = results[-2].end_offset
+    torn = log_bytes(tmp_path)[end:].rstrip(b"\x00")
+    with open_small(tmp_path) as store:
+        report = store.recovery
+        assert report is not None
+        assert offsets(store) == starts(results[:-1])
+        assert (report.clean, report.end_offset, report.damage) == (False, end, ())
+        assert [(each.offset, each.end_offset) for each in report.cut] == [(end, end + len(torn))]
+        assert report.cut[0].path is not None
+        assert report.cut[0].path.read_bytes() == torn
+        assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 109
+    (line,) = kept_lines(tmp_path)
+    assert line["offset"] == end
+    assert line["length"] == len(torn)
+    assert line["segment"] == segments(tmp_path)[-1].name
+    assert line["position"] == end % SEGMENT
+
+
+def test_the_tail_is_zero_and_durable_before_the_first_append(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    end = results[-2].end_offset
+    files = _SyncedFiles()
+    store = open_small(tmp_path, files=files)
+    synced = files.synced[segments(tmp_path)[-1]]
+    assert log_bytes(tmp_path)[end:].strip(b"\x00") == b""
+    assert len(synced) == SEGMENT
+    assert synced[end % SEGMENT :].strip(b"\x00") == b""
+    store.close()
+
+
+def test_what_was_read_after_an_unclean_stop_is_durable(tmp_path: Path) -> None:
+    """Its owner may have died before a sync; from now on it counts as flushed."""
+    results = a_crashed_store(tmp_path)
+    files = _SyncedFiles()
+    with open_small(tmp_path, files=files) as store:
+        assert store.flushed_offset == results[-1].end_offset
+        assert {each: each.read_bytes() for each in segments(tmp_path)}.items() <= (
+            files.synced.items()
+        )
+
+
+def test_the_order_in_which_things_are_done(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    last = segments(tmp_path)[-1]
+    last.with_name(f"{int(last.name) + SEGMENT:020d}").write_bytes(b"old".ljust(SEGMENT, b"\x00"))
+    late = StoreCheckpoint(confirm_offset=1 << 40)
+    write_checkpoint(RealFileSystem(), tmp_path, late)
+    files = _NotedFiles()
+    open_small(tmp_path, files=files).close()
+    done = [each for each in files.done if each[1] not in ("lakelog", tmp_path.name, "lock")]
+    names = ["copy", "copy", "remove", "zero", "zeroed", "checkpoint"]
+    places = [
+        done.index(("sync_dir", "quarantine")),
+        max(at for at, each in enumerate(done) if each == ("sync_dir", "quarantine")),
+        done.index(("unlink", f"{int(last.name) + SEGMENT:020d}")),
+        done.index(("write_at", last.name)),
+        done.index(("sync", last.name)),
+        done.index(("write_at", "checkpoint")),
+    ]
+    assert places == sorted(places), dict(zip(names, places, strict=True))
+    removed, zeroed = places[2], places[3]
+    assert ("sync_dir", "commitlog") in done[removed:zeroed]
+
+
+class _NotedFiles(RealFileSystem):
+    """Notes what is done to which file."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "done", [])
+
+    done: list[tuple[str, str]]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
+        done = self.done
+
+        class Noting(FaultyFile):
+            def write_at(self, position: int, data: Any) -> None:
+                done.append(("write_at", path.name))
+                super().write_at(position, data)
+
+            def sync(self) -> None:
+                done.append(("sync", path.name))
+                super().sync()
+
+        return Noting(super().open(path, write=write, create=create))
+
+    def unlink(self, path: Path) -> None:
+        self.done.append(("unlink", path.name))
+        super().unlink(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self.done.append(("sync_dir", path.name))
+        super().sync_dir(path)
+
+
+class _SyncedFiles(RealFileSystem):
+    """Notes what each file held at its last sync."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "synced", {})
+
+    synced: dict[Path, bytes]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
+        synced = self.synced
+
+        class Noting(FaultyFile):
+            def sync(self) -> None:
+                super().sync()
+                synced[path] = path.read_bytes()
+
+        return Noting(super().open(path, write=write, create=create))
+
+
+def test_segments_behind_the_end_go_if_they_hold_anything(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    last = segments(tmp_path)[-1]
+    behind = [last.with_name(f"{int(last.name) + SEGMENT * n:020d}") for n in (1, 2, 3)]
+    for number, each in enumerate(behind):
+        each.write_bytes((b"old" * (number == 1)).rjust(100, b"\x00").ljust(SEGMENT, b"\x00"))
+    report = recover_small(tmp_path)
+    assert report.end_offset == results[-1].end_offset
+    assert len(report.cut) == 1
+    assert not behind[1].exists()
+    assert not behind[2].exists()
+    assert list(quarantine(tmp_path).values()) == [b"old".rjust(100, b"\x00")]
+
+
+def test_a_second_recovery_finds_nothing_to_do(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    assert recover_small(tmp_path).changed
+    before = tree(tmp_path)
+    again = recover_small(tmp_path)
+    assert again.clean
+    assert not again.changed
+    after = tree(tmp_path)
+    changing = {"abort.bak", "lakelog/positions", "lakelog/queues.json"}  # written at every close
+    assert {name for name in before | after if before.get(name) != after.get(name)} <= changing
+    assert not (tmp_path / "abort").exists()
+
+
+def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
+    """As after a crash in the middle of zeroing: what is left is a part of what was kept."""
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    last, end = results[-1], results[-2].end_offset
+    held = log_bytes(tmp_path)[end : last.end_offset]
+    recover_small(tmp_path)
+    kept = quarantine(tmp_path)
+    alter(tmp_path, end, lambda _: bytes(10) + held[10:], len(held))
+    crash(tmp_path)
+    report = recover_small(tmp_path)
+    assert quarantine(tmp_path) == kept
+    assert len(kept_lines(tmp_path)) == 1
+    assert report.cut[0].path is not None
+    assert report.cut[0].path.name in kept
+    alter(tmp_path, end, lambda _: b"other" * 3, 15)
+    crash(tmp_path)
+    recover_small(tmp_path)
+    assert len(quarantine(tmp_path)) == 2
+    assert kept.items() <= quarantine(tmp_path).items()
+
+
+def test_no_room_for_the_quarantine_changes_nothing(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    before = tree(tmp_path / "commitlog"), (tmp_path / "checkpoint").read_bytes()
+    with pytest.raises(StoreError, match="nothing was changed"):
+        recover_small(tmp_path, files=_FullQuarantine())
+    assert (tree(tmp_path / "commitlog"), (tmp_path / "checkpoint").read_bytes()) == before
+    assert (tmp_path / "abort").exists()
+    assert quarantine(tmp_path) == {}
+    assert not (tmp_path / "lakelog" / "quarantine" / "copying").exists()
+    recover_small(tmp_path)
+
+
+class _FullQuarantine(FaultyFiles):
+    """A disk on which there is no room for a copy."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
+        file = FaultyFile(RealFileSystem().open(path, write=write, create=create))
+        if path.parent.name == "quarantine":
+            file.failing = {"write_at"}
+        return file
+
+
+def test_the_checkpoint_claims_no_more_than_the_log_holds(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    files = RealFileSystem()
+    late = 9_000_000_000_000
+    write_checkpoint(files, tmp_path, StoreCheckpoint(late, late, late, 0, 1 << 40))
+    dry = tree(tmp_path)
+    recover_small(tmp_path, dry_run=True)
+    assert tree(tmp_path) == dry
+    recover_small(tmp_path)
+    found = read_checkpoint(files, tmp_path)
+    with open_small(tmp_path) as store:
+        last_ms = list(store.scan())[-1].store_timestamp_ms
+    assert found.confirm_offset == results[-2].end_offset
+    times = (found.physic_timestamp_ms, found.logics_timestamp_ms, found.index_timestamp_ms)
+    assert max(times) <= last_ms
+
+
+def test_the_hook_and_the_log_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    results = a_crashed_store(tmp_path)
+    tear(tmp_path, results[-1])
+    told: list[Any] = []
+
+    def recovered(path: Path, report: object) -> None:
+        told.append((path, report))
+
+    with (
+        caplog.at_level(logging.INFO, "lakelog"),
+        open_small(tmp_path, plugins=[plugin(lakelog_store_recovered=recovered)]) as store,
+    ):
+        assert told == [(tmp_path, store.recovery)]
+    assert [each for each in caplog.messages if "after an unclean stop: read 109 records" in each]
+
+
+def test_a_log_that_holds_nothing_whole_keeps_its_place(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    only = tmp_path / "commitlog" / f"{SEGMENT * 7:020d}"
+    only.write_bytes(b"nothing" + bytes(SEGMENT - 7))
+    crash(tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.end_offset == SEGMENT * 7
+        assert fill(store, 1)[0].physical_offset == SEGMENT * 7
+    assert list(quarantine(tmp_path).values()) == [b"nothing"]
