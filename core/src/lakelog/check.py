@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 
+from lakelog.checkpoint import read_checkpoint
 from lakelog.dispatching import Named
 from lakelog.errors import PluginError
-from lakelog.files import FileSystem, RealFileSystem
+from lakelog.files import FileSystem, RealFileSystem, read_file
 from lakelog.interfaces import Context, KeyIndex, QueueReader
+from lakelog.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.opening import open_store
 from lakelog.ownership import is_owned
 from lakelog.pieces import Blank, Damage, Piece
@@ -49,6 +52,34 @@ def check(
             yield from checking.finish()
         finally:
             checking.close()
+
+
+def check_checkpoint(
+    path: Path, end_offset: int, last_timestamp_ms: int, files: FileSystem | None = None
+) -> Iterator[Problem]:
+    """What the checkpoint of a store that nobody owns claims, and the log does not hold.
+
+    :param end_offset: where the log ends; ``last_timestamp_ms`` is its last store time
+    """
+    seam = files or RealFileSystem()
+    file = path / CHECKPOINT_FILE
+    content = read_file(seam, file)
+    if is_owned(seam, path) or (content is None and not end_offset):
+        return
+    if content is None or len(content) < CHECKPOINT.size:
+        size = f"{len(content or b'')} bytes" if content is not None else "no file"
+        yield Problem(file, 0, "the checkpoint is missing", f"{CHECKPOINT_BYTES} bytes", size)
+        return
+    found = read_checkpoint(seam, path)
+    for position, what, claimed, most in (
+        (0, "store times of the log", found.physic_timestamp_ms, last_timestamp_ms),
+        (8, "store times of the queues", found.logics_timestamp_ms, last_timestamp_ms),
+        (16, "store times of the index", found.index_timestamp_ms, last_timestamp_ms),
+        (32, "the confirmed offset", found.confirm_offset, end_offset),
+    ):
+        if claimed > most:
+            words = f"the checkpoint claims more than the log holds: {what}"
+            yield Problem(file, position, words, f"at most {most}", str(claimed))
 
 
 @attrs.define

@@ -21,6 +21,8 @@ from lakelog.cli.commands.put import put
 from lakelog.cli.commands.query import query
 from lakelog.cli.commands.queues import queues
 from lakelog.cli.commands.rebuild import rebuild
+from lakelog.cli.commands.recover import recover
+from lakelog.cli.commands.repair import repair
 from lakelog.cli.commands.scan import scan
 from lakelog.cli.commands.stats import stats
 from lakelog.cli.commands.tail import tail
@@ -34,7 +36,7 @@ Command: TypeAlias = Callable[..., None]
 COMMANDS: Final[tuple[Command, ...]] = (
     *(init, put, get, query, tail, scan),
     *(topics, queues, groups, stats),
-    *(dump, verify, rebuild, plugins),
+    *(dump, verify, recover, repair, rebuild, plugins),
 )
 TAKE_TIMES: Final[tuple[Command, ...]] = (get, query)
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."

@@ -6,15 +6,19 @@ import inspect
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from lakelog.errors import SettingsError
 from lakelog.opening import Mode, open_store
 from lakelog.rebuild import rebuild
+from lakelog.recovering import recover
+from lakelog.repairing import repair
 from lakelog.settings.explain import unused_lines
 from lakelog.store import Store
+
+_TAKERS: Final = (open_store, rebuild, recover, repair)
 
 
 def open_for(
@@ -46,7 +50,7 @@ def assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise SettingsError(f"--set {text} is not KEY=VALUE")
-    if any(key in inspect.signature(taker).parameters for taker in (open_store, rebuild)):
+    if any(key in inspect.signature(taker).parameters for taker in _TAKERS):
         raise SettingsError("this is no setting", key=key, source="--set")
     return key, _value(value)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TypeVar
 
 import typer
 
 from lakelog.cli.progress import progress
 from lakelog.directory import StoreDirectory
 from lakelog.files import RealFileSystem
+from lakelog.parallelscan import Part, parallel_scan
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.segmentdir import segment_files
 from lakelog.store import Store
+
+PartT = TypeVar("PartT", bound="Part")
 
 
 def walk(store: Store, start: int | None = None, end: int | None = None) -> Iterator[Piece]:
@@ -20,12 +24,23 @@ def walk(store: Store, start: int | None = None, end: int | None = None) -> Iter
     first = max(store.min_offset, start or 0)
     last = _log_end(store) if end is None else end
     # lines on a terminal are progress enough, and a bar between them would only flicker
-    with progress("reading", max(0, last - first), hidden=sys.stdout.isatty()) as advance:
-        for piece in store.scan_pieces(start, end):
-            if isinstance(piece, Damage):
-                typer.echo(f"damaged: {piece}", err=True)
-            yield piece
-            advance(_end_of(piece) - first)
+    hidden = sys.stdout.isatty()
+    return _walked(store.scan_pieces(start, end), first, last, hidden=hidden)
+
+
+def walk_parts(store: Store, processes: int | None) -> Iterator[Part]:
+    """Everything in the log, read by several processes."""
+    parts = parallel_scan(store, processes)
+    return _walked(parts, store.min_offset, _log_end(store), hidden=False)
+
+
+def _walked(parts: Iterator[PartT], first: int, last: int, *, hidden: bool) -> Iterator[PartT]:
+    with progress("reading", max(0, last - first), hidden=hidden) as advance:
+        for part in parts:
+            if isinstance(part, Damage):
+                typer.echo(f"damaged: {part}", err=True)
+            yield part
+            advance(_end_of(part) - first)
 
 
 def directory_of(store: Store) -> StoreDirectory:
@@ -40,5 +55,5 @@ def _log_end(store: Store) -> int:
     return max((each.start_offset + each.length for each in segments), default=0)
 
 
-def _end_of(piece: Piece) -> int:
+def _end_of(piece: Part) -> int:
     return piece.offset + piece.size if isinstance(piece, Blank) else piece.end_offset

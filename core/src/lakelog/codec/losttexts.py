@@ -28,7 +28,9 @@ def whole_texts(batch: RecordBatch) -> NDArray[np.bool_]:
 
 def _doubtful(batch: RecordBatch) -> NDArray[np.bool_]:
     """Records with a zero where the text, or its part in a sector, ends; or with much of it."""
-    octets, ends = batch.octets, batch.ends
+    octets, text_ends = batch.octets, batch.property_positions - 2
+    # without properties, the zeros of their length end a record, and are no text
+    ends = np.where(batch.property_lengths > 0, batch.ends, text_ends)
     text_at = batch.topic_positions + batch.base_offset
     border = (text_at // SECTOR_BYTES + 1) * SECTOR_BYTES
     border = np.minimum(border - batch.base_offset, ends)

@@ -1,0 +1,61 @@
+"""What a recovery found and did, as text for a terminal and as a row of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lakelog.cli.shown import shown
+from lakelog.pieces import Damage
+from lakelog.recovery.report import Aside, RecoveryReport
+
+
+def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Iterator[str]:
+    """A line for each thing that was found, and for what was done about it."""
+    cut, mended = ("to cut", "to mend") if dry_run else ("cut", "mended")
+    stop = "a clean stop" if report.clean else "an unclean stop"
+    yield f"{shown(str(store))}: {stop}"
+    yield f"  read      from {report.start_offset}: {report.start_reason}"
+    yield f"  records   {report.records} whole ones"
+    yield f"  log       {report.minimum} to {report.end_offset}"
+    for aside in report.cut:
+        size = aside.end_offset - aside.offset
+        yield f"  {cut:<9} {size} bytes, {shown(str(aside))}"
+    for damage in report.damage:
+        yield f"  damage    {damage.end_offset - damage.offset} bytes stay: {shown(str(damage))}"
+    for words in report.mended:
+        yield f"  {mended:<9} {shown(words)}"
+    if not dry_run:
+        yield f"  queues    and index completed from {report.dispatched_from} on"
+    yield f"  took      {report.seconds:.2f} s"
+
+
+def recovery_row(report: RecoveryReport) -> dict[str, Any]:
+    """All of it."""
+    return {
+        "clean": report.clean,
+        "start_offset": report.start_offset,
+        "start_reason": report.start_reason,
+        "min_offset": report.minimum,
+        "end_offset": report.end_offset,
+        "records": report.records,
+        "damage": list(map(_damage_row, report.damage)),
+        "cut": list(map(aside_row, report.cut)),
+        "mended": list(report.mended),
+        "dispatched_from": report.dispatched_from,
+        "seconds": report.seconds,
+    }
+
+
+def _damage_row(damage: Damage) -> dict[str, Any]:
+    path = str(damage.path) if damage.path is not None else None
+    place = {"offset": damage.offset, "end_offset": damage.end_offset}
+    return {"path": path, **place, "what": str(damage.error)}
+
+
+def aside_row(aside: Aside) -> dict[str, Any]:
+    """What is kept in quarantine, and where."""
+    kept = str(aside.path) if aside.path is not None else None
+    place = {"offset": aside.offset, "end_offset": aside.end_offset}
+    return {**place, "what": aside.reason, "kept": kept}

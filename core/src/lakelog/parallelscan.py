@@ -1,0 +1,197 @@
+"""Reads a whole log in several processes, a segment each, and says the same as one scan.
+
+A process only answers whether a segment is whole from its first byte to its last. Where one is not,
+or is missing, the log is scanned here, from the last whole record on to the next whole segment:
+what a scan makes of damage depends on what stands before it. The last segment with records is
+always scanned here; it may still be written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+
+from lakelog.directory import StoreDirectory
+from lakelog.files import RealFileSystem
+from lakelog.layout import BLANK
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.recovery.damagefile import read_damage
+from lakelog.segmentdir import SegmentFile, segment_files
+from lakelog.source import FileExtent
+from lakelog.store import Store
+
+WORTH_BYTES: Final = 256 << 20
+"""Below this, starting processes takes longer than reading."""
+
+
+@attrs.frozen
+class WholeSegment:
+    """A segment of which every byte was read, and checked.
+
+    :ivar start_offset: its first byte; :ivar end_offset: behind its last one
+    :ivar records: how many there are; :ivar record_bytes: their length together
+    :ivar last_record: where the last one starts; :ivar last_timestamp_ms: its store time
+    """
+
+    start_offset: int
+    end_offset: int
+    records: int
+    record_bytes: int
+    last_record: int
+    last_timestamp_ms: int
+
+
+Part: TypeAlias = "WholeSegment | Piece"
+Answer: TypeAlias = "tuple[SegmentFile, WholeSegment | None]"
+
+
+def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
+    """Everything in the log of a store that is open for reading, in order.
+
+    Whole segments come as one part; everything else as :meth:`~lakelog.Store.scan_pieces` has it.
+
+    :param processes: how many; ``None`` is one for each core, where the log is long enough for that
+    """
+    sealed = _sealed(store)
+    if processes is None:
+        worth = sum(each.length for each in sealed) >= WORTH_BYTES
+        processes = len(os.sched_getaffinity(0)) if worth else 1
+    processes = min(processes, len(sealed))
+    if processes < 2:
+        yield from store.scan_pieces()
+        return
+    with _answers(_undamaged(store, sealed), processes) as answers:
+        yield from _joined(store, answers)
+
+
+def _sealed(store: Store) -> list[SegmentFile]:
+    """The segments before the last one that holds anything."""
+    core = store.settings.core
+    directory = StoreDirectory.of(RealFileSystem(), store.path, core)
+    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    found = [each for each in found if each.start_offset >= store.min_offset]
+    whole = [each.length == core.segment_size_bytes for each in found]
+    used = [number for number, each in enumerate(found) if _begins(each.path)]
+    return found[: used[-1]] if used and all(whole) else []
+
+
+def _undamaged(store: Store, sealed: Sequence[SegmentFile]) -> list[SegmentFile]:
+    """Without those of which a recovery said that they are damaged, whatever they look like."""
+    known = read_damage(RealFileSystem(), store.path)
+    return [
+        each
+        for each in sealed
+        if not any(
+            bad.offset < each.start_offset + each.length and each.start_offset < bad.end_offset
+            for bad in known
+        )
+    ]
+
+
+def _begins(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(file.read(BLANK.size))
+
+
+@contextmanager
+def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator[Answer]]:
+    """What the processes say of each segment, in order."""
+    # a fork of this process would copy the threads' locks, held or not
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["lakelog.scan"])
+    pool = ProcessPoolExecutor(processes, mp_context=context)
+    try:
+        asked: list[tuple[SegmentFile, Future[WholeSegment | None]]] = [
+            (each, pool.submit(read_whole, each)) for each in sealed
+        ]
+        yield ((segment, future.result()) for segment, future in asked)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def read_whole(segment: SegmentFile) -> WholeSegment | None:
+    """Read all of a segment with every check; ``None`` if anything in it is not right."""
+    from lakelog.scan import scan  # brings NumPy
+
+    file = RealFileSystem().open(segment.path)
+    try:
+        extent = FileExtent(segment, file, segment.length)
+        return _summed(segment, scan(_Single(extent), extent.start, extent.end))
+    finally:
+        file.close()
+
+
+@attrs.frozen
+class _Single:
+    """One segment, as if it were a log."""
+
+    extent: FileExtent
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        return {}
+
+    def starts(self) -> Sequence[int]:
+        return [self.extent.start]
+
+    def extents(self, _start: int) -> Iterator[FileExtent]:
+        yield self.extent
+
+
+def _summed(segment: SegmentFile, pieces: Iterator[Piece]) -> WholeSegment | None:
+    at = last = segment.start_offset
+    records = size = time_ms = 0
+    for piece in pieces:
+        if isinstance(piece, Damage):
+            return None
+        if isinstance(piece, Blank):
+            at = piece.offset + piece.size
+        else:
+            at, last = piece.end_offset, piece.base_offset + int(piece.starts[-1])
+            time_ms = int(piece.store_timestamps_ms[-1])
+            records += len(piece)
+            size += int(piece.sizes.sum())
+    end = segment.start_offset + segment.length
+    whole = WholeSegment(segment.start_offset, end, records, size, last, time_ms)
+    return whole if at == end else None
+
+
+def _joined(store: Store, answers: Iterator[Answer]) -> Iterator[Part]:
+    """Whole segments as they are; between and behind them, what a scan says."""
+    end = last = store.min_offset
+    for _, whole in answers:
+        if whole is None:
+            continue
+        if whole.start_offset > end:
+            yield from _scanned(store, last, end, whole.start_offset)
+        yield whole
+        end, last = whole.end_offset, whole.last_record
+    yield from _scanned(store, last, end, None)
+
+
+def _scanned(store: Store, last: int, start: int, stop: int | None) -> Iterator[Piece]:
+    """Scan from ``start`` to the first piece that starts at ``stop``, or to the end.
+
+    :param last: the last whole record before; it says how old those behind it may not be
+    """
+    for piece in store.scan_pieces(last):
+        offset = _start(piece)
+        if stop is not None and offset >= stop:
+            return
+        if offset >= start:
+            yield piece
+        elif not isinstance(piece, Blank | Damage) and piece.end_offset > start:
+            behind = piece.starts + piece.base_offset >= start
+            yield piece[int(behind.argmax()) :]
+
+
+def _start(piece: Piece) -> int:
+    if isinstance(piece, Blank | Damage):
+        return piece.offset
+    return piece.base_offset + int(piece.starts[0])

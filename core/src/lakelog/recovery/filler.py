@@ -1,0 +1,124 @@
+"""Records that take the place of damage: of exactly its size, whole, and in a topic of their own.
+
+A real RocketMQ store stops at the first bytes that are no whole record, and cuts the log there.
+With a filler in their place it goes on, and keeps everything behind. A filler says in JSON what
+stood in its place; spaces follow, up to its size. Where the damage is too small for the whole
+topic, its first characters do, and the record is one of a transaction that was rolled back, which
+neither store puts into a queue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from lakelog.codec.encoder import Encoder
+from lakelog.codec.limits import Limits
+from lakelog.codec.queuechoice import RoundRobin
+from lakelog.layout import BLANK_MIN_BYTES, RECORD_CRC_BYTES, RECORD_MIN_BYTES
+from lakelog.message import Message
+from lakelog.queueoffsets import Queue, QueueOffsets
+from lakelog.sysflag import ROLLBACK
+
+FILLER_TOPIC: Final = "LAKELOG_REPAIRED"
+MOST_FILLER_BYTES: Final = 4 << 20
+"""Damage that is longer gets several fillers."""
+_HOST: Final = "127.0.0.1:0"
+_LIMITS: Final = Limits(MOST_FILLER_BYTES, MOST_FILLER_BYTES)
+
+
+@attrs.frozen
+class Gap:
+    """Bytes of one segment that are no record, with a record behind them.
+
+    :ivar offset: the first byte; :ivar end_offset: behind the last one
+    :ivar reason: what is wrong with them
+    :ivar store_timestamp_ms: store time of the record before; fillers take it, as store times
+        never go back
+    :ivar sealed: whether fillers end with ``__CRC32#``
+    """
+
+    offset: int
+    end_offset: int
+    reason: str
+    store_timestamp_ms: int
+    sealed: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """How long it is."""
+        return self.end_offset - self.offset
+
+
+def least_filler_bytes(*, sealed: bool) -> int:
+    """The size of the shortest record there can be: without a body, the topic of one byte."""
+    return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
+
+
+def fits(gap: Gap) -> bool:
+    """Whether any record is as short as the gap."""
+    return gap.size_bytes >= least_filler_bytes(sealed=gap.sealed)
+
+
+class FillerMaker:
+    """Makes fillers in the order of the log, one queue offset after the other.
+
+    :param queue: of :data:`FILLER_TOPIC`; no record of it may stand behind the first gap
+    :param next_offset: the queue offset of the first filler
+    :param now_ms: when the repair takes place, in ms since 1970
+    """
+
+    def __init__(self, queue: Queue, next_offset: int, now_ms: int) -> None:
+        self._queue = queue
+        self._queue_offsets = QueueOffsets({queue: next_offset})
+        self._now_ms = now_ms
+
+    def make(self, gap: Gap) -> Iterator[tuple[int, bytes]]:
+        """Offsets and bytes of the records that fill ``gap``, which must be one that fits."""
+        at = gap.offset
+        for size in _sizes(gap.size_bytes):
+            part = attrs.evolve(gap, offset=at, end_offset=at + size)
+            yield at, self._record(part)
+            at += size
+
+    def _record(self, gap: Gap) -> bytes:
+        encoder = Encoder(_LIMITS, _HOST, gap.sealed, None, RoundRobin(1))
+        record = encoder.encode_one(self._message(gap))
+        record.place(
+            gap.offset,
+            gap.size_bytes + BLANK_MIN_BYTES,
+            self._queue_offsets,
+            gap.store_timestamp_ms,
+        )
+        record.advance(self._queue_offsets)
+        return bytes(record.buffer)
+
+    def _message(self, gap: Gap) -> Message:
+        """A message whose record is as long as the gap."""
+        room = gap.size_bytes - least_filler_bytes(sealed=gap.sealed) + 1
+        topic, queue_id = self._queue
+        is_short = room < len(topic)
+        return Message(
+            topic[:room],
+            b"" if is_short else self._body(gap, room - len(topic)),
+            queue_id=queue_id,
+            sys_flag=ROLLBACK if is_short else 0,
+            born_timestamp_ms=self._now_ms,
+        )
+
+    def _body(self, gap: Gap, length: int) -> bytes:
+        """What stood there, in as many words as there is room for."""
+        place = {"offset": gap.offset, "size_bytes": gap.size_bytes}
+        full = {"lakelog": "repaired", **place, "time_ms": self._now_ms, "reason": gap.reason}
+        texts = (json.dumps(each).encode() for each in (full, place, {}))
+        return next((each for each in texts if len(each) <= length), b"").ljust(length)
+
+
+def _sizes(total_bytes: int) -> list[int]:
+    """Parts that are about equally long, none of them longer than a filler can be."""
+    count = -(-total_bytes // MOST_FILLER_BYTES)
+    each, more = divmod(total_bytes, count)
+    return [each + (number < more) for number in range(count)]

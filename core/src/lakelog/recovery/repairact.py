@@ -1,0 +1,88 @@
+"""Carries out the steps of a repair; what is written over is in quarantine, and durable, before.
+
+The caller holds the lock, and has marked the store as not closed cleanly. Each step leaves either
+what was there, or what another repair finds and mends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.directory import StoreDirectory
+from lakelog.files import File
+from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.preallocate import SegmentMaker
+from lakelog.recovery.filler import FillerMaker
+from lakelog.recovery.quarantine import keep
+from lakelog.recovery.repairplan import Filling, Missing, Stray
+from lakelog.recovery.report import Aside
+
+_WINDOW_BYTES: Final = 4 << 20
+
+
+@attrs.frozen
+class Acting:
+    """Where steps are carried out."""
+
+    directory: StoreDirectory
+    maker: SegmentMaker
+
+    def move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
+        """Move files that are no segments to quarantine."""
+        files = self.directory.files
+        for stray in strays:
+            if stray.length:
+                yield self._keep(stray.path, 0, stray.length, 0, "it is no segment")
+            files.unlink(stray.path)
+            files.sync_dir(stray.path.parent)
+
+    def make_missing(self, missing: Sequence[Missing]) -> None:
+        """Make segments that hold one blank record each."""
+        self.directory.files.make_dir(self.maker.temporary)
+        for each in missing:
+            file = self.maker.make(each.start_offset)
+            try:
+                _write_blank(file, 0, each.size_bytes)
+                file.sync()
+            finally:
+                file.close()
+
+    def fill(self, fillings: Sequence[Filling], fillers: FillerMaker) -> Iterator[Aside]:
+        """Put records in the place of gaps, in the order of the log."""
+        for filling in fillings:
+            gap, position = filling.gap, filling.gap.offset - filling.start_offset
+            file = self.directory.files.open(filling.path, write=True)
+            try:
+                if not _is_zero(file, position, gap.size_bytes):
+                    yield self._keep(filling.path, position, gap.size_bytes, gap.offset, gap.reason)
+                if filling.to_the_end:
+                    _write_blank(file, position, gap.size_bytes)
+                else:
+                    for offset, record in fillers.make(gap):
+                        file.write_at(offset - filling.start_offset, record)
+                file.sync()
+            finally:
+                file.close()
+
+    def _keep(self, path: Path, position: int, length: int, offset: int, reason: str) -> Aside:
+        files, store = self.directory.files, self.directory.path
+        return keep(files, store, path, position, length, offset, reason)
+
+
+def _is_zero(file: File, position: int, length: int) -> bool:
+    """Whether there is nothing to keep."""
+    at = file.next_data(position)
+    while at is not None and at < position + length:
+        data = file.read_at(at, min(_WINDOW_BYTES, position + length - at))
+        if any(data):
+            return False
+        at = file.next_data(at + len(data))
+    return True
+
+
+def _write_blank(file: File, position: int, size_bytes: int) -> None:
+    file.write_at(position, BLANK.pack(size_bytes, MAGIC_BLANK))

@@ -1,0 +1,104 @@
+"""Reads a whole log for a repair: where the gaps are, and what their fillers have to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakelog.codec.recordcrc import is_sealed
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.recovery.filler import FILLER_TOPIC, Gap
+
+if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import RecordBatch
+
+
+@attrs.frozen
+class FillerQueue:
+    """A queue of fillers: offset of its last record in the log, and the next queue offset."""
+
+    last_offset: int
+    next_offset: int
+
+
+@attrs.define
+class LogLook:
+    """What a scan of a whole log found.
+
+    :ivar gaps: damage with a record behind it, which may reach over several segments
+    :ivar end_offset: behind the last record
+    :ivar fillers: queues of fillers of earlier repairs, by id
+    """
+
+    sealed: bool
+    gaps: list[Gap] = attrs.field(factory=list)
+    end_offset: int = 0
+    fillers: dict[int, FillerQueue] = attrs.field(factory=dict)
+    _last_ms: int | None = None
+    _last_sealed: bool = False
+    _pending: list[Damage] = attrs.field(factory=list)
+
+    @classmethod
+    def at(cls, pieces: Iterable[Piece], *, sealed: bool) -> LogLook:
+        """Look at everything that a scan yields.
+
+        :param sealed: whether fillers need a record checksum, whatever their neighbours have
+        """
+        look = cls(sealed)
+        for piece in pieces:
+            look.take(piece)
+        return look
+
+    def take(self, piece: Piece) -> None:
+        """Look at the next piece."""
+        if isinstance(piece, Damage):
+            self._pending.append(piece)
+        elif not isinstance(piece, Blank):
+            self._close_gaps(piece)
+            self._note(piece)
+
+    def _close_gaps(self, behind: RecordBatch) -> None:
+        """Damage is a gap once a record was found behind it."""
+        for damage in self._pending:
+            before_ms = self._last_ms
+            time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
+            sealed = self.sealed or self._last_sealed or _seal(behind, 0)
+            reason = damage.error.what
+            self.gaps.append(Gap(damage.offset, damage.end_offset, reason, time_ms, sealed))
+        self._pending.clear()
+
+    def _note(self, batch: RecordBatch) -> None:
+        self.end_offset = batch.end_offset
+        self._last_ms = int(batch.store_timestamps_ms[-1])
+        self._last_sealed = _seal(batch, len(batch) - 1)
+        for at, topic in enumerate(batch.topics):
+            if topic == FILLER_TOPIC:
+                offset, number = int(batch.physical_offsets[at]), int(batch.queue_offsets[at])
+                self.fillers[int(batch.queue_ids[at])] = FillerQueue(offset, number + 1)
+
+    def queue_for(self, first_gap: int) -> tuple[int, int]:
+        """Id and next queue offset of a queue in which nothing stands behind ``first_gap``.
+
+        Fillers of an earlier repair may stand behind new ones; in one queue their queue offsets
+        would go back.
+        """
+        queue_id = 0
+        while queue_id in self.fillers and self.fillers[queue_id].last_offset > first_gap:
+            queue_id += 1
+        found = self.fillers.get(queue_id)
+        return queue_id, found.next_offset if found is not None else 0
+
+
+def _seal(batch: RecordBatch, at: int) -> bool:
+    return is_sealed(batch[at : at + 1].property_strings[0])
+
+
+def by_segment(gap: Gap, size_bytes: int) -> Iterator[Gap]:
+    """The parts of a gap, each in one segment."""
+    at = gap.offset
+    while at < gap.end_offset:
+        end = min(gap.end_offset, at - at % size_bytes + size_bytes)
+        yield attrs.evolve(gap, offset=at, end_offset=end)
+        at = end
