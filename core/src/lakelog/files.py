@@ -19,6 +19,11 @@ from lakelog.message import Body
 FILE_MODE: Final = 0o644
 DIRECTORY_MODE: Final = 0o755
 
+# Of Linux's renameat2(2).
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
 
 @runtime_checkable
 class File(Protocol):
@@ -78,8 +83,14 @@ class FileSystem(Protocol):
     def rename(self, source: Path, target: Path) -> None:
         """Put ``source`` in the place of ``target`` at once."""
 
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Let two names change places at once; ``False`` where the system cannot do that."""
+
     def unlink(self, path: Path) -> None:
         """Remove a file's name."""
+
+    def remove_dir(self, path: Path) -> None:
+        """Remove a directory in which nothing is."""
 
     def sync_dir(self, path: Path) -> None:
         """Make the names in a directory durable."""
@@ -178,9 +189,17 @@ class RealFileSystem:
         """``rename``."""
         os.replace(source, target)
 
+    def exchange(self, one: Path, other: Path) -> bool:
+        """``renameat2`` with ``RENAME_EXCHANGE``."""
+        return _exchange(one, other)
+
     def unlink(self, path: Path) -> None:
         """``unlink``."""
         path.unlink()
+
+    def remove_dir(self, path: Path) -> None:
+        """``rmdir``."""
+        path.rmdir()
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
@@ -196,6 +215,21 @@ def _regular_files(directory: Path) -> Iterator[tuple[str, int]]:
         for entry in entries:
             if entry.is_file():
                 yield entry.name, entry.stat().st_size
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    import ctypes  # takes longer to import than a store to open, and few exchange anything
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    if done == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), str(other))
 
 
 def read_file(files: FileSystem, path: Path) -> bytes | None:

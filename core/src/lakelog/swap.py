@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from lakelog.files import FileSystem
-
-_AT_FDCWD: Final = -100
-_RENAME_EXCHANGE: Final = 2
-_CANNOT: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
 def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
@@ -27,7 +20,7 @@ def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
         _move(files, target, old)
     elif not target.exists():
         _move(files, new, target)
-    elif _exchange(new, target):
+    elif files.exchange(new, target):
         _move(files, new, old)
     else:
         _in_two_steps(files, new, target, old)
@@ -41,27 +34,25 @@ REBUILD_DIR: Final = "rebuild"
 def remove_tree(files: FileSystem, path: Path) -> None:
     """Remove a folder with all that is in it; nothing happens if it is not there."""
     with suppress(FileNotFoundError):
-        shutil.rmtree(path)
+        _empty(files, path)
+        files.remove_dir(path)
         files.sync_dir(path.parent)
+
+
+def _empty(files: FileSystem, path: Path) -> None:
+    with os.scandir(path) as entries:
+        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for each, is_dir in found:
+        if is_dir:
+            _empty(files, each)
+            files.remove_dir(each)
+        else:
+            files.unlink(each)
 
 
 def _move(files: FileSystem, source: Path, target: Path) -> None:
     if source.is_dir():
         files.rename(source, target)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places; whether the system can do that."""
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
-        return False
-    done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    if done == 0:
-        return True
-    error = ctypes.get_errno()
-    if error in _CANNOT:
-        return False
-    raise OSError(error, os.strerror(error), str(other))
 
 
 def _in_two_steps(files: FileSystem, new: Path, target: Path, old: Path) -> None:

@@ -1,0 +1,80 @@
+"""Crashes a store thousands of times, and checks that recovery keeps every promise.
+
+For people who write a writer, a flush strategy or a dispatcher, and for lakelog itself::
+
+    from lakelog.testing.crash import CrashPlan, simulate
+    import my_package.plugin
+
+    def test_nothing_promised_is_lost():
+        plan = CrashPlan(writer="mine", flush="inline", plugins=[my_package.plugin])
+        outcome = simulate(plan, images=1000, seed=1)
+        assert not outcome.violations, outcome
+
+How it works. A seeded workload puts messages (of many sizes, topics, queues and keys; single, in
+batches, asynchronously, from several threads), flushes queues, removes topics, closes and opens
+again. All of that goes through :class:`SimFileSystem`, which stands in for
+:class:`lakelog.files.RealFileSystem`: the files are real ones, and beside them it keeps what is
+durable. At every sync, and at every acknowledgement, a crash point keeps what a crash then could
+leave, together with what was promised by then. From each point come images: directories as a crash
+could leave them. Each one is written out and opened, and checked:
+
+- every message that was promised is there, at its place and unaltered;
+- nothing is there that was never put, and nothing that an earlier recovery had taken out;
+- every record stands at its number in its queue, and is found by its key; no queue goes beyond
+  the log; queues that were removed do not come back;
+- the store takes puts again.
+
+A sample of the images goes through a second crash: recovery runs over a :class:`SimFileSystem`,
+with a few more puts behind it, and that is crashed again, anywhere. Some of these take place after
+a kill that the machine survived: what was not durable by then still is not.
+
+What is promised. A ``PUT_OK`` under a flush strategy that waits is durable, unless
+the message says ``wait_store_ok=False``; under ``none`` and ``timed`` it is what the log's position
+``flushed`` covers; after a close, everything is.
+
+The model, harsher than most disks on purpose:
+
+- A page of 4,096 bytes that changed since the last sync may be found in any state that was seen
+  since, each page for itself; and torn: each sector of 512 bytes from another of these states.
+  Stores through a map make no call; they are found by comparing files at every call that changes
+  something, at every sync and at every acknowledgement.
+- A sync covers what was in the file when it began, and nothing that came later.
+- The length of a file may be any that it had since the last sync. What was cut off does not come
+  back together with a later length.
+- A change of a name (create, rename, exchange, unlink, mkdir, rmdir) is durable by a sync of its
+  directory only, not by a sync of the file. It is all or nothing, a rename between two directories
+  too. Changes that touch the same name happen in their order; all others in any order.
+- A sync of a directory brings along the earlier changes of other directories that it needs.
+
+Not in the model: sectors that are torn themselves, syncs that lie, bits that rot, and what the
+machine does to a file system without a journal beyond this.
+
+Everything follows from the seed, but for the threads: which of them comes first may differ. An
+image that breaks a promise can be kept (``keep=``), as a directory to look at.
+``python -m lakelog.testing.crash --help`` tells about long runs.
+"""
+
+from __future__ import annotations
+
+from lakelog.testing.crash.checker import Checker, Violation
+from lakelog.testing.crash.filesystem import CrashPoint, SimFileSystem
+from lakelog.testing.crash.images import Image, all_lost, images, nothing_lost
+from lakelog.testing.crash.ledger import Ledger
+from lakelog.testing.crash.plan import CrashPlan
+from lakelog.testing.crash.simulation import Broken, Outcome, simulate
+
+__all__ = [
+    "Broken",
+    "Checker",
+    "CrashPlan",
+    "CrashPoint",
+    "Image",
+    "Ledger",
+    "Outcome",
+    "SimFileSystem",
+    "Violation",
+    "all_lost",
+    "images",
+    "nothing_lost",
+    "simulate",
+]

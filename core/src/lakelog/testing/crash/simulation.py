@@ -1,0 +1,296 @@
+"""Runs workloads, crashes them at every point, and checks what each crash leaves."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+
+from lakelog.errors import PluginError
+from lakelog.testing.crash.checker import Checker, Violation
+from lakelog.testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
+from lakelog.testing.crash.images import Image, images, nothing_lost
+from lakelog.testing.crash.ledger import Expected, Ledger
+from lakelog.testing.crash.opener import Opener
+from lakelog.testing.crash.plan import CrashPlan
+from lakelog.testing.crash.workload import Workload
+
+STORE: Final = "store"
+"""The name of the store's directory in an image."""
+_POINTS_OF_A_RUN: Final = 120
+_IMAGES_OF_A_POINT: Final = 6
+_IMAGES_PER_SECOND_CRASH: Final = 24
+_POINTS_OF_A_SECOND_CRASH: Final = 6
+_SYNC_SECONDS: Final = 0.0003
+_MEMORY: Final = Path("/dev/shm")
+
+
+@attrs.frozen
+class Broken:
+    """A promise that was broken.
+
+    :ivar run: the seed of the run
+    :ivar where: the crash point, or both of them
+    :ivar kept: where the image was written out, if it was
+    """
+
+    run: str
+    where: str
+    image: str
+    what: str
+    kept: Path | None = None
+
+    def __str__(self) -> str:
+        place = f" [{self.kept}]" if self.kept else ""
+        return f"run {self.run}, {self.where}, image {self.image!r}: {self.what}{place}"
+
+
+class _Enough(Exception):
+    """So many promises were broken that no more images are wanted."""
+
+
+@attrs.define
+class Outcome:
+    """What a simulation found.
+
+    :ivar images: how many images were opened and checked, all of them different in one run
+    :ivar second: how many of these were of a crash of the recovery, or right behind it
+    """
+
+    plan: CrashPlan
+    seed: int
+    images: int = 0
+    second: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    violations: list[Broken] = attrs.field(factory=list)
+
+    def command(self) -> str:
+        """How to run it again."""
+        return (
+            f"python -m lakelog.testing.crash --writer {self.plan.writer} "
+            f"--flush {self.plan.flush} --images {self.images} --seed {self.seed}"
+        )
+
+    def __str__(self) -> str:
+        said = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]
+        return "\n".join(said + [f"  {each}" for each in self.violations[:10]])
+
+
+def simulate(
+    plan: CrashPlan,
+    images: int = 1000,
+    seed: int = 0,
+    *,
+    keep: Path | None = None,
+    most_violations: int = 1,
+) -> Outcome:
+    """Crash stores of ``plan`` until ``images`` images are checked, or too many promises broken.
+
+    :param keep: a folder; images that break a promise are written out there
+    :param most_violations: stop after so many
+    """
+    outcome, started = Outcome(plan, seed), time.process_time()
+    with _scratch(plan) as folder, _silence(), _no_collections():
+        simulation = _Simulation(
+            plan, Opener.of(plan), folder, outcome, keep, images, most_violations
+        )
+        while outcome.images < images and len(outcome.violations) < most_violations:
+            with suppress(_Enough):
+                simulation.run(f"{seed}.{outcome.runs}")
+            outcome.runs += 1
+            gc.collect()
+            outcome.seconds = time.process_time() - started
+    return outcome
+
+
+@contextmanager
+def _scratch(plan: CrashPlan) -> Iterator[Path]:
+    """A folder in memory, if there is such a place and the writer can do with it."""
+    place = _MEMORY if plan.in_memory and _MEMORY.is_dir() else None
+    folder = tempfile.mkdtemp(prefix="lakelog-crash-", dir=place)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """The garbage collector would look at all crash points again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Every recovery has something to tell."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+
+
+@attrs.frozen
+class _Simulation:
+    plan: CrashPlan
+    opener: Opener
+    folder: Path
+    outcome: Outcome
+    keep: Path | None
+    most: int
+    most_violations: int
+
+    def run(self, seed: str) -> None:
+        """One workload, and its crashes."""
+        rng = Random(seed)
+        root = self.folder / "run"
+        root.mkdir()
+        ledger = Ledger(put_is_durable=self.plan.promises)
+        system = SimFileSystem(root, ledger.moment, _SYNC_SECONDS if self.plan.has_threads else 0)
+        workload = self._workload(root, system, ledger, rng, threads=self.plan.has_threads)
+        try:
+            run = workload.run_to_failure if self.plan.failing_sync else workload.run
+            run(self.plan.steps)
+            self._note_leaks(system, seed)
+        except PluginError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the run was to go well
+            self._broken(seed, "no crash", None, f"{type(error).__name__}: {error}")
+        finally:
+            system.close()
+            shutil.rmtree(root)
+        self._crash(system.points, ledger, rng, seed)
+
+    def _workload(
+        self, root: Path, system: SimFileSystem, ledger: Ledger, rng: Random, *, threads: bool
+    ) -> Workload:
+        plan = self.plan
+        return Workload(
+            root / STORE, self.opener, system, ledger, rng, threads, plan.deletions, plan.body_bytes
+        )
+
+    def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
+        leaks = system.leaks()
+        if leaks:
+            self._broken(seed, "no crash", None, f"names changed past the file system: {leaks}")
+
+    def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
+        """The latest first: of images that are the same, that one has promised the most."""
+        chosen = sorted(rng.sample(range(len(points)), min(len(points), _POINTS_OF_A_RUN)))
+        seen: set[int] = set()
+        for number in reversed(chosen):
+            point = points[number]
+            for image in images(point, rng, _IMAGES_OF_A_POINT):
+                digest = image.digest()
+                if digest in seen:
+                    continue
+                seen.add(digest)
+                where = f"point {number} ({point.where})"
+                self._try(
+                    image, point, ledger.expected(point.before, point.after), rng, (seed, where)
+                )
+                if self.outcome.images >= self.most:
+                    return
+
+    def _try(
+        self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
+    ) -> None:
+        self._check(image, expected, rng, at)
+        if rng.random() * _IMAGES_PER_SECOND_CRASH < 1:
+            again = nothing_lost(point.state) if rng.random() < 0.5 else image
+            after = point.state if again.kind == "kill" else None
+            self._crash_again(again, after, expected, rng, at)
+
+    def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
+        self.outcome.images += 1
+        place = self.folder / "image"
+        image.write_out(place)
+        try:
+            Checker(self.opener).check(place / STORE, expected, rng)
+        except Violation as violation:
+            self._broken(*at, image, str(violation))
+        finally:
+            shutil.rmtree(place)
+
+    def _crash_again(
+        self,
+        image: Image,
+        after: FrozenState | None,
+        expected: Expected,
+        rng: Random,
+        at: tuple[str, str],
+    ) -> None:
+        """Let recovery run, and go on a little; crash that."""
+        root = self.folder / "again"
+        image.write_out(root)
+        ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
+        system = SimFileSystem(root, ledger.moment, after=after)
+        workload = self._workload(root, system, ledger, rng, threads=False)
+        try:
+            self._go_on(workload, expected)
+        except Violation as violation:
+            self._broken(at[0], f"{at[1]}, and on", image, str(violation))
+        except Exception as error:  # noqa: BLE001  # as of the run
+            text = f"{type(error).__name__}: {error}"
+            self._broken(at[0], f"{at[1]}, and on", image, text)
+        finally:
+            system.close()
+            shutil.rmtree(root)
+        self._crash_second(system.points, ledger, rng, at)
+
+    def _go_on(self, workload: Workload, expected: Expected) -> None:
+        store = workload.open()
+        flushed, workload.ledger.flushed = workload.ledger.flushed, int
+        try:
+            kept = Checker(self.opener).examine(store, expected, workload.rng)
+            workload.ledger.opened(kept)
+            workload.ledger.flushed = flushed
+            workload.system.point("recovered")
+            for _ in range(workload.rng.randint(1, 4)):
+                workload.act(store)
+        except BaseException:
+            with suppress(Exception):
+                store.close()
+            raise
+        workload.close(store)
+
+    def _crash_second(
+        self, points: list[CrashPoint], ledger: Ledger, rng: Random, at: tuple[str, str]
+    ) -> None:
+        for number in sorted(
+            rng.sample(range(len(points)), min(len(points), _POINTS_OF_A_SECOND_CRASH))
+        ):
+            point = points[number]
+            for image in images(point, rng, 4):
+                where = f"{at[1]}, second crash at point {number} ({point.where})"
+                self._check(image, ledger.expected(point.before, point.after), rng, (at[0], where))
+                self.outcome.second += 1
+
+    def _broken(self, run: str, where: str, image: Image | None, what: str) -> None:
+        kept = None
+        if image is not None and self.keep is not None:
+            self.keep.mkdir(parents=True, exist_ok=True)
+            kept = self.keep / f"{run}-{len(self.outcome.violations)}"
+            if not kept.exists():
+                image.write_out(kept)
+        kind = image.kind if image else ""
+        self.outcome.violations.append(Broken(run, where, kind, what, kept))
+        if len(self.outcome.violations) >= self.most_violations:
+            raise _Enough

@@ -1,0 +1,155 @@
+"""What is done to a store before it crashes: seeded, and told to a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from threading import Thread
+from typing import Final
+
+import attrs
+
+from lakelog.errors import LakelogError
+from lakelog.message import Message
+from lakelog.results import PutResult
+from lakelog.store import Store
+from lakelog.testing.crash.filesystem import SimFileSystem
+from lakelog.testing.crash.ledger import Entry, Ledger
+from lakelog.testing.crash.opener import Opener
+
+TOPICS: Final = ("orders", "Müll", "%RETRY%group")
+KEYS: Final = (None, "k1", "k2", "k3 k4")
+TAGS: Final = (None, "TagA")
+_SIZES: Final = ((0, 120), (0, 120), (150, 700), (1000, 2500))
+_LONG_TAG: Final = "T" * 60
+_THREADS: Final = 3
+
+
+@attrs.frozen
+class Workload:
+    """Acts on one store below the root of a simulated file system."""
+
+    path: Path
+    opener: Opener
+    system: SimFileSystem
+    ledger: Ledger
+    rng: Random
+    threads: bool
+    deletions: bool = True
+    body_bytes: int | None = None
+
+    def run_to_failure(self, steps: int) -> None:
+        """Open and act until a sync fails, or to the end."""
+        self.system.fail_sync_at = self.rng.randint(1, 3 * steps)
+        try:
+            self.run(steps)
+        except (LakelogError, OSError):
+            if self.system.syncs < self.system.fail_sync_at:
+                raise
+        self.system.point("after a failure")
+
+    def run(self, steps: int) -> None:
+        """Open, act, close; once or twice."""
+        sessions = self.rng.choice((1, 2))
+        for _ in range(sessions):
+            store = self.open()
+            try:
+                for _ in range(steps // sessions):
+                    self.act(store)
+            finally:
+                self.close(store)
+
+    def open(self) -> Store:
+        """Open as the owner."""
+        store = self.opener.open(self.path, self.system)
+        positions = store._managing().positions
+        self.ledger.flushed = lambda: positions.flushed  # of a store that is being closed, too
+        return store
+
+    def close(self, store: Store) -> None:
+        """Close; then everything that was put is durable."""
+        end = store.max_offset
+        store.close()
+        self.ledger.flushed = lambda: end
+        self.system.point("closed")
+
+    def act(self, store: Store) -> None:
+        """One thing that a program does."""
+        action = self.rng.choices(
+            (self._put, self._put_batch, self._put_async, self._burst, self._flush, self._delete),
+            (60, 12, 6, 30 if self.threads else 0, 4, 4 if self.deletions else 0),
+        )[0]
+        action(store)
+        if self.rng.random() < 0.7:
+            store.wait_dispatched()
+
+    def _put(self, store: Store) -> None:
+        self._one(store, self._message())
+
+    def _one(self, store: Store, message: Message) -> None:
+        entries = self.ledger.start([message])
+        self._acknowledged(entries, [store.put(message)])
+
+    def _put_batch(self, store: Store) -> None:
+        messages = [self._message() for _ in range(self.rng.randint(2, 5))]
+        wait = self.rng.random() < 0.8  # one for all: a batch waits if any of its messages does
+        messages = [attrs.evolve(each, wait_store_ok=wait) for each in messages]
+        entries = self.ledger.start(messages)
+        self._acknowledged(entries, list(store.put_batch(messages)))
+
+    def _put_async(self, store: Store) -> None:
+        messages = [self._message() for _ in range(self.rng.randint(2, 5))]
+        entries = self.ledger.start(messages)
+        futures = [store.put_async(message) for message in messages]
+        for entry, future in zip(entries, futures, strict=True):
+            self._acknowledged([entry], [future.result()])
+
+    def _burst(self, store: Store) -> None:
+        """Several threads at once."""
+        work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in range(_THREADS)]
+
+        def put(messages: Sequence[Message]) -> None:
+            for message in messages:
+                self._one(store, message)
+
+        threads = [Thread(target=put, args=(messages,)) for messages in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _acknowledged(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
+        self.ledger.finish(entries, results)
+        self.system.point("acknowledged")
+
+    def _flush(self, store: Store) -> None:
+        """Queues and index are synced now and then, by their own clocks."""
+        store.wait_dispatched()
+        for each in store._managing().dispatchers:
+            each.dispatcher.flush()
+
+    def _delete(self, store: Store) -> None:
+        store.wait_dispatched()
+        topics = store.topics()
+        if topics:
+            topic = self.rng.choice(topics)
+            deletion = self.ledger.begin_deletion(topic, store.max_offset)
+            store.delete_topic(topic)
+            self.ledger.end_deletion(deletion)
+            self.system.point("topic deleted")
+
+    def _message(self) -> Message:
+        rng = self.rng
+        if self.body_bytes is not None:
+            body = rng.randbytes(self.body_bytes)
+            wait = rng.random() < 0.8
+            return Message(TOPICS[0], body, _LONG_TAG, queue_id=0, wait_store_ok=wait)
+        return Message(
+            rng.choices(TOPICS, (6, 3, 1))[0],
+            rng.randbytes(8) + rng.randbytes(rng.randint(*rng.choice(_SIZES))),
+            queue_id=int(rng.random() < 0.2),
+            tags=rng.choice(TAGS),
+            keys=rng.choice(KEYS),
+            wait_store_ok=rng.random() < 0.8,
+        )

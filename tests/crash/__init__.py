@@ -1,0 +1,1 @@
+"""The crash simulator over lakelog's own strategies."""

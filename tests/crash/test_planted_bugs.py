@@ -1,0 +1,203 @@
+"""Bugs of the kinds that stores have had, each planted in turn: the simulator finds them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pytest
+
+from lakelog.builtin.filewriter import FileSegmentWriter
+from lakelog.builtin.flush import InlineFlush
+from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.codec import RecordBatch
+from lakelog.commitlog import CommitLog
+from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.consumequeue.simplequeue import SimpleQueue
+from lakelog.owner import OwnedLog
+from lakelog.ownership import remove_abort
+from lakelog.segments import Segments
+from lakelog.status import PutStatus
+from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
+from lakelog_direct.staged import StagedSegmentWriter
+
+MOST_IMAGES: Final = 1_500
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing(*given: object, **named: object) -> None:
+    """Done by whoever should do something."""
+
+
+def all_good(batch: RecordBatch) -> Any:
+    return np.ones(len(batch), np.bool_)
+
+
+def acknowledge_before_sync(patch: pytest.MonkeyPatch) -> None:
+    def submit(self: InlineFlush, end_offset: int, wait: bool) -> PutStatus:
+        return PutStatus.PUT_OK
+
+    patch.setattr(InlineFlush, "submit", submit)
+
+
+def no_directory_sync_after_create(patch: pytest.MonkeyPatch) -> None:
+    real = SimFileSystem.sync_dir
+
+    def sync_dir(self: SimFileSystem, path: Path) -> None:
+        if path.name != "commitlog":
+            real(self, path)
+
+    patch.setattr(SimFileSystem, "sync_dir", sync_dir)
+
+
+def rename_without_sync_of_content(patch: pytest.MonkeyPatch) -> None:
+    real = SimFileSystem.sync_contents
+
+    def sync_contents(self: SimFileSystem, path: Path, contents: Any) -> None:
+        if path.suffix != ".tmp":
+            real(self, path, contents)
+
+    patch.setattr(SimFileSystem, "sync_contents", sync_contents)
+
+
+def retry_after_eio(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: Any) -> None:
+        try:
+            self._file.sync()
+        except OSError:
+            self._file.sync()
+
+    patch.setattr(FileSegmentWriter, "sync", sync)
+
+
+def checkpoint_ahead_of_data(patch: pytest.MonkeyPatch) -> None:
+    keepers: list[CheckpointKeeper] = []
+    ask, real = CheckpointKeeper.ask, CommitLog._sync
+
+    def asked(self: CheckpointKeeper, source: Any) -> None:
+        keepers.append(self)
+        ask(self, source)
+
+    def sync(self: CommitLog) -> None:
+        keepers[-1].advance(StoreCheckpoint(confirm_offset=self.appended))
+        real(self)
+
+    patch.setattr(CheckpointKeeper, "ask", asked)
+    patch.setattr(CommitLog, "_sync", sync)
+
+
+def tail_not_zeroed_after_recovery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakelog.recovery.mend._wipe", nothing)
+
+
+def queue_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimpleQueue, "truncate", nothing)
+
+
+def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
+    from lakelog.codec import frame, run
+
+    patch.setattr(run, "_CHECKSUMS", (all_good,))
+    patch.setattr(run, "have_seals", all_good)
+    patch.setattr(frame, "verify_frame", nothing)
+
+
+def sync_of_the_newest_segment_only(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: Any) -> None:
+        *sealed, active = list(self._unsynced)
+        active.writer.sync()
+        for each in sealed:
+            each.commit()
+            self._retire(each)
+
+    patch.setattr(Segments, "sync", sync)
+
+
+def abort_removed_before_data_is_synced(patch: pytest.MonkeyPatch) -> None:
+    real = OwnedLog.close
+
+    def close(self: OwnedLog) -> None:
+        remove_abort(self.directory.files, self.directory.path)
+        patch.setattr("lakelog.owner.remove_abort", nothing)
+        real(self)
+
+    patch.setattr(OwnedLog, "close", close)
+
+
+def position_counted_before_commit(patch: pytest.MonkeyPatch) -> None:
+    def put_through(self: Any, end: int) -> None:
+        late, self._late = getattr(self, "_late", self._committed), self._committed
+        self._file.write_at(late, self._loan.view[late : self._committed])
+        self._committed = end
+
+    patch.setattr(StagedSegmentWriter, "_put_through", put_through)
+
+
+def flushed_read_after_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: Any) -> None:
+        self.commit()
+        self.segments.sync()
+        self.positions.flushed = self.positions.appended
+
+    patch.setattr(CommitLog, "_sync", sync)
+
+
+def topic_removed_without_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakelog.topicremoval.add_tombstone", nothing)
+
+
+def queues_not_completed(patch: pytest.MonkeyPatch) -> None:
+    real = ConsumeQueues.resume
+
+    def resume(self: ConsumeQueues, minimum: int, end: int) -> int:
+        real(self, minimum, end)
+        return end
+
+    patch.setattr(ConsumeQueues, "resume", resume)
+
+
+def recovery_syncs_nothing_that_it_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakelog.recovery.mend._sync", nothing)
+
+
+def planned(**more: Any) -> CrashPlan:
+    return CrashPlan(**{"deletions": False, **more})
+
+
+LOST: Final = "messages that were promised are lost"
+AHEAD: Final = "the checkpoint claims"
+BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
+    acknowledge_before_sync: (planned(flush="inline"), LOST),
+    no_directory_sync_after_create: (planned(flush="inline"), f"{LOST}|{AHEAD}"),
+    rename_without_sync_of_content: (planned(flush="inline"), "store.json"),
+    retry_after_eio: (planned(flush="inline", failing_sync=True), f"{LOST}|{AHEAD}"),
+    checkpoint_ahead_of_data: (planned(flush="inline"), AHEAD),
+    tail_not_zeroed_after_recovery: (
+        planned(flush="none", body_bytes=40),
+        "or was gone|is not zero",
+    ),
+    queue_ahead_of_log: (planned(flush="none"), "points behind the log|goes over"),
+    gap_served_as_data: (planned(flush="none"), "differs in"),
+    sync_of_the_newest_segment_only: (planned(flush="inline"), LOST),
+    abort_removed_before_data_is_synced: (
+        planned(flush="none"),
+        "end of the log|not found|goes over",
+    ),
+    position_counted_before_commit: (planned(writer="staged", flush="inline"), f"{LOST}|{AHEAD}"),
+    flushed_read_after_the_sync: (planned(flush="group-commit"), LOST),
+    topic_removed_without_tombstone: (CrashPlan(flush="inline"), "its tombstone is lost"),
+    queues_not_completed: (planned(flush="inline"), "should point to|goes over"),
+    recovery_syncs_nothing_that_it_read: (planned(flush="none"), f"{LOST}|{AHEAD}"),
+}
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, what = BUGS[plant]
+    plant(monkeypatch)
+    outcome = simulate(plan, MOST_IMAGES, seed=7)
+    assert outcome.violations, f"{plant.__name__} was not found in {outcome.images} images"
+    assert re.search(what, outcome.violations[0].what), outcome
