@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-_PACKAGES = ("lakelog-core", "lmdb", "rocksdict", "numpy")
+_PACKAGES = ("lakelog-core", "lmdb", "rocksdict", "confluent-kafka", "numpy")
 
 
 def describe(directory: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,9 @@ _POM: Final = HERE / "pom.xml"
 _RESOURCES: Final = HERE / "resources"
 
 
-def jars() -> Path:
-    """Give the folder of the released jars, as Maven resolves them."""
-    return once(CACHE / f"jars-{_digest([_POM])}", _copy_jars)
+def jars(pom: Path = _POM) -> Path:
+    """Give the folder of the released jars that a POM names, as Maven resolves them."""
+    return once(CACHE / f"jars-{_digest([pom])}", partial(_copy_jars, pom))
 
 
 def classes() -> Path:
@@ -59,15 +60,15 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _copy_jars(folder: Path) -> None:
+def _copy_jars(pom: Path, folder: Path) -> None:
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    _run(["mvn", "-q", "-B", "--strict-checksums", "-f", str(_POM), *goal])
+    _run(["mvn", "-q", "-B", "--strict-checksums", "-f", str(pom), *goal])
 
 
 def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.relative_to(HERE)}\0".encode())
+        digest.update(f"{file.relative_to(HERE.parent)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
 

@@ -69,9 +69,16 @@ class Oracle:
         command = [*_arguments(settings), "--exit", "halt" if halt else "shutdown"]
         return self._run("Fill", store, command, options)[0]
 
-    def bench(self, store: Path, mode: str, **settings: int | str) -> Row:
+    def bench(
+        self,
+        store: Path,
+        mode: str,
+        options: Mapping[str, str] = NO_OPTIONS,
+        /,
+        **settings: int | str,
+    ) -> Row:
         """Measure in an empty directory; the settings are those of Bench.java."""
-        return self._run("Bench", store, ["--mode", mode, *_arguments(settings)])[0]
+        return self._run("Bench", store, ["--mode", mode, *_arguments(settings)], options)[0]
 
     def _dump(self, store: Path, options: Mapping[str, str], at_the_end: str) -> list[Row]:
         return self._run("Dump", store, ["--exit", at_the_end], options)

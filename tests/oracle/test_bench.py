@@ -31,3 +31,16 @@ def test_every_mode_counts_all_messages(run: str, oracle: Oracle, tmp_path: Path
     assert row["messages"] == 800
     assert row["msgs_s"] > 0
     assert 0 < row["p50_us"] <= row["p99_us"]
+
+
+def test_puts_go_on_until_the_time_is_over(oracle: Oracle, tmp_path: Path) -> None:
+    row = oracle.bench(tmp_path, "append", ms=50, body=100, warm_ms=10, flush="SYNC", inflight=8)
+    assert row["messages"] > 0
+    assert row["seconds"] >= 0.05
+
+
+def test_the_start_of_a_filled_store(oracle: Oracle, tmp_path: Path) -> None:
+    oracle.bench(tmp_path, "append", count=800, body=100, warm_ms=10)
+    row = oracle.bench(tmp_path, "load")
+    assert row["max_offset"] >= 800 * 100
+    assert 0 < row["load_ms"] <= row["start_ms"] <= row["dispatched_ms"]

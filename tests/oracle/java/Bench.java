@@ -10,9 +10,10 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 /**
  * Measures the released store in an empty directory; prints one JSON line.
  *
- * <p>{@code --store DIR --mode append|batch|reput|read|query|bytime|latency [--count 200000] [--body 1024]
- * [--threads 1] [--flush ASYNC|SYNC] [--inflight 1] [--n 32] [--warm-ms 2000] [property=value ...]}.
- * The making of the messages is part of what is measured.
+ * <p>{@code --store DIR --mode append|batch|reput|read|query|bytime|latency [--count 200000 | --ms MS]
+ * [--body 1024] [--threads 1] [--flush ASYNC|SYNC] [--inflight 1] [--n 32] [--warm-ms 2000]
+ * [property=value ...]}. The making of the messages is part of what is measured. Puts go on until
+ * the time is over where one is given. {@code --mode load} opens a directory that has messages.
  */
 public final class Bench {
     /** The default refuses a batch above 4 MiB. */
@@ -33,9 +34,13 @@ public final class Bench {
             properties.putIfAbsent("maxMessageSize", BATCH_LIMIT_BYTES);
         }
         Path directory = Path.of(options.required("store")).toAbsolutePath();
-        DefaultMessageStore store = Stores.open(directory, properties, new SystemClock());
         Map<String, Object> line = JsonLines.object("bench", mode);
-        line.putAll(measure(mode, options, store));
+        if (mode.equals("load")) {
+            line.putAll(BenchLoad.run(directory, properties));
+        } else {
+            DefaultMessageStore store = Stores.open(directory, properties, new SystemClock());
+            line.putAll(measure(mode, options, store));
+        }
         JsonLines out = new JsonLines();
         out.print(line);
         out.flush();

@@ -34,6 +34,9 @@ final class BenchWrite {
         Load load = new Load(options.number("threads", 1), operation);
         load.warmUp(Math.max(1, WARM_CHUNK_MESSAGES / messagesEach), options.number("warm-ms", 2_000));
         Stores.awaitDispatch(store);
+        if (options.has("ms")) {
+            return load.measureFor(options.number("ms", 0), messagesEach, body.length);
+        }
         return load.measure(count, messagesEach, body.length);
     }
 

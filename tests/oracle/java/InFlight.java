@@ -7,7 +7,7 @@ import org.apache.rocketmq.store.PutMessageResult;
 
 /**
  * Single puts of which a bounded number is under way: each takes a slot and its result frees it.
- * A run ends with the handing over, so latencies are of that; finish() waits for the last result.
+ * A latency is that of the result, from the making of the message; finish() waits for the last one.
  */
 final class InFlight implements Load.Operation {
     private final DefaultMessageStore store;
@@ -25,8 +25,14 @@ final class InFlight implements Load.Operation {
 
     @Override
     public void run(int index) throws InterruptedException {
+        run(index, new Latencies(1));
+    }
+
+    @Override
+    public void run(int index, Latencies latencies) throws InterruptedException {
         slots.acquire();
-        store.asyncPutMessage(messages.one(index)).thenAccept(this::finished);
+        long startNs = System.nanoTime();
+        store.asyncPutMessage(messages.one(index)).thenAccept(result -> finished(result, startNs, latencies));
     }
 
     @Override
@@ -38,7 +44,8 @@ final class InFlight implements Load.Operation {
         }
     }
 
-    private void finished(PutMessageResult result) {
+    private void finished(PutMessageResult result, long startNs, Latencies latencies) {
+        latencies.addSince(startNs);
         if (!result.isOk()) {
             failure.set(result);
         }

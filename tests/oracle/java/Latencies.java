@@ -1,24 +1,33 @@
 package lakelog.oracle;
 
 import java.util.Arrays;
-import java.util.concurrent.atomic.AtomicInteger;
 
-/** How long each of a known number of operations took; safe to add to from several threads. */
+/** How long each operation took; safe to add to from several threads. */
 final class Latencies {
-    private final long[] nanoseconds;
-    private final AtomicInteger count = new AtomicInteger();
+    private long[] nanoseconds;
+    private int count;
 
-    Latencies(int capacity) {
-        nanoseconds = new long[capacity];
+    Latencies(int expected) {
+        nanoseconds = new long[Math.max(16, expected)];
     }
 
     void addSince(long startNs) {
-        nanoseconds[count.getAndIncrement()] = System.nanoTime() - startNs;
+        long took = System.nanoTime() - startNs;
+        synchronized (this) {
+            if (count == nanoseconds.length) {
+                nanoseconds = Arrays.copyOf(nanoseconds, 2 * count);
+            }
+            nanoseconds[count++] = took;
+        }
+    }
+
+    synchronized int count() {
+        return count;
     }
 
     /** Sorts, so call it when all have been added. */
-    double quantileUs(double quantile) {
-        Arrays.sort(nanoseconds, 0, count.get());
-        return nanoseconds[(int) (quantile * (count.get() - 1))] / 1e3;
+    synchronized double quantileUs(double quantile) {
+        Arrays.sort(nanoseconds, 0, count);
+        return nanoseconds[(int) (quantile * (count - 1))] / 1e3;
     }
 }

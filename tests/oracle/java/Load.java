@@ -17,14 +17,24 @@ final class Load {
         /** Waits for what the runs have left under way. */
         default void finish() throws Exception {
         }
+
+        /** Runs and adds how long that took, or lets it be added when what it began has its result. */
+        default void run(int index, Latencies latencies) throws Exception {
+            long startNs = System.nanoTime();
+            run(index);
+            latencies.addSince(startNs);
+        }
     }
 
     private final int threads;
     private final Operation operation;
+    /** The same threads throughout: the store keeps buffers for each that it has met. */
+    private final ExecutorService pool;
 
     Load(int threads, Operation operation) {
         this.threads = threads;
         this.operation = operation;
+        this.pool = Executors.newFixedThreadPool(threads);
     }
 
     /** Repeats small loads until the time is over: the compiler is then done with the hot code. */
@@ -37,12 +47,23 @@ final class Load {
 
     /** The figures of one run: each operation counts for so many messages of so many bytes. */
     Map<String, Object> measure(int count, int messagesEach, int bodyBytes) throws Exception {
-        Latencies latencies = new Latencies(count);
+        return measure(count, Long.MAX_VALUE, messagesEach, bodyBytes);
+    }
+
+    /** The same for as many operations as are begun within the time. */
+    Map<String, Object> measureFor(long milliseconds, int messagesEach, int bodyBytes) throws Exception {
+        long deadline = System.nanoTime() + milliseconds * 1_000_000;
+        return measure(Integer.MAX_VALUE, deadline, messagesEach, bodyBytes);
+    }
+
+    private Map<String, Object> measure(int count, long deadline, int messagesEach, int bodyBytes)
+            throws Exception {
+        Latencies latencies = new Latencies(Math.min(count, 1 << 16));
         long startNs = System.nanoTime();
-        spread(count, latencies);
+        spread(count, deadline, latencies);
         operation.finish();
         double seconds = (System.nanoTime() - startNs) / 1e9;
-        double messages = (double) count * messagesEach;
+        double messages = (double) latencies.count() * messagesEach;
         return JsonLines.object(
                 "messages", (long) messages,
                 "seconds", seconds,
@@ -52,16 +73,14 @@ final class Load {
                 "p99_us", latencies.quantileUs(0.99));
     }
 
-    private void spread(int count, Latencies latencies) throws InterruptedException, ExecutionException {
-        ExecutorService pool = Executors.newFixedThreadPool(threads);
+    private void spread(int count, long deadline, Latencies latencies)
+            throws InterruptedException, ExecutionException {
         List<Future<?>> workers = new ArrayList<>();
         for (int thread = 0; thread < threads; thread++) {
             int first = thread;
             workers.add(pool.submit(() -> {
-                for (int index = first; index < count; index += threads) {
-                    long startNs = System.nanoTime();
-                    operation.run(index);
-                    latencies.addSince(startNs);
+                for (long index = first; index < count && System.nanoTime() < deadline; index += threads) {
+                    operation.run((int) index, latencies);
                 }
                 return null;
             }));
@@ -69,6 +88,5 @@ final class Load {
         for (Future<?> worker : workers) {
             worker.get();
         }
-        pool.shutdown();
     }
 }
