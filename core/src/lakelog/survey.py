@@ -36,6 +36,7 @@ class Survey:
     :ivar last_timestamp_ms: store time of the last record
     :ivar next_offsets: the offset that the next message of each queue takes
     :ivar records: how many whole ones there are
+    :ivar highest_timestamp_ms: store time of the youngest record; a clock may have been set back
     """
 
     start_offset: int
@@ -43,6 +44,7 @@ class Survey:
     last_timestamp_ms: int = 0
     next_offsets: dict[Queue, int] = attrs.Factory(dict)
     records: int = 0
+    highest_timestamp_ms: int = 0
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """The next offset of ``queue`` is at least this."""
@@ -54,19 +56,25 @@ class Survey:
         self.end_offset = behind.end_offset
         self.records += behind.records
         self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
+        self._raise_time(behind.highest_timestamp_ms)
         for queue, end in behind.next_offsets.items():
             self.raise_offset(queue, end)
 
     def count(self, batch: RecordBatch) -> None:
         """Add a run of records."""
         self.end_offset = batch.end_offset
-        self.last_timestamp_ms = int(batch.store_timestamps_ms[-1])
+        times = batch.store_timestamps_ms
+        self.last_timestamp_ms = int(times[-1])
+        self._raise_time(int(times.max()))
         self.records += len(batch)
         flags = batch.sys_flags
         for queue, queue_offset in _highest(batch, flags):
             self.raise_offset(queue, queue_offset + 1)
         self._count_inner_batches(batch, flags)
         self._count_light_queues(batch)
+
+    def _raise_time(self, found_ms: int) -> None:
+        self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)
 
     def _count_inner_batches(self, batch: RecordBatch, flags: NDArray[Any]) -> None:
         for at in (flags & INNER_BATCH).nonzero()[0].tolist():
@@ -100,13 +108,19 @@ def _highest(batch: RecordBatch, flags: NDArray[Any]) -> Iterator[tuple[Queue, i
     for number, name in enumerate(names):
         of_topic = queued & (numbers == number)
         ids, offsets = batch.queue_ids[of_topic], batch.queue_offsets[of_topic]
-        different, places = np.unique(ids, return_inverse=True)
-        highest = np.zeros(len(different), np.int64)
-        np.maximum.at(highest, places, offsets)
-        yield from zip(((name, each) for each in different.tolist()), highest.tolist(), strict=True)
+        order = np.argsort(ids, kind="stable")
+        ids, offsets = ids[order], offsets[order]
+        firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
+        highest = np.maximum.reduceat(offsets, firsts) if len(firsts) else offsets
+        queues = ((name, each) for each in ids[firsts].tolist())
+        yield from zip(queues, highest.tolist(), strict=True)
 
 
 def _has_light_queues(batch: RecordBatch) -> bool:
     """Whether any record may feed one; a search in all bytes at once costs next to nothing."""
+    from lakelog.codec.propertyblocks import pays, property_blocks
+
+    if pays(batch):
+        return any(_DISPATCHED in block.tobytes() for _, block in property_blocks(batch))
     held = batch.buffer.obj
     return not isinstance(held, bytes) or _DISPATCHED in held

@@ -86,7 +86,8 @@ def whole_record(data: bytes, offset: int, *, checksums: bool = True) -> int | N
     if at != size or int.from_bytes(data[28:36], "big", signed=True) != offset:
         return None
     body, topic, properties = parts
-    sound = _is_text(topic) and (not checksums or _checksums_hold(data, body, properties))
+    is_sound = _checksums_hold(data, body, properties) and not (topic + properties).endswith(b"\0")
+    sound = _is_text(topic) and (not checksums or is_sound)
     return size if sound else None
 
 

@@ -89,6 +89,16 @@ def test_topics_are_told_apart(topics: list[str]) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.parametrize("count", [4, 20])
+def test_short_topics_are_found_alike_behind_any_body(count: int) -> None:
+    topics = [chr(ord("a") + at % (count // 2)) for at in range(count)]
+    names, numbers = topic_groups(
+        batch_of([(each, "", b"%d" % at) for at, each in enumerate(topics)])
+    )
+    assert [names[number] for number in numbers.tolist()] == topics
+    assert len(names) == count // 2
+
+
 def test_topics_with_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topicgroups, "_FACTOR", np.uint64(0))
     topics = [f"topic-number-{at % 30}" for at in range(100)]

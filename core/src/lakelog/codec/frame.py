@@ -185,4 +185,4 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
             "it is damaged", offset=offset, expected="the CRC at its end", found="another"
         )
     if lost_text(record, frame.topic_at - frame.start, frame.properties_at - frame.start, offset):
-        raise CorruptRecord("a sector of its topic or properties is lost: all zero", offset=offset)
+        raise CorruptRecord("a part of its topic or properties is lost: all zero", offset=offset)

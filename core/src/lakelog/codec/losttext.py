@@ -5,6 +5,7 @@ but is itself text at the end of one: where the sector that held it is lost, the
 one that never had any. Topic and properties are text without zeros, so that a sector in which some
 of them stand, and in which all of the record's bytes are zero, was lost. Sectors are counted from
 the start of the log; they are those of the files where segments are a multiple of 512 bytes long.
+Text that ends with a zero was never written to its end: whoever copied it was killed on the way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ SECTOR_BYTES: Final = 512
 
 
 def lost_text(record: memoryview, topic_at: int, properties_at: int, offset: int) -> bool:
-    """Whether a sector of zeros took a part of the topic or of the properties.
+    """Whether a sector of zeros took a part of the topic or of the properties, or all of their end.
 
     :param record: all of it; ``topic_at`` and ``properties_at`` are positions in it
     :param offset: where it stands in the log
@@ -23,6 +24,8 @@ def lost_text(record: memoryview, topic_at: int, properties_at: int, offset: int
     text = bytes(record[topic_at : properties_at - 2]) + bytes(record[properties_at:])
     if 0 not in text:
         return False
+    if text.endswith(b"\x00"):
+        return True
     first = topic_at - (offset + topic_at) % SECTOR_BYTES
     return any(
         _is_lost(record, topic_at, properties_at, range(start, start + SECTOR_BYTES))

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import struct
-from itertools import repeat
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.checksum import CRC31_MASK, crc32
+from lakelog.codec.chain import follow
 from lakelog.codec.dtypes import anywhere
 from lakelog.codec.losttexts import whole_texts
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.codec.seals import have_seals, unbroken_seals
 from lakelog.codec.topictext import topics_are_text
-from lakelog.layout import MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
+from lakelog.layout import MAGIC_V1, MAGIC_V2
 from lakelog.message import Body
 
-_SIZE: Final = struct.Struct(">i")
 _LENGTHS_BYTES: Final = 3
 """The shortest topic length and the length of the properties."""
 _SHORT_BODY_BYTES: Final = 512
@@ -50,7 +48,7 @@ def decode_run(
         with one (RocketMQ's ``forceVerifyPropCRC``)
     """
     view = memoryview(data).cast("B")
-    batch = RecordBatch(view, base_offset, _follow(view, max_records))
+    batch = RecordBatch(view, base_offset, follow(view, max_records))
     checks = (*_CHECKS, *_CHECKSUMS) if verify else _CHECKS
     for holds in (*checks, have_seals) if sealed else checks:
         good = holds(batch)
@@ -81,24 +79,6 @@ def sound_records(
 
 def _some(batch: RecordBatch, these: Ints) -> RecordBatch:
     return RecordBatch(batch.buffer, batch.base_offset, batch.starts[these])
-
-
-def _follow(view: memoryview, max_records: int) -> NDArray[np.int64]:
-    """Where records start, as far as lengths lead: all of each stands in ``view``."""
-    starts: list[int] = []
-    found, unpack, at = starts.append, _SIZE.unpack_from, 0
-    try:
-        for _ in repeat(None, max_records):
-            size = unpack(view, at)[0]
-            if size < RECORD_MIN_BYTES:
-                break
-            found(at)
-            at += size
-    except struct.error:  # behind the end
-        pass
-    if at > len(view):
-        starts.pop()
-    return np.fromiter(starts, np.int64, len(starts))
 
 
 # Each check reads only what those before it proved to stand inside the record.
@@ -133,19 +113,21 @@ def _stand_in_place(batch: RecordBatch) -> Bools:
 
 
 def _have_sound_bodies(batch: RecordBatch) -> Bools:
-    found = list(map(crc32, _bodies(batch)))
+    found = _crcs(batch)
     crcs = np.fromiter(found, np.uint32, len(found)) & CRC31_MASK
     return np.asarray(crcs == batch.body_crcs)
 
 
-def _bodies(batch: RecordBatch) -> list[bytes] | list[memoryview]:
-    """Every body; short ones of one length are copied at once, cheaper than a view of each."""
+def _crcs(batch: RecordBatch) -> list[int]:
+    """Of every body; short ones of one length are copied at once, cheaper than a view of each."""
     length = int(batch.body_lengths[0]) if len(batch) else 0
-    if not 0 < length <= _SHORT_BODY_BYTES or (batch.body_lengths != length).any():
-        return batch.bodies
-    whole = np.dtype((np.void, length))
-    copied: list[bytes] = anywhere(batch.buffer, whole)[batch.body_positions].tolist()
-    return copied
+    if 0 < length <= _SHORT_BODY_BYTES and not (batch.body_lengths != length).any():
+        whole = np.dtype((np.void, length))
+        return list(map(crc32, anywhere(batch.buffer, whole)[batch.body_positions].tolist()))
+    view, starts = batch.buffer, batch.body_positions
+    ends = (starts + batch.body_lengths).tolist()
+    # a list of all views would be walked by the garbage collector, again and again
+    return [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
 
 
 _SHAPES: Final = (_are_records, _hold_heads, _hold_bodies, _hold_topics, _are_filled)

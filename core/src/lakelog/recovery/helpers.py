@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,30 +22,42 @@ if TYPE_CHECKING:
 MIN_BYTES: Final = 1 << 30
 """Fewer are read sooner than a process starts."""
 _MOST: Final = 8
+_FASTER: Final = {"OPENBLAS_NUM_THREADS": "1"}
+"""Else NumPy starts threads for matrices, of which there are none: a third of the start."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 def sections(
-    directory: Path, starts: Sequence[int], size_bytes: int, min_bytes: int = MIN_BYTES
+    directory: Path,
+    starts: Sequence[int],
+    size_bytes: int,
+    min_bytes: int = MIN_BYTES,
+    *,
+    sealed: bool = False,
 ) -> Generator[Section, None, None]:
-    """What others found in the segments at ``starts``, in order; ends where there is no answer."""
+    """What others found in the segments at ``starts``, in order; ends where there is no answer.
+
+    :param sealed: whether a record without a record checksum is not sound
+    """
     count = min(len(starts), len(os.sched_getaffinity(0)), _MOST)
     if len(starts) * size_bytes < min_bytes or count < 2 or not sys.executable:
         return
+    request = {"directory": str(directory), "size_bytes": size_bytes, "sealed": sealed}
     try:
         with ExitStack() as running:
-            yield from _answers(directory, starts, size_bytes, count, running)
+            yield from _answers(request, starts, count, running)
     except (OSError, ValueError, KeyError, TypeError) as error:
         _LOG.debug("a helper process did not answer: %s", error)
 
 
 def _answers(
-    directory: Path, starts: Sequence[int], size_bytes: int, count: int, running: ExitStack
+    request: Mapping[str, object], starts: Sequence[int], count: int, running: ExitStack
 ) -> Generator[Section, None, None]:
     from lakelog.recovery.sections import Section  # brings NumPy
 
     helpers = [
-        _begin(directory, starts[number::count], size_bytes, running) for number in range(count)
+        _begin({**request, "starts": list(starts[number::count])}, running)
+        for number in range(count)
     ]
     for number in range(len(starts)):
         output = helpers[number % count].stdout
@@ -53,19 +65,16 @@ def _answers(
         yield Section.from_json(output.readline())
 
 
-def _begin(
-    directory: Path, starts: Sequence[int], size_bytes: int, running: ExitStack
-) -> subprocess.Popen[str]:
+def _begin(request: Mapping[str, object], running: ExitStack) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "lakelog.recovery.sections"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, **_FASTER, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     running.callback(_end, process)
-    request = {"directory": str(directory), "starts": list(starts), "size_bytes": size_bytes}
     assert process.stdin is not None  # for the type checker: it is a pipe
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
