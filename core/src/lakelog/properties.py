@@ -23,6 +23,8 @@ MULTI_DISPATCH_SEPARATOR: Final = ","
 _WITHOUT_LIGHT_QUEUES: Final = ("%RETRY%", "rmq_sys_")
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Messages that wait for their time of delivery."""
+REPAIRED_TOPIC: Final = "LAKELOG_REPAIRED"
+"""Records that ``lakelog.repair`` puts in the place of damage."""
 
 _NAME_VALUE: Final = NAME_VALUE_SEPARATOR.decode()
 _PROPERTY: Final = PROPERTY_SEPARATOR.decode()

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from lakelog.check import check
+from lakelog.consumequeue.ends import forget_ends
 from lakelog.directory import StoreDirectory, readable
 from lakelog.errors import PluginError
 from lakelog.files import FileSystem
@@ -26,6 +27,7 @@ from lakelog.opening import prepare
 from lakelog.ownership import OwnerLock, is_owned, locked, write_abort
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.preallocate import SegmentMaker
+from lakelog.queueoffsets import Queue
 from lakelog.rebuild import rebuild
 from lakelog.recovering import recover
 from lakelog.recovery.damagefile import keep_damage, read_damage
@@ -60,6 +62,8 @@ class RepairReport:
     :ivar done: whether they were carried out
     :ivar kept: what was written over or moved, and is in quarantine
     :ivar rebuilt: folders of the store directory that were built anew
+    :ivar led: queues of which a place leads to a record that a repair made, this one or another:
+        their message was lost
     :ivar seconds: how long it took
     """
 
@@ -67,6 +71,7 @@ class RepairReport:
     done: bool = False
     kept: tuple[Aside, ...] = ()
     rebuilt: tuple[str, ...] = ()
+    led: tuple[Queue, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -204,9 +209,13 @@ class _Repair:
             self._recover(dry_run=False)
         rebuilt = self._mend_derived()
         plan = RepairPlan(strays, missing, recovery, fillings)
-        return RepairReport(
-            plan, True, (*moved, *recovery.cut, *kept), rebuilt, time.monotonic() - begun
-        )
+        kept = (*moved, *recovery.cut, *kept)
+        return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
+
+    def _led(self) -> tuple[Queue, ...]:
+        from lakelog.consumequeue.leading import leading_queues  # brings NumPy
+
+        return leading_queues(self.directory.files, self.directory.path)
 
     def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[Missing, ...], tuple[Aside, ...]]:
         """What no recovery can go on over: strays and missing segments."""
@@ -233,6 +242,7 @@ class _Repair:
             if not possible:
                 return fillings, ()
             write_abort(files, path)
+            forget_ends(files, path)  # whoever recovers gives fillers their units
             queue_id, next_offset = look.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
             fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lakelog.files import FileSystem
 from lakelog.interfaces import QueueReader
+from lakelog.properties import REPAIRED_TOPIC
 from lakelog.tombstones import add_tombstone
 
 
@@ -26,7 +27,11 @@ def delete_topic(
     :param end_offset: where the log ends now; records from there on make queues again
     :param forget: removes the queues of a topic, told their name and ``end_offset``; it is called
         between two dispatches
+
+    Raises ``ValueError`` for the topic of records that a repair made.
     """
+    if topic == REPAIRED_TOPIC:
+        raise ValueError(f"topic {topic!r} stays: units of other queues lead to its records")
     add_tombstone(files, path, topic, end_offset)
     forget(topic, end_offset)
 
@@ -40,4 +45,5 @@ def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
     for topic, queue_id in reader.queues():
         bounds = reader.bounds((topic, queue_id), minimum)
         used[topic] = used.get(topic, False) or (bounds is not None and bounds[0] < bounds[1])
+    used.pop(REPAIRED_TOPIC, None)  # it cannot be removed
     return sorted(topic for topic, has_some in used.items() if not has_some)

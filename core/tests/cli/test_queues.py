@@ -199,10 +199,26 @@ def test_stats(lakelog: Run, shop: Path) -> None:
     assert "files.consumequeue.files = 3" in lines
 
 
+def test_stats_tell_how_much_is_in_quarantine(lakelog: Run, shop: Path) -> None:
+    """The list of it is no entry."""
+    folder = shop / "lakelog" / "quarantine"
+    folder.mkdir()
+    (folder / f"{0:020d}-7-0011223344556677.bytes").write_bytes(b"1234567")
+    (folder / "consumequeue-0-00000000000000000000-t").write_bytes(b"123")
+    (folder / "quarantine.jsonl").write_text('{"file": "x"}\n')
+    found = json.loads(lakelog("stats", shop, "--json").stdout)
+    assert found["quarantine"] == {"entries": 2, "length_bytes": 10}
+    assert found["files"]["quarantine"]["files"] == 3
+    lines = lakelog("stats", shop).stdout.splitlines()
+    assert "quarantine.entries = 2" in lines
+    assert "quarantine.length_bytes = 10" in lines
+
+
 def test_stats_of_an_empty_store(lakelog: Run) -> None:
     assert lakelog("init", "empty").returncode == 0
     found = json.loads(lakelog("stats", "empty", "--json").stdout)
     assert (found["queues"], found["max_offset"]) == (0, 0)
+    assert found["quarantine"] == {"entries": 0, "length_bytes": 0}
     assert found["first_store_timestamp_ms"] is found["last_store_timestamp_ms"] is None
 
 

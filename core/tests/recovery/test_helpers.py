@@ -13,6 +13,7 @@ from core.tests.store.support import SEGMENT
 from lakelog import PutResult
 from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
+from lakelog.layout import RECORD_CRC_BYTES
 from lakelog.recovery import examine as examining
 from lakelog.recovery import helpers
 from lakelog.recovery.sections import Section, answer, section
@@ -57,6 +58,20 @@ def test_a_section_ends_before_an_older_record(tmp_path: Path, results: list[Put
     assert _here(tmp_path, SEGMENT).found.end_offset == results[49].end_offset
 
 
+def test_a_section_ends_before_a_record_without_the_checksum_that_is_required(
+    tmp_path: Path,
+) -> None:
+    results = a_crashed_store(tmp_path, record_crc=True)
+    at = results[50].end_offset - RECORD_CRC_BYTES
+    alter(tmp_path, at, lambda data: b"9" * (len(data) - 1) + b"\x02", RECORD_CRC_BYTES)
+    assert _sections(tmp_path)[1].found.end_offset == 2 * SEGMENT
+    starts = list(range(0, 4 * SEGMENT, SEGMENT))
+    folder = tmp_path / "commitlog"
+    found = list(helpers.sections(folder, starts, SEGMENT, min_bytes=0, sealed=True))
+    assert found[0].found.end_offset == SEGMENT
+    assert found[1].found.end_offset == results[49].end_offset
+
+
 def test_a_process_answers_line_by_line(tmp_path: Path, results: list[PutResult]) -> None:
     request = {"directory": str(tmp_path / "commitlog"), "starts": [0], "size_bytes": SEGMENT}
     (line,) = answer(io.StringIO(json.dumps(request) + "\n"))
@@ -92,9 +107,9 @@ def test_the_recovery_is_the_same_with_them(
     alone = recover_small(tmp_path, dry_run=True)
     asked: list[int] = []
 
-    def always(directory: Path, starts: list[int], size_bytes: int) -> object:
+    def always(directory: Path, starts: list[int], size_bytes: int, *, sealed: bool) -> object:
         asked.extend(starts)
-        return helpers.sections(directory, starts, size_bytes, min_bytes=0)
+        return helpers.sections(directory, starts, size_bytes, min_bytes=0, sealed=sealed)
 
     monkeypatch.setattr(examining, "sections", always)
     if disorder == "refused":

@@ -218,6 +218,42 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(tmp_path: Path) -> None:
     assert dry.cut[0].path is None
 
 
+class Phases:
+    """A progress callback that wants to know what it is told of."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[tuple[int, int]]]] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.told[-1][1].append((done, total))
+
+    def phase(self, words: str) -> None:
+        self.told.append((words, []))
+
+
+def test_progress_is_told_of_the_log_and_then_of_the_queues(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    phases, plain = Phases(), list[tuple[int, int]]()
+    recover_small(tmp_path, progress=phases)
+    (reading, read), (completing, completed) = phases.told
+    assert (reading, completing) == ("reading the log", "completing queues and index")
+    size = SEGMENT * len(segments(tmp_path))
+    assert read[-1] == (size, size)
+    assert completed[-1] == (results[-1].end_offset, results[-1].end_offset)
+    crash(tmp_path)
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    recover_small(tmp_path, progress=lambda *each: plain.append(each))
+    assert plain == read + completed
+
+
+def test_a_dry_run_reads_only(tmp_path: Path) -> None:
+    a_crashed_store(tmp_path)
+    phases = Phases()
+    recover_small(tmp_path, dry_run=True, progress=phases)
+    assert [words for words, _ in phases.told] == ["reading the log"]
+
+
 def test_a_recovered_store_was_stopped_cleanly(tmp_path: Path) -> None:
     a_crashed_store(tmp_path)
     recover_small(tmp_path)

@@ -87,7 +87,11 @@ def test_the_checkpoint_proves_them(left: Left) -> None:
     files = RealFileSystem()
     confirmed = left.old[3].physical_offset + 1
     _store_at(left.path, left.old[4], 500)
-    checkpoint = attrs.evolve(read_checkpoint(files, left.path), confirm_offset=confirmed)
+    checkpoint = attrs.evolve(
+        read_checkpoint(files, left.path),
+        confirm_offset=confirmed,
+        physic_timestamp_ms=left.new[0].store_timestamp_ms,
+    )
     write_checkpoint(files, left.path, checkpoint)
     report = recover_small(left.path)
     assert report.end_offset == left.old[3].end_offset
@@ -98,6 +102,21 @@ def test_the_checkpoint_proves_them(left: Left) -> None:
         proved = [*left.kept, left.new[0], *left.old[2:4]]
         assert offsets(store) == starts(proved)
         assert [each.physical_offset for each in store.get("t", 0, 0).messages] == starts(proved)
+
+
+def test_a_checkpoint_from_before_the_cut_does_not(left: Left) -> None:
+    """The real store lowers it in memory only; it does not know of what was written since."""
+    files = RealFileSystem()
+    checkpoint = attrs.evolve(
+        read_checkpoint(files, left.path),
+        confirm_offset=left.old[3].end_offset,
+        physic_timestamp_ms=left.new[0].store_timestamp_ms - 1,
+        logics_timestamp_ms=0,
+    )
+    write_checkpoint(files, left.path, checkpoint)
+    report = recover_small(left.path)
+    assert report.end_offset == left.new[0].end_offset
+    assert "3 whole records in it are not proved" in report.cut[0].reason
 
 
 def test_readers_pass_over_what_nothing_proves(left: Left) -> None:

@@ -97,3 +97,10 @@ def test_one_gap_behind_the_other_goes_on_in_the_queue() -> None:
     messages = [decode(record) for each in (first, behind) for _, record in maker.make(each)]
     assert [(each.queue_id, each.queue_offset) for each in messages] == [(2, 5), (2, 6)]
     assert [each.physical_offset for each in messages] == [OFFSET, 80_000]
+
+
+def test_the_first_one_of_long_damage_is_short() -> None:
+    """Each message that was lost there may lead to it."""
+    sizes = [len(record) for _, record in made(gap(70_000))]
+    assert sizes == [1024, 70_000 - 1024]
+    assert [len(record) for _, record in made(gap(60_000))] == [60_000]

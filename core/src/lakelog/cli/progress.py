@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import attrs
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 
 class Advance(Protocol):
@@ -15,6 +16,23 @@ class Advance(Protocol):
 
     def __call__(self, done: float, total: float | None = None) -> None:
         """Move the bar."""
+
+    def phase(self, words: str) -> None:
+        """Begin again at nothing, under another name."""
+
+
+@attrs.frozen
+class _Bar:
+    """One line of a terminal."""
+
+    bar: Progress
+    task: TaskID
+
+    def __call__(self, done: float, total: float | None = None) -> None:
+        self.bar.update(self.task, completed=done, total=total)
+
+    def phase(self, words: str) -> None:
+        self.bar.reset(self.task, total=None, description=words)
 
 
 @contextmanager
@@ -29,9 +47,4 @@ def progress(words: str, total: float | None = None, *, hidden: bool = False) ->
         redirect_stdout=False,
         disable=hidden or not console.is_terminal,
     ) as bar:
-        task = bar.add_task(words, total=total)
-
-        def advance(done: float, total: float | None = None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield advance
+        yield _Bar(bar, bar.add_task(words, total=total))

@@ -17,6 +17,7 @@ import attrs
 from lakelog.errors import CorruptQueue
 from lakelog.files import FileSystem
 from lakelog.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog.queueoffsets import Queue
 from lakelog.segmentdir import SegmentFile, segment_files
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -48,10 +49,35 @@ def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> int:
     Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault; nothing was moved
     then.
     """
-    odd = [(kind.folder, file) for kind in kinds for file in _odd_of(files, path, kind)]
+    odd = find_odd(files, path, kinds)
     for folder, file in odd:
         _move(files, path, folder, file)
     return len(odd)
+
+
+def queues_with_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> frozenset[Queue]:
+    """Queues of which files have wrong lengths and places; for readers, who may move none.
+
+    Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+    """
+    odd = find_odd(files, path, kinds)
+    for _, file in odd:
+        _LOG.warning(
+            "%s has %d bytes or a place that none of its kind can have; what its queue holds is "
+            "read from the log. Recover the store to have it made again",
+            file.path,
+            file.length,
+        )
+    names = (file.path.parts[-3:-1] for _, file in odd)
+    return frozenset((topic, int(queue_id)) for topic, queue_id in names if queue_id.isdecimal())
+
+
+def find_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> list[tuple[str, SegmentFile]]:
+    """Files of wrong lengths and places, each with its kind's folder.
+
+    Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+    """
+    return [(kind.folder, file) for kind in kinds for file in _odd_of(files, path, kind)]
 
 
 def _odd_of(files: FileSystem, path: Path, kind: Kind) -> list[SegmentFile]:

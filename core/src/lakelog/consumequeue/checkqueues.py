@@ -25,11 +25,13 @@ from lakelog.consumequeue.checkfiles import CheckedFiles
 from lakelog.consumequeue.checkunits import UnitCheck, as_they_are
 from lakelog.consumequeue.grouping import Grouping, QueueUnits
 from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.consumequeue.replaced import NO_REPLACEMENTS, Replacements
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.files import FileSystem
 from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
-from lakelog.properties import LIGHT_QUEUE_PREFIX
+from lakelog.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.queueoffsets import Queue
+from lakelog.units import Units
 from lakelog.verifying import Problem
 
 _SIMPLE: Final = ("size", "tags_code")
@@ -73,6 +75,8 @@ class QueuesVerifier:
         self._checked = checked
         self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
         self._queues: dict[Queue, UnitCheck] = {}
+        self._replacing: list[Units] = []
+        self._replacements = NO_REPLACEMENTS
         self._own: list[Problem] = []
         for queue in _present(checked):
             self._queues[queue] = self._check(queue)
@@ -87,6 +91,9 @@ class QueuesVerifier:
         """Compare with a run of records."""
         yield from self._look()
         for group in self._grouping.units(batch):
+            if group.queue[0] == REPAIRED_TOPIC:
+                self._replacing.append(group.units)
+                self._replacements = Replacements.of(self._replacing)
             found = self._queues.get(group.queue)
             if found is None:
                 found = self._queues[group.queue] = self._check(group.queue)
@@ -136,7 +143,20 @@ class QueuesVerifier:
         size = settings.ext_file_size_bytes
         resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
         self._own += wrong
-        return UnitCheck(files, checked.minimum, fields=_SIMPLE, resolve=resolve)
+        return UnitCheck(
+            files,
+            checked.minimum,
+            fields=_SIMPLE,
+            resolve=resolve,
+            replacements=self._none if queue[0] == REPAIRED_TOPIC else self._all,
+        )
+
+    @staticmethod
+    def _none() -> Replacements:
+        return NO_REPLACEMENTS
+
+    def _all(self) -> Replacements:
+        return self._replacements
 
     def _of_files(self, queue: UnitCheck) -> list[Problem]:
         """What is wrong with names and lengths of files."""

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.consumequeue.checkfiles import CheckedFiles, RawUnits
-from lakelog.consumequeue.unitbytes import FILLER_SIZE
+from lakelog.consumequeue.placement import is_explained
+from lakelog.consumequeue.replaced import NO_REPLACEMENTS, Replacements
+from lakelog.consumequeue.unitbytes import is_filler
 from lakelog.units import Longs
 from lakelog.verifying import Problem
 
@@ -23,6 +25,7 @@ MISSING: Final = "units are missing"
 OF_NO_RECORD: Final = "the unit is of no whole record in the log that has its place here"
 DIFFERS: Final = "the unit is not that of its record"
 MISPLACED: Final = "the record states another queue offset than its place"
+UNLED: Final = "the place of a lost record does not lead to what a repair put in its place"
 _LOOKED_THROUGH: Final = 4096
 _CHUNK: Final = 256
 
@@ -47,17 +50,27 @@ class _Missing:
 class UnitCheck:
     """One queue on its way through the log.
 
+    :param replacements: gives the records of a repair that came by until now; units of lost records
+        lead there
     :ivar next: number of the first unit that was not compared yet
     """
 
     def __init__(
-        self, files: CheckedFiles, minimum: int, *, fields: Sequence[str], resolve: Resolve
+        self,
+        files: CheckedFiles,
+        minimum: int,
+        *,
+        fields: Sequence[str],
+        resolve: Resolve,
+        replacements: Callable[[], Replacements] = lambda: NO_REPLACEMENTS,
     ) -> None:
         self.files = files
         self._minimum = minimum
         self._fields = fields
         self._resolve = resolve
+        self._replacements = replacements
         self.next = self._skip_old(files.first)
+        self._front = self.next if not files.first and not minimum else 0
         self._shift = 0
         self._stated = -1
         self._missing: _Missing | None = None
@@ -85,7 +98,9 @@ class UnitCheck:
         return at
 
     def _judged(self, units: RawUnits) -> NDArray[np.bool_]:
-        fills = (units["size"] == FILLER_SIZE) & (units["offset"] == 0)
+        fills = is_filler(units)
+        if replacements := self._replacements():
+            fills |= replacements.are_led_to(units)
         old = (units["offset"] >= 0) & (units["offset"] < self._minimum)
         judged: NDArray[np.bool_] = ~fills & ~(old & (units["size"] > 0))
         return judged
@@ -99,6 +114,8 @@ class UnitCheck:
             the place
         """
         at, step = 0, len(expected)
+        if self._front and step:
+            yield from self._check_front(int(expected[0]["offset"]))
         while at < len(expected):
             part = slice(at, at + step)
             known = None if stated is None else stated[part]
@@ -173,12 +190,42 @@ class UnitCheck:
         number = None if stated is None else int(stated[0])
         found = self._find(int(first["offset"]), number)
         if found is not None:
+            yield from self._unled(found, int(first["offset"]))
             yield from self._strangers(found)
             if number is not None:
                 self._shift, self._stated = found - number, number - 1
             return 0
         yield from self._absent(expected, number)
         return 1
+
+    def _check_front(self, first_offset: int) -> Iterator[Problem]:
+        """Look at the fillers before the first record, at this offset, of a queue from 0 on."""
+        front, self._front = self._front, 0
+        there = self.files.read(front, front + 1)
+        found = len(there) and int(there["offset"][0]) == first_offset
+        if found and is_explained(front, first_offset) and self._replacements():
+            yield from self._holes(0, front, 0, first_offset)
+
+    def _unled(self, end: int, offset: int) -> Iterator[Problem]:
+        """Look at the fillers from :attr:`next` to ``end``, where the record at ``offset`` is."""
+        if self.next > self.files.first and self._replacements():
+            before = self.files.read(self.next - 1, self.next)[0]
+            low = int(before["offset"]) + int(before["size"])
+            yield from self._holes(self.next, end, low, offset)
+
+    def _holes(self, at: int, end: int, low: int, high: int) -> Iterator[Problem]:
+        """Fillers that lead nowhere, although a replacement stands between two offsets."""
+        found = self._replacements().between(low, high)
+        while found is not None and at < end:
+            units = self.files.read(at, min(end, at + _LOOKED_THROUGH))
+            fills = is_filler(units)
+            if fills.any():
+                number = at + int(fills.argmax())
+                path, position = self.files.place(number)
+                expected = f"offset={found[0]} size={found[1]}"
+                yield Problem(path, position, UNLED, expected, self._text(units[number - at]))
+                return
+            at += len(units)
 
     def _find(self, offset: int, stated: int | None) -> int | None:
         """Number of the unit of the record at ``offset``, if it is near or where it should be."""

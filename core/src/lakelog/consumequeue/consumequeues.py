@@ -13,7 +13,6 @@ from typing import Final
 
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.consumequeue.aside import set_odd_aside
 from lakelog.consumequeue.batchqueue import NO_UNITS
 from lakelog.consumequeue.beside import complete_to, start_before
 from lakelog.consumequeue.ends import Kept, read_kept, write_kept
@@ -99,6 +98,7 @@ class ConsumeQueues:
         Files that cannot be right go to ``lakelog/quarantine``. Raises
         :class:`~lakelog.errors.CorruptQueue` for files that other settings have made.
         """
+        self._maker.replaced.minimum = minimum
         start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
         self.truncate(end)
         return min(max(start, minimum), end)
@@ -128,8 +128,7 @@ class ConsumeQueues:
         try:
             self._load()
         except CorruptQueue:
-            kinds = self._maker.kinds(proved=kept.file_entries == self._settings.file_entries)
-            if not set_odd_aside(self._files, self._path, kinds):
+            if not self._maker.set_odd_aside(kept.file_entries):
                 raise
             self._thorough, self._marks = True, ()
             self._load()
@@ -205,13 +204,24 @@ class ConsumeQueues:
     def _resume_reading(self, end: int) -> int:
         """Where queues are complete, although somebody may write them just now."""
         calm = self._clean and not self._is_open()
-        sound = self._load()
+        sound = self._load_sparing()
         if not (self._clean and sound and self._has_all()):
             return 0
         if calm and not self._is_open() and self._reached() <= end:
             return self._reached()
         limit = complete_to(self._queues.values())
         return start_before(self._queues.values(), limit) if limit and self._load() else 0
+
+    def _load_sparing(self) -> bool:
+        """Load the queues, those without their files that have odd ones; whether there are none."""
+        try:
+            return self._load()
+        except CorruptQueue:
+            kept = read_kept(self._files, self._path)
+            if not self._maker.leave_out_odd(kept.file_entries):
+                raise
+            self._load()
+            return False
 
     def _is_open(self) -> bool:
         """Whether there is an owner, or was one that crashed."""

@@ -58,11 +58,6 @@ def read_kept(files: FileSystem, path: Path) -> Kept:
         return Kept()
 
 
-def read_ends(files: FileSystem, path: Path) -> dict[Queue, int]:
-    """Where each queue ended; nothing where nobody kept it."""
-    return dict(read_kept(files, path).ends)
-
-
 def _kept(content: Mapping[str, Any]) -> Kept:
     heads = [bytes.fromhex(text) for text in content.get("synced", ())]
     return Kept(
@@ -82,7 +77,7 @@ def _by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, i
 def write_kept(files: FileSystem, path: Path, kept: Kept) -> None:
     """Replace the list durably; the queues must be durable by now.
 
-    Where the store has no folder of lakelog's own, as in a rebuild, there is nothing to keep.
+    Where there is no folder of lakelog's own, there is nothing to keep.
     """
     if not (path / OWN_DIR).is_dir():
         return

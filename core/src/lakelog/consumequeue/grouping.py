@@ -21,7 +21,7 @@ from lakelog.consumequeue.foldernames import with_folders
 from lakelog.consumequeue.lights import light_units
 from lakelog.consumequeue.tags import tags_codes
 from lakelog.consumequeue.topicgroups import topic_groups
-from lakelog.properties import DELAY, SCHEDULE_TOPIC, decode_properties
+from lakelog.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC, decode_properties
 from lakelog.queueoffsets import Queue
 from lakelog.sysflag import PREPARED
 from lakelog.units import Units
@@ -56,7 +56,7 @@ class Grouping:
     tombstones: Mapping[str, int]
 
     def units(self, batch: RecordBatch) -> Iterator[QueueUnits]:
-        """The units of each queue."""
+        """The units of each queue; first those of replacements, which others may lead to."""
         if not len(batch):
             return
         names, topics = topic_groups(batch)
@@ -64,7 +64,10 @@ class Grouping:
         alive = queued & self._not_buried(batch, names, topics) & with_folders(names)[topics]
         columns = _columns(batch, names, topics)
         lights = list(light_units(batch, queued)) if self.light_queues else []
-        for queue, records in _queues(batch, names, topics, alive):
+        queues = list(_queues(batch, names, topics, alive))
+        if REPAIRED_TOPIC in names:
+            queues.sort(key=lambda each: each[0][0] != REPAIRED_TOPIC)
+        for queue, records in queues:
             if queue[0] in self.batch_topics:
                 yield from _inner_batches(batch, queue, records)
             else:

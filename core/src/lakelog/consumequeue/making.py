@@ -7,19 +7,24 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.consumequeue.aside import Kind
+from lakelog.consumequeue.aside import Kind, queues_with_odd, set_odd_aside
 from lakelog.consumequeue.batchqueue import BatchQueue
 from lakelog.consumequeue.dirty import DirtyFiles
 from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.consumequeue.replaced import ReplacedPlaces
 from lakelog.consumequeue.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
 from lakelog.consumequeue.simplequeue import SimpleQueue
 from lakelog.consumequeue.unitbytes import UNIT_BYTES
 from lakelog.consumequeue.unitfiles import UnitFiles
 from lakelog.files import FileSystem
 from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.properties import REPAIRED_TOPIC
 from lakelog.queueoffsets import Queue
 
 DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
+
+_NOWHERE: Final = "left-out"
+"""A folder that is never there."""
 
 AnyQueue: TypeAlias = SimpleQueue | BatchQueue
 
@@ -29,6 +34,7 @@ class QueueMaker:
 
     :ivar opened: the open files of all queues
     :ivar dirty: what of them is not durable yet
+    :ivar replaced: which units of all queues lead to records that a repair made
     """
 
     def __init__(
@@ -42,11 +48,29 @@ class QueueMaker:
     ) -> None:
         self.opened = OpenFiles(files, write=not read_only)
         self.dirty = DirtyFiles(files, self.opened)
+        self.replaced = ReplacedPlaces()
         self._files = files
         self._path = path
         self._settings = settings
         self._batch_topics = batch_topics
         self._read_only = read_only
+        self._left_out: frozenset[Queue] = frozenset()
+
+    def set_odd_aside(self, kept_entries: int) -> bool:
+        """Move files that cannot be right to the quarantine; whether there were any.
+
+        :param kept_entries: what the setting ``file_entries`` was when it is known to have been
+            right; 0 where nobody knows
+
+        Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+        """
+        return bool(set_odd_aside(self._files, self._path, self._kinds(kept_entries)))
+
+    def leave_out_odd(self, kept_entries: int) -> bool:
+        """The same for readers: look at no files of such queues any more."""
+        odd = queues_with_odd(self._files, self._path, self._kinds(kept_entries))
+        self._left_out |= odd
+        return bool(odd)
 
     def make(self, queue: Queue) -> AnyQueue:
         """A queue that is still to be loaded."""
@@ -65,9 +89,10 @@ class QueueMaker:
         """Where files of a queue may stand."""
         return [self._path / name / queue[0] / str(queue[1]) for name in DIRECTORIES]
 
-    def kinds(self, *, proved: bool) -> tuple[Kind, ...]:
-        """What files may stand there; ``proved`` says that ``file_entries`` is right."""
+    def _kinds(self, kept_entries: int) -> tuple[Kind, ...]:
+        """What files may stand there."""
         settings = self._settings
+        proved = kept_entries == settings.file_entries
         size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
         ext_size = settings.ext_file_size_bytes
         return (
@@ -83,8 +108,13 @@ class QueueMaker:
             ),
         )
 
+    def _places(self, queue: Queue) -> list[Path]:
+        """Where files of a queue are looked for."""
+        folders = self.folders(queue)
+        return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
+
     def _simple(self, queue: Queue) -> SimpleQueue:
-        folder, ext_folder, _ = self.folders(queue)
+        folder, ext_folder, _ = self._places(queue)
         unit_files = UnitFiles(
             self._files, self.opened, self.dirty, folder, self._settings.file_entries
         )
@@ -99,20 +129,25 @@ class QueueMaker:
                 self._read_only,
                 self.opened,
             )
-        return SimpleQueue(
+        replaces = queue[0] == REPAIRED_TOPIC
+        made = SimpleQueue(
             queue,
             unit_files,
             ext,
             ext_writes=self._settings.ext_enabled,
             read_only=self._read_only,
+            replaced=None if replaces else self.replaced,
         )
+        if replaces:
+            self.replaced.watch(queue, made)
+        return made
 
     def _batch(self, queue: Queue) -> BatchQueue:
         from lakelog.consumequeue.batchfiles import BatchQueueFiles  # most stores never need it
 
         batch_files = BatchQueueFiles(
             self._files,
-            self.folders(queue)[2],
+            self._places(queue)[2],
             self._settings.batch_file_size_bytes,
             self._read_only,
             self.opened,

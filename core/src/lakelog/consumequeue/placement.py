@@ -38,7 +38,7 @@ def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int
     places, odd, place, behind = [], [], end, reached
     rows = zip(stated.tolist(), units.offsets.tolist(), units.sizes.tolist(), strict=True)
     for at, (queue_offset, offset, size) in enumerate(rows):
-        if queue_offset > place and _is_explained(queue_offset - place, offset - behind):
+        if queue_offset > place and is_explained(queue_offset - place, offset - behind):
             _LOG.warning(
                 "queue %s/%d: the log lacks the records %d to %d before offset %d; their places "
                 "are filled",
@@ -54,7 +54,7 @@ def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int
     return np.array(places, np.int64)
 
 
-def _is_explained(missing: int, gap_bytes: int) -> bool:
+def is_explained(missing: int, gap_bytes: int) -> bool:
     """Whether so many records can have stood in so many bytes of the log."""
     return missing * RECORD_MIN_BYTES <= gap_bytes
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lakelog.consumequeue.unitbytes import RawUnits, is_filler
 
@@ -46,11 +47,19 @@ def last_real(read: Callable[[int, int], RawUnits], low: int, high: int) -> int 
     return None
 
 
-def first_real(read: Callable[[int, int], RawUnits], low: int, high: int) -> int | None:
-    """The first of the units ``low`` to ``high`` that is no filler, if there is one."""
+def first_real(
+    read: Callable[[int, int], RawUnits],
+    low: int,
+    high: int,
+    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
+) -> int | None:
+    """The first of the units ``low`` to ``high`` that is no filler, if there is one.
+
+    :param fills: which units are fillers
+    """
     while low < high:
         units = read(low, min(_MANY, high - low))
-        real = np.flatnonzero(~is_filler(units))
+        real = np.flatnonzero(~fills(units))
         if len(real):
             return low + int(real[0])
         if not len(units):

@@ -30,6 +30,7 @@ from lakelog.units import Units
 
 if TYPE_CHECKING:
     from lakelog.consumequeue.ext import ExtFiles
+    from lakelog.consumequeue.replaced import ReplacedPlaces
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOKED_UP_AT_ONCE: Final = 4096
@@ -42,6 +43,8 @@ class SimpleQueue:
     :ivar first: queue offset of the first unit that is held, fillers included
     :ivar end: behind the last one
     :ivar reached: physical offset behind the last record that has a unit; 0 without one
+
+    :param replaced: which units lead to records that a repair made; ``None`` for these themselves
     """
 
     kind: Final = "SimpleCQ"
@@ -51,6 +54,7 @@ class SimpleQueue:
         "_files",
         "_memory",
         "_minimum",
+        "_replaced",
         "end",
         "first",
         "queue",
@@ -65,6 +69,7 @@ class SimpleQueue:
         *,
         ext_writes: bool = False,
         read_only: bool = False,
+        replaced: ReplacedPlaces | None = None,
     ) -> None:
         self.queue = queue
         self.first = 0
@@ -75,6 +80,7 @@ class SimpleQueue:
         self._ext_writes = ext_writes and not read_only
         self._memory = Overlay(0) if read_only else None
         self._minimum = (-1, -1, 0)
+        self._replaced = replaced
 
     def load(self, *, thorough: bool) -> bool:
         """Find out what the files hold; whether nothing looks odd about them.
@@ -113,11 +119,12 @@ class SimpleQueue:
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units from ``first`` on; codes are looked up where they are kept.
 
-        Fillers are left out; where only they are, it goes on behind them.
+        Fillers are left out, and units that lead to what replaces a lost record; where only they
+        are, it goes on behind them.
         """
         raw = self._raw(first, count)
         units = unpack(raw, first)
-        fills = is_filler(raw)
+        fills = self._fills(raw)
         if fills.any():
             units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
         if self._ext is None or not len(units):
@@ -129,12 +136,17 @@ class SimpleQueue:
 
     def _behind(self, first: int, count: int) -> Units:
         """At most ``count`` units behind fillers."""
-        found = first_real(self._raw, first, self.end)
+        found = first_real(self._raw, first, self.end, self._fills)
         if found is None or count <= 0:
             return unpack(NONE, first)
         raw = self._raw(found, count)
+        return unpack(raw, found)[np.flatnonzero(~self._fills(raw))]
+
+    def _fills(self, raw: RawUnits) -> NDArray[np.bool_]:
+        """Which units stand for records that are lost."""
         fills = is_filler(raw)
-        return unpack(raw, found)[np.flatnonzero(~fills)]
+        replacements = self._replaced.now() if self._replaced is not None else None
+        return fills | replacements.are_led_to(raw) if replacements else fills
 
     def _raw(self, first: int, count: int) -> RawUnits:
         """Units of files and memory, between ``first`` of the queue and its end."""
@@ -180,6 +192,10 @@ class SimpleQueue:
         if places is not None and places[-1] >= end + len(raw):
             there, raw = raw, filler(int(places[-1]) + 1 - end)
             raw[places - end] = there
+            if self._replaced is not None:
+                self._replaced.now().lead(raw, places - end, units, reached)
+        if len(before) and not self.first and self._replaced is not None:
+            self._replaced.lead_front(before, int(units.offsets[0]))
         self._store(join(before, raw) if len(before) else raw)
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
@@ -245,7 +261,7 @@ class SimpleQueue:
         They are of a topic that was deleted, and made again, by RocketMQ, which keeps no tombstone.
         """
         first = NONE if self.first else self._raw(0, 1)
-        if not len(first) or is_filler(first).any():
+        if not len(first) or self._fills(first).any():
             return again
         return again[again.offsets >= int(first["offset"][0])]
 

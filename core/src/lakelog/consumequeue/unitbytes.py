@@ -68,6 +68,8 @@ def valid_length(raw: RawUnits) -> int:
 def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
     """How many units at the front are of records that follow one another, and where these end.
 
+    Units of a hole can lead to one record together, see :mod:`.replaced`.
+
     :param reached: physical offset behind the record of the unit before them, in bytes
     """
     length = valid_length(raw)
@@ -75,7 +77,8 @@ def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
     starts = raw["offset"][real].astype(np.int64)
     ends = starts + raw["size"][real]
     before = np.concatenate([[reached], ends[:-1]])
-    wrong = starts < before
+    led_to_again = (ends == before) & (raw["tags_code"][real] == 0)
+    wrong = (starts < before) & ~led_to_again
     if wrong.any():
         at = int(wrong.argmax())
         return int(real[at]), int(before[at])

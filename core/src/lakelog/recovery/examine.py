@@ -147,7 +147,8 @@ class _Reading:
         proof = self._proof(found, checkpoint)
         if not source.known_damage():
             self._read_by_others(found)
-        pieces = self._add_up(scan(source, found.end_offset, judge=proof), found)
+        sealed = self.core.require_record_crc
+        pieces = self._add_up(scan(source, found.end_offset, judge=proof, sealed=sealed), found)
         self._complete_offsets(found)
         return Plan(
             self.clean,
@@ -168,7 +169,8 @@ class _Reading:
             return  # they would look at other files
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)
-        answers = sections(self.directory.commitlog, starts, self.size)
+        sealed = self.core.require_record_crc
+        answers = sections(self.directory.commitlog, starts, self.size, sealed=sealed)
         with closing(answers):
             for each in answers:
                 if each.found.records and each.first_timestamp_ms < found.last_timestamp_ms:
@@ -207,6 +209,7 @@ class _Reading:
         return Proof(
             found,
             checkpoint.confirm_offset,
+            max(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms),
             partial(queue_unit, files, path),
             partial(queue_end, files, path),
             self.segments[0].start_offset,
@@ -266,7 +269,7 @@ def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
 
 def _lowered(checkpoint: StoreCheckpoint, found: Survey) -> StoreCheckpoint | None:
     """The checkpoint, claiming no more than what was found; ``None`` if it claims no more."""
-    last_ms = found.last_timestamp_ms
+    last_ms = found.highest_timestamp_ms
     confirmed = min(checkpoint.confirm_offset, found.end_offset)
     right = attrs.evolve(checkpoint, confirm_offset=confirmed)
     if found.records:

@@ -20,12 +20,16 @@ from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.layout import BLANK_MIN_BYTES, RECORD_CRC_BYTES, RECORD_MIN_BYTES
 from lakelog.message import Message
+from lakelog.properties import REPAIRED_TOPIC
 from lakelog.queueoffsets import Queue, QueueOffsets
 from lakelog.sysflag import ROLLBACK
 
-FILLER_TOPIC: Final = "LAKELOG_REPAIRED"
+FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
 """Damage that is longer gets several fillers."""
+_LONG_BYTES: Final = 64 << 10
+_NOTICE_BYTES: Final = 1 << 10
+"""The first filler of long damage is no longer, as each message lost there may lead to it."""
 _HOST: Final = "127.0.0.1:0"
 _LIMITS: Final = Limits(MOST_FILLER_BYTES, MOST_FILLER_BYTES)
 
@@ -118,7 +122,13 @@ class FillerMaker:
 
 
 def _sizes(total_bytes: int) -> list[int]:
-    """Parts that are about equally long, none of them longer than a filler can be."""
+    """Parts, none of them longer than a filler can be; behind a short one, about equally long."""
+    if total_bytes > _LONG_BYTES:
+        return [_NOTICE_BYTES, *_even(total_bytes - _NOTICE_BYTES)]
+    return [total_bytes]
+
+
+def _even(total_bytes: int) -> list[int]:
     count = -(-total_bytes // MOST_FILLER_BYTES)
     each, more = divmod(total_bytes, count)
     return [each + (number < more) for number in range(count)]

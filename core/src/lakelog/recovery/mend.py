@@ -17,6 +17,7 @@ import attrs
 from lakelog.checkpoint import write_checkpoint
 from lakelog.directory import StoreDirectory
 from lakelog.files import FileSystem
+from lakelog.layout import OWN_DIR
 from lakelog.recovery.damagefile import keep_damage
 from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length
@@ -111,6 +112,9 @@ def _sync(directory: StoreDirectory, plan: Plan, size_bytes: int) -> None:
             finally:
                 file.close()
     files.sync_dir(directory.commitlog)
+    own = directory.path / OWN_DIR  # a tombstone that queues are made by from now on
+    if own.is_dir():
+        files.sync_dir(own)
 
 
 def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:

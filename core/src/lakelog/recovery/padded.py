@@ -27,7 +27,8 @@ class PaddedExtent:
         length = min(length, self.end - offset)
         if offset + length <= self._inner.end:
             return self._inner.read(offset, length)
-        there = bytes(self._inner.read(offset, max(0, self._inner.end - offset)))
+        left = max(0, self._inner.end - offset)
+        there = bytes(self._inner.read(offset, left)) if left else b""
         return memoryview(there.ljust(length, b"\x00"))
 
     def next_data(self, offset: int) -> int | None:

@@ -3,7 +3,8 @@
 The real store cuts a log by forgetting where it ended: old, whole records stay behind the new end,
 at their places, with sound checksums, and so may their units in the queues. If it then writes less
 than it cut, and the last write is torn, they stand behind a gap. What was written later is never
-older than what it follows; so age tells them apart, and age alone outweighs a unit.
+older than what it follows; so age tells them apart, and age alone outweighs a unit. It outweighs
+the checkpoint, too, where that does not know yet what stands before the gap: the log was cut since.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Proof:
 
     :ivar seen: what was read and belongs to the log; its owner adds to it
     :ivar confirmed: everything before it was in the log, the checkpoint says
+    :ivar confirmed_ms: store time of the last message that the checkpoint knows
     :ivar unit_at: looks into the queues; so does ``end_before``
     :ivar minimum: first byte of the log
     :ivar refused: offsets of whole records that do not belong to the log
@@ -42,6 +44,7 @@ class Proof:
 
     seen: Survey
     confirmed: int
+    confirmed_ms: int
     unit_at: UnitAt
     end_before: EndBefore
     minimum: int
@@ -95,9 +98,11 @@ class Proof:
         return False
 
     def _is_proved(self, message: StoredMessage, offset: int, gap_start: int) -> bool:
-        if offset < self.confirmed:
+        last_ms = self.seen.last_timestamp_ms
+        is_older = message.store_timestamp_ms < last_ms
+        if offset < self.confirmed and (not is_older or last_ms <= self.confirmed_ms):
             return True
-        if message.store_timestamp_ms < self.seen.last_timestamp_ms:
+        if is_older:
             return False
         return self._continues(message, offset, offset - gap_start)
 

@@ -15,12 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from lakelog.errors import StoreError
 from lakelog.files import File, FileSystem, read_file, write_file
 from lakelog.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
 
 LIST_FILE: Final = "quarantine.jsonl"
+_COPYING: Final = "copying"
 _WINDOW_BYTES: Final = 4 << 20
 
 
@@ -58,6 +61,25 @@ def keep(
     return Aside(log_offset, log_offset + length, reason, kept)
 
 
+@attrs.frozen
+class Holding:
+    """How much is kept.
+
+    :ivar entries: copies of bytes of the log, and files of queues and index that were moved away
+    :ivar length_bytes: of all of them
+    """
+
+    entries: int
+    length_bytes: int
+
+
+def holding(files: FileSystem, path: Path) -> Holding:
+    """How much the quarantine of the store directory ``path`` has; it only ever grows."""
+    found = files.list(path / OWN_DIR / QUARANTINE_DIR)
+    lengths = [length for name, length in found if name not in (LIST_FILE, _COPYING)]
+    return Holding(len(lengths), sum(lengths))
+
+
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
     """What the quarantine of the store directory ``path`` holds, the oldest first."""
     return list(_lines(files, path / OWN_DIR / QUARANTINE_DIR))
@@ -92,7 +114,7 @@ def _holds(kept: File, source: File, position: int, length: int) -> bool:
 def _copy(
     files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
 ) -> Path:
-    temporary = folder / "copying"
+    temporary = folder / _COPYING
     try:
         digest = _fill(files, temporary, source, position, length)
         target = folder / f"{log_offset:020d}-{length}-{digest[:16]}.bytes"

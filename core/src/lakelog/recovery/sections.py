@@ -50,10 +50,10 @@ class Section:
         return cls(Survey(**row, next_offsets=offsets), first)
 
 
-def section(source: FileSource, start: int, size_bytes: int) -> Section:
+def section(source: FileSource, start: int, size_bytes: int, *, sealed: bool = False) -> Section:
     """Read the segment that begins at ``start`` as far as it is sound."""
     found, first_ms = Survey(start, start), 0
-    for piece in scan(source, start, start + size_bytes, judge=_InOrder(found)):
+    for piece in scan(source, start, start + size_bytes, judge=_InOrder(found), sealed=sealed):
         if isinstance(piece, Blank) and piece.offset == found.end_offset:
             found.end_offset = piece.offset + piece.size
         elif isinstance(piece, RecordBatch):
@@ -92,7 +92,7 @@ def answer(asked: TextIO) -> Iterator[str]:
     size = int(request["size_bytes"])
     source = FileSource(RealFileSystem(), Path(request["directory"]), size)
     for start in request["starts"]:
-        yield section(source, int(start), size).to_json()
+        yield section(source, int(start), size, sealed=bool(request.get("sealed"))).to_json()
 
 
 def main() -> None:

@@ -1,12 +1,15 @@
 """From which segment on a log is read after a stop, and why.
 
 Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. It trusts queues
-that it finds; here a whole log is read wherever the next queue offsets could be wrong otherwise.
+that it finds; here the whole log is read wherever the next queue offsets could be wrong otherwise.
+Where lakelog kept how far queues were synced, reading begins there at the latest: of what stands
+behind, no queue need have a unit. And it begins with a whole record: zeros are not what a log ends
+with as long as nobody knows what stands before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +18,8 @@ import attrs
 from lakelog.checkpoint import StoreCheckpoint
 from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame, verify_frame
-from lakelog.consumequeue.ends import read_ends
+from lakelog.consumequeue.ends import Kept, read_kept
+from lakelog.consumequeue.mark import Mark
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem
 from lakelog.layout import BATCHCONSUMEQUEUE_DIR, BLANK
@@ -26,6 +30,8 @@ from lakelog.tombstones import read_tombstones
 
 MARGIN_MS: Final = 3_000
 """The checkpoint is taken to be this much too high."""
+_NOT_KEPT: Final = "nobody kept where the queues ended"
+_OTHER_LOG: Final = "the log is not the one whose queues were synced"
 
 
 @attrs.frozen
@@ -43,16 +49,25 @@ def after_clean_stop(
     path: Path,
     ends: Mapping[Queue, QueueEnd],
 ) -> Start:
-    """The last segment that the queues know, if they are what they were at the last close."""
+    """The last segment that the queues know, if they have what was synced of them."""
     starts = source.starts()
-    doubt = _doubt(files, path, ends, listed=True)
+    kept = read_kept(files, path)
+    doubt = _doubt(files, path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
     if doubt:
         return Start(starts[0], doubt)
     reached = max((each.reached for each in ends.values()), default=0)
     if not starts[0] < reached <= starts[-1] + size_bytes:
         return Start(starts[0], "the queues do not know where the log ends")
-    known = (reached - 1) - (reached - 1) % size_bytes
-    return Start(known, f"a clean stop, and the queues reach to {reached}")
+    synced = _synced(source, kept)
+    if synced is None:
+        return Start(starts[0], _OTHER_LOG)
+    known = min(reached - 1, synced)
+    begins = _last_sound(source, [each for each in starts if each <= known])
+    if begins + size_bytes <= known:
+        return Start(begins, f"no whole record starts any segment from there to {known}")
+    if synced < reached - size_bytes:
+        return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
+    return Start(begins, f"a clean stop, and the queues reach to {reached}")
 
 
 def after_unclean_stop(
@@ -64,11 +79,15 @@ def after_unclean_stop(
 ) -> Start:
     """The last segment that begins with what the checkpoint says is durable."""
     starts = source.starts()
-    doubt = _doubt(files, path, ends, listed=False)
+    kept = read_kept(files, path)
+    doubt = _doubt(files, path, ends, kept)
     if doubt:
         return Start(starts[0], doubt)
+    synced = _synced(source, kept) if kept.ends else starts[-1]
+    if synced is None:
+        return Start(starts[0], _OTHER_LOG)
     durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
-    for start in reversed(starts):
+    for start in reversed([each for each in starts if each <= synced]):
         stored_ms = _first_store_time(source, start)
         if 0 < stored_ms <= durable_ms:
             reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
@@ -76,15 +95,32 @@ def after_unclean_stop(
     return Start(starts[0], "the checkpoint vouches for no segment")
 
 
-def _doubt(files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], *, listed: bool) -> str:
+def _synced(source: Source, kept: Kept) -> int | None:
+    """Where the last record starts that had its units at the last sync of which the log knows."""
+    found = (each.offset for each in kept.marks if _holds(source, each))
+    return max(found, default=None)
+
+
+def _holds(source: Source, mark: Mark) -> bool:
+    """Whether the log still has the record of a mark; else it is not the one that was synced."""
+    for extent in source.extents(mark.offset):  # open for as long as the loop holds it
+        if extent.start <= mark.offset < extent.end:
+            return bytes(extent.read(mark.offset, len(mark.head))) == mark.head
+        break
+    return False
+
+
+def _last_sound(source: Source, starts: Sequence[int]) -> int:
+    """The last segment that begins with a whole record; the first if none does."""
+    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
+
+
+def _doubt(files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: Kept) -> str:
     """Why the queues may not say all queue offsets; empty where they do."""
-    kept = read_ends(files, path)
     if not ends:
         return "there are no queues"
-    if listed and not kept:
-        return "nobody kept where the queues ended"
-    if any(queue not in ends or ends[queue].end < end for queue, end in kept.items()):
-        return "queues lack what they had at the last clean close"
+    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
+        return "queues lack what they had at the last sync"
     if read_tombstones(files, path):
         return "topics were removed"
     if (path / BATCHCONSUMEQUEUE_DIR).is_dir():

@@ -87,6 +87,9 @@ def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
         yield f"  kept      {shown(str(aside))}"
     built = ", ".join(done.rebuilt)
     yield f"  queues    and index {f'were wrong; built anew: {built}' if built else 'are right'}"
+    if done.led:
+        led = ", ".join(f"{shown(topic)}/{queue_id}" for topic, queue_id in done.led)
+        yield f"  lost      messages of {led}; their places lead to what replaces them"
     yield f"  took      {done.seconds:.2f} s in all; the store was closed cleanly"
 
 
@@ -105,6 +108,7 @@ def _row(report: RepairReport) -> dict[str, Any]:
         "steps": [_step_row(each) for each in report.plan.steps],
         "kept": list(map(aside_row, report.kept)),
         "rebuilt": list(report.rebuilt),
+        "led": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.led],
         "seconds": report.seconds,
     }
 

@@ -19,8 +19,16 @@ from lakelog.cli.shown import shown
 from lakelog.cli.walk import directory_of
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE, CONFIG_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.layout import (
+    ABORT_FILE,
+    CONFIG_DIR,
+    CONSUMEQUEUE_DIR,
+    INDEX_DIR,
+    OWN_DIR,
+    QUARANTINE_DIR,
+)
 from lakelog.ownership import is_owned
+from lakelog.recovery.quarantine import holding
 from lakelog.segmentdir import segment_files
 from lakelog.store import Store
 
@@ -36,7 +44,8 @@ def stats(
 ) -> None:
     """Print positions, times of the first and last message, queues, files and their sizes.
 
-    The checkpoint tells up to which store time log, queues and index are durable.
+    The checkpoint tells up to which store time log, queues and index are durable. What recoveries
+    set aside in lakelog/quarantine/ stays until somebody deletes it.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         document = {
@@ -46,6 +55,7 @@ def stats(
             **_queues(opened),
             "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
             "files": _files(opened),
+            "quarantine": attrs.asdict(holding(RealFileSystem(), opened.path)),
         }
     if as_json:
         write_document(document)
@@ -106,6 +116,7 @@ def _files(store: Store) -> dict[str, dict[str, int]]:
         for name in (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, INDEX_DIR, CONFIG_DIR)
     }
     parts = {"commitlog": directory_of(store).commitlog, **parts}
+    parts["quarantine"] = store.path / OWN_DIR / QUARANTINE_DIR
     found = sizes(parts, store.path)
     return {name: attrs.asdict(size) for name, size in found.items() if size.files}
 
