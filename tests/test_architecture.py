@@ -20,7 +20,7 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # From the bottom up: a module imports from its own row and from rows above it in this list, never
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
-    "layout status sysflag hosts msgid properties message results errors putfuture queueoffsets "
+    "layout status sysflag hosts msgid properties message results errors gate putfuture queueoffsets "
     "checksum compression units",
     "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
@@ -28,7 +28,7 @@ LAYERS: Final = (
     "publishing belief",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
-    "committing strategies segments source directory pieces dispatching",
+    "committing strategies segments source directory pieces dispatching knowndamage",
     "resync scan survey commitlog appender logreader gathering bounds completion reput reading "
     "consumers topicremoval",
     "recovery",

@@ -357,3 +357,39 @@ def _raises_on_beside(files: RealFileSystem, new: Path, target: Path, old: Path)
     if target.name == "beside":
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     swap_in(files, new, target, old)
+
+
+# --- what the next open goes by ---
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_the_next_open_dispatches_nothing_again(store: Path, crashed: bool) -> None:
+    spoil(store)
+    rebuild_small(store)
+    if crashed:
+        (store / "abort").write_text("4711")
+    with open_small(store) as opened:
+        assert opened.recovery is not None
+        assert opened.recovery.dispatched_from == opened.max_offset
+        assert opened.queue_bounds("t", 0) == (0, 100)
+
+
+def test_what_is_lost_after_a_rebuild_is_noticed(store: Path) -> None:
+    rebuild_small(store)
+    shutil.rmtree(store / "consumequeue")
+    with open_small(store) as opened:
+        assert opened.recovery is not None
+        assert opened.recovery.dispatched_from == 0
+        assert len(opened.get("t", 0, 0, 200).messages) == 100
+
+
+def test_no_queues_no_list(tmp_path: Path) -> None:
+    a_store(tmp_path, 0)
+    rebuild_small(tmp_path)
+    assert not (tmp_path / "lakelog" / "queues.json").exists()
+
+
+def test_an_index_alone_leaves_the_list(store: Path) -> None:
+    before = (store / "lakelog" / "queues.json").read_bytes()
+    rebuild_small(store, queues=False)
+    assert (store / "lakelog" / "queues.json").read_bytes() == before

@@ -13,11 +13,10 @@
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
     │   ├── StoreLocked          another process owns it
-    │   ├── StoreCrashed         it was not closed cleanly, and needs recovery
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
-    │   └── StoreFailed          a write or sync failed; only a reopen helps
+    │   ├── StoreFailed          a write or sync failed; only a reopen helps
     │   ├── CorruptQueue         a file of a consume queue has a wrong length, or holds wrong units
     │   ├── CorruptIndex         a file of the key index is damaged; a rebuild mends it
     │   ├── CorruptConfig        a JSON file of config/ cannot be read, nor its .bak
@@ -123,10 +122,6 @@ class StoreLocked(StoreError):
     ) -> None:
         super().__init__(what, path=path)
         self.owner_pid = owner_pid
-
-
-class StoreCrashed(StoreError):
-    """The directory was not closed cleanly (``abort`` is there)."""
 
 
 class BadSegment(StoreError):

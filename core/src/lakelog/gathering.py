@@ -59,11 +59,13 @@ def gather(
     sizes: Ints,
     *,
     verify: bool = True,
+    known: NDArray[np.bool_] | None = None,
 ) -> Gathered:
     """The records at ``offsets``, in any order, each ``sizes`` bytes long.
 
     :param minimum: the log's first byte
     :param end: where reading stops; ``None`` is where the files end
+    :param known: which places are known to be damaged, whatever stands there
     """
     states = np.full(len(offsets), BROKEN, np.int8)
     states[offsets < minimum] = GONE
@@ -71,6 +73,8 @@ def gather(
     good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
     if end is not None:
         good &= offsets <= end - sizes.astype(np.int64)
+    if known is not None:
+        good &= ~known
     rows = np.flatnonzero(good)
     order = rows[np.argsort(offsets[rows], kind="stable")]
     parts = _Parts(offsets, sizes, states)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import attrs
 
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog.knowndamage import KnownDamage
 from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
@@ -54,6 +58,7 @@ class LogReader:
         flushed: Flushed | None = None,
     ) -> None:
         self._source = source
+        self._known = KnownDamage(source)
         self._bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
@@ -111,9 +116,20 @@ class LogReader:
         limit = self._bounds.end()
         if limit is not None:
             end = limit if end is None else min(limit, end)
+        inside = self._known.rest(first, verify=verify) if self._known else None
+        if inside is not None:
+            return self._from_inside(inside, end, verify=verify)
         if self._is_live():
             return self._beside_owner(first, end, verify=verify, is_finished=limit is not None)
         return self._scan(first, end, verify=verify)
+
+    def _from_inside(self, damage: Damage, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        """What is left of known damage, then what follows."""
+        if end is not None and end <= damage.offset:
+            return iter(())
+        if end is not None and end <= damage.end_offset:
+            return iter((attrs.evolve(damage, end_offset=end),))
+        return chain((damage,), self.pieces(damage.end_offset, end, verify=verify))
 
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         from lakelog.scan import scan  # brings NumPy, which a store that only writes can do without
@@ -168,12 +184,19 @@ class LogReader:
         from lakelog.gathering import gather  # brings NumPy
 
         bounds = self._bounds
-        return gather(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+        known = self._known.hits(offsets, verify=verify) if self._known else None
+        return gather(
+            *(self._source, bounds.minimum(), bounds.end(), offsets, sizes),
+            verify=verify,
+            known=known,
+        )
 
     def few(
         self, offsets: Sequence[int], sizes: Sequence[int], *, verify: bool = True
     ) -> list[StoredMessage] | None:
         """A few messages at physical ``offsets``; ``None`` where :meth:`gather` has to look."""
+        if self._known and any(self._known.at(each, verify=verify) for each in offsets):
+            return None
         from lakelog.gathering import few  # brings NumPy
 
         bounds = self._bounds
@@ -186,6 +209,8 @@ class LogReader:
         """
         end = self._bounds.end()
         if offset < self._bounds.minimum() or (end is not None and offset + size > end):
+            return None
+        if self._known and self._known.at(offset):
             return None
         for extent in self._source.extents(offset):  # open for as long as the loop holds it
             if extent.start <= offset and offset + size <= extent.end:
@@ -203,6 +228,9 @@ class LogReader:
                 f"{self.max_offset}",
                 offset=offset,
             )
+        damage = self._known.at(offset) if self._known else None
+        if damage is not None:
+            raise _unproven(offset, damage)
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
@@ -223,6 +251,15 @@ class LogReader:
         record = extent.read(offset, size)
         usual = decode_usual(bytes(record), offset) if len(record) >= RECORD_MIN_BYTES else None
         return decode(record, offset=offset) if usual is None else usual
+
+
+def _unproven(offset: int, damage: Damage) -> CorruptRecord:
+    return CorruptRecord(
+        f"it stands in what a recovery found damaged, {damage.offset} to {damage.end_offset}, and "
+        "nothing proves that it belongs to the log",
+        offset=offset,
+        path=damage.path,
+    )
 
 
 def _warn(damage: Damage) -> None:

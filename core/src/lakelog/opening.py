@@ -119,7 +119,7 @@ class Opening:
     def for_owner(self, progress: Progress | None = None) -> Store:
         """Make the strategies, then take over the directory.
 
-        :param progress: told how far the recovery has read
+        :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
         """
         core, events = self.settings.core, self.registry.events
         context = self._context(read_only=False)

@@ -36,6 +36,7 @@ from lakelog.queueoffsets import QueueOffsets
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
 from lakelog.recovery.mend import mend
+from lakelog.recovery.phases import COMPLETING, READING, begin
 from lakelog.recovery.report import RecoveryReport
 from lakelog.reput import Reput, Signal
 from lakelog.segmentdir import segment_files
@@ -107,6 +108,8 @@ def open_owned(
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
 
+    :param progress: see :mod:`lakelog.recovery.phases`
+
     Queues and index are complete when it returns, unless a dispatcher fails.
     """
     begun = time.monotonic()
@@ -115,13 +118,15 @@ def open_owned(
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo)
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
+        begin(progress, READING)
         plan = examine(directory, core, progress)
         publisher = _publisher(directory, checkpoint, lock, undo)
         publisher.tell(State.RECOVERING)
         report = mend(directory, plan, core.segment_size_bytes)
         opened = taking.open(plan, report, lock, arrivals, publisher, is_new=is_new)
         _publish(opened)
-        opened.reput.start()
+        begin(progress, COMPLETING)
+        opened.reput.start(progress)
         if opened.reput.failure is None and _keep_queues(strategies.dispatchers):
             lock.tell_followed()
         undo.pop_all()

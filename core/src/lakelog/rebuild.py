@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from lakelog.checkpoint import CheckpointKeeper
-from lakelog.consumequeue.ends import forget_ends
+from lakelog.consumequeue.ends import forget_ends, read_kept, write_kept
 from lakelog.directory import StoreDirectory, readable
 from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import StoreError
@@ -149,7 +149,7 @@ class _Rebuild:
         if queues and not keep_tombstones:
             clear_tombstones(self.directory.files, self.directory.path)
         if queues:
-            forget_ends(self.directory.files, self.directory.path)
+            self._take_over_ends()
         return RebuildReport(
             self.records, self.bytes, tuple(self.damage), swapped, time.monotonic() - begun
         )
@@ -159,10 +159,20 @@ class _Rebuild:
         files = self.directory.files
         files.make_dir(self.replaced)
         files.make_dir(self.temporary / CONFIG_DIR)
+        files.make_dir(self.temporary / OWN_DIR)  # without it, nobody keeps where queues end
         for name in _TOPICS:
             content = read_file(files, self.directory.path / CONFIG_DIR / name)
             if content is not None:
                 overwrite_file(files, self.temporary / CONFIG_DIR / name, content)
+
+    def _take_over_ends(self) -> None:
+        """Keep where the new queues end, so that the next open need not dispatch the whole log."""
+        files, path = self.directory.files, self.directory.path
+        kept = read_kept(files, self.temporary)
+        if kept.marks:
+            write_kept(files, path, kept)
+        else:
+            forget_ends(files, path)
 
     def _copy_tombstones(self) -> None:
         """Let those who build queues know what was removed."""

@@ -12,6 +12,7 @@ from lakelog.files import FileSystem
 from lakelog.opening import Opening, prepare
 from lakelog.ownership import is_owned, locked
 from lakelog.recovery.examine import Progress, examine
+from lakelog.recovery.phases import READING, begin
 from lakelog.recovery.report import RecoveryReport
 
 _NOTHING_IS_PUT: Final = {"flush": "none", "writer": "file", "replicator": None}
@@ -34,7 +35,9 @@ def recover(
     A second call finds nothing to do. The other arguments are those of :func:`lakelog.open`.
 
     :param dry_run: change nothing, and say what would be done
-    :param progress: told how many bytes of the log were read, and how many there are at most
+    :param progress: told how many bytes of the log were read, and how many there are at most; then
+        the same of the bytes from which queues and index are completed. If it has a method
+        ``phase``, that is told before which of the two begins, in words
 
     Raises :class:`~lakelog.errors.StoreLocked` while an owner lives,
     :class:`~lakelog.errors.NotAStore`, :class:`~lakelog.errors.BadSegment` where segments are
@@ -65,6 +68,7 @@ def _planned(
 ) -> RecoveryReport:
     if is_owned(directory.files, directory.path):
         raise locked(directory.files, directory.path)
+    begin(progress, READING)
     return examine(directory, opening.settings.core, progress).report()
 
 

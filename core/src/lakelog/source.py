@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from lakelog.errors import StoreError
 from lakelog.files import File, FileSystem
 from lakelog.pieces import Damage
 from lakelog.segmentdir import SegmentFile, segment_files
@@ -62,9 +63,16 @@ class FileExtent:
         return self._segment.path
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Read at most to the end of the segment."""
+        """Read at most to the end of the segment; raises ``StoreError`` if the disk does not."""
         length = min(length, self.end - offset)
-        return memoryview(self._file.read_at(offset - self.start, length))
+        try:
+            return memoryview(self._file.read_at(offset - self.start, length))
+        except OSError as error:
+            raise StoreError(
+                f"{length} bytes from offset {offset} of the log cannot be read "
+                f"({error.strerror or error}); see to the disk",
+                path=self._segment.path,
+            ) from error
 
     def next_data(self, offset: int) -> int | None:
         """Ask the file system, which knows what was never written."""
@@ -115,6 +123,12 @@ class FileSource:
         except FileNotFoundError:
             yield None
             return
+        except OSError as error:
+            raise StoreError(
+                f"it cannot be opened ({error.strerror or error}); see to the disk, permissions "
+                "and the limit of open files",
+                path=segment.path,
+            ) from error
         try:
             yield file
         finally:
