@@ -216,8 +216,8 @@ def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
 
 def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
     """Call ``finish`` with ``outcomes`` once each is known, in whatever thread that is."""
-    pending = [each for each in outcomes if not isinstance(each, PutStatus) and not each.done()]
-    if not pending:
-        finish(outcomes)
-        return
-    pending[0].add_done_callback(lambda _: _when_all(outcomes, finish))
+    for outcome in outcomes:
+        if not isinstance(outcome, PutStatus) and not outcome.done():
+            outcome.add_done_callback(lambda _: _when_all(outcomes, finish))
+            return
+    finish(outcomes)

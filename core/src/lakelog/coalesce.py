@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Condition, Thread
+from threading import Thread
 from typing import Final, TypeAlias
 
 from lakelog.errors import PutRefused
+from lakelog.gate import Gate
 from lakelog.message import Message
 from lakelog.putfuture import PutFuture
 from lakelog.status import PutStatus
@@ -34,7 +35,7 @@ class Coalescer:
         self._last: PutFuture | None = None
         self._appending = False
         self._waiting: deque[tuple[Message, PutFuture]] = deque()
-        self._changed = Condition()
+        self._changed = Gate()
         self._closed = False
         self._thread: Thread | None = None
 

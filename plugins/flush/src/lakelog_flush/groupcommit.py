@@ -3,7 +3,8 @@
 As RocketMQ's ``GroupCommitService``, but for its faults: a put is answered by a sync that covers it
 and began after its bytes were written, and after a sync that failed nobody hears that all is well.
 One thread syncs. Another watches the clock, so that a sync that hangs holds up nobody for longer
-than ``sync_flush_timeout_ms``.
+than ``sync_flush_timeout_ms``; a put that synced in its own thread, which would save two changes of
+threads, could not be ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
 from lakelog_flush.bell import Bell
+from lakelog_flush.gathering import Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
 
@@ -36,6 +38,8 @@ class GroupCommit:
     def __init__(self, settings: GroupCommitSettings) -> None:
         self._line = Line(settings.sync_flush_timeout_ms / 1000)
         self._bell = Bell()
+        self._gathering = Gathering()
+        self._wanted = 0
         self._over = Event()
         self._closing = False
         self._ended = False
@@ -58,7 +62,8 @@ class GroupCommit:
             self._bell.ring()
             return _PUT_OK
         waiter = self._line.join(end_offset)
-        self._bell.ring()
+        if end_offset >= self._wanted:
+            self._bell.ring()
         if self._ended:  # behind join: the flusher may have left before
             self._answer_late()
         return waiter
@@ -84,19 +89,46 @@ class GroupCommit:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
                 if log.flushed < log.appended or self._line:
-                    self._answer(log.sync())
+                    self._sync(log)
         except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
             self._failure = error
         self._ended = True
         self._answer_late()
 
+    def _sync(self, log: Flushable) -> None:
+        before, begun = log.flushed, time.monotonic()
+        flushed = log.sync()
+        self._gathering.synced(time.monotonic() - begun)
+        wanted = log.appended + flushed - before
+        answered = self._answer(flushed)
+        if answered > 1 or self._line:
+            self._gather(log, wanted)
+
+    def _gather(self, log: Flushable, wanted: int) -> None:
+        """Let as many bytes come as were made durable, if that is worth while."""
+        patience = self._gathering.patience_seconds()
+        if not patience:
+            return
+
+        def enough() -> bool:
+            return self._closing or log.appended >= wanted
+
+        deadline = time.monotonic() + patience
+        self._wanted = wanted
+        while not enough() and (left := deadline - time.monotonic()) > 0:
+            self._bell.sleep(left, enough)
+        self._wanted = 0
+        self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
+
     def _has_work(self) -> bool:
         log = self._log
         return bool(self._line) or (log is not None and log.flushed < log.appended)
 
-    def _answer(self, flushed: int) -> None:
-        for waiter in self._line.take_covered(flushed):
+    def _answer(self, flushed: int) -> int:
+        covered = self._line.take_covered(flushed)
+        for waiter in covered:
             waiter.finish(_PUT_OK)
+        return len(covered)
 
     def _fail_all(self, error: Exception) -> None:
         for waiter in self._line.take_all():

@@ -1,0 +1,64 @@
+"""A sync waits a moment for those who come back at once, and gives up where they do not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from lakelog.status import PutStatus
+from lakelog.testing import FakeLog
+from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
+from lakelog_flush.groupcommit import GroupCommit
+from lakelog_flush.settings import GroupCommitSettings
+
+PATIENCE_SECONDS = 20.0
+
+
+def test_puts_that_come_back_share_each_sync_instead_of_every_other_one() -> None:
+    threads, puts = 8, 12
+    log = FakeLog()
+    log.sync_seconds = 0.03
+    flush = GroupCommit(GroupCommitSettings())
+    flush.start(log)
+
+    def produce(_: int) -> bool:
+        statuses = []
+        for _ in range(puts):
+            outcome = flush.submit(log.append(), wait=True)
+            assert not isinstance(outcome, PutStatus)
+            statuses.append(outcome.result(PATIENCE_SECONDS))
+        return statuses == [PutStatus.PUT_OK] * puts
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert all(pool.map(produce, range(threads)))
+    flush.close()
+    assert log.syncs < 1.6 * puts, f"{log.syncs} syncs for {puts} puts of each thread"
+
+
+def test_patience_is_a_share_of_a_sync_and_never_long() -> None:
+    gathering = Gathering()
+    gathering.synced(0.01)
+    assert gathering.patience_seconds() == 0, "a disk that is fast, as far as is known"
+    for _ in range(100):
+        gathering.synced(0.008)
+    assert gathering.patience_seconds() == pytest.approx(0.0024, rel=0.01)
+    gathering.synced(30)
+    assert gathering.patience_seconds() == MOST_SECONDS
+
+
+def test_what_does_not_pay_is_tried_ever_more_rarely_until_it_does() -> None:
+    gathering = Gathering()
+    gathering.synced(1)
+    tried = []
+    for number in range(400):
+        if gathering.patience_seconds():
+            tried.append(number)
+            gathering.ended(in_time=False)
+    assert tried[:5] == [0, 2, 5, 10, 19]
+    assert max(b - a for a, b in pairwise(tried)) == MOST_SKIPPED + 1
+    while not gathering.patience_seconds():
+        pass
+    gathering.ended(in_time=True)
+    assert gathering.patience_seconds() > 0
