@@ -2,33 +2,92 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import lakelog
 from lakelog import Store
-from tests.faults.workload import SEGMENT_BYTES, body_of, message_of
+from lakelog.recovery.report import RecoveryReport
+from tests.faults.conftest import Outcome
+from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
+
+DURABLE: Final = ("inline", "group-commit")
+"""Flush strategies with which what was acknowledged outlasts anything."""
+IN_PAGE_CACHE: Final = ("file", "mmap")
+"""Writers with which it outlasts the death of the process, whatever the flush strategy."""
 
 
-def check_recovered(path: Path, settings: Mapping[str, Any], acks: Iterable[str]) -> None:
-    """Open the store as its owner, which recovers it, and compare it with what was answered."""
-    with lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings) as store:
-        _check(store, set(acks))
+def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = False) -> set[str]:
+    """Keys that must be there after what ``outcome`` tells of."""
+    if settings["flush"] in DURABLE or outcome.has("closed"):
+        return set(outcome.acks)
+    if settings["writer"] in IN_PAGE_CACHE and not power_cut:
+        return set(outcome.acks)
+    flushed = max((event["flushed"] for event in outcome.events if "flushed" in event), default=0)
+    return {str(event["ack"]) for event in outcome.told("ack") if event["end"] <= flushed}
+
+
+def check_recovered(path: Path, settings: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Open the store as its owner, which recovers it, and compare it with what must be there."""
+    must = set(keys)
+    with opened(path, settings) as store:
+        before = _check(store, must)
         store.put(message_of("afterwards"))
-    with lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings) as store:
-        assert store.recovery is not None
-        assert store.recovery.clean
-        _check(store, {*acks, "afterwards"})
+    with opened(path, settings) as store:
+        assert _report(store).clean
+        after = _check(store, {*must, "afterwards"})
+    assert after == [*before, "afterwards"]
 
 
-def _check(store: Store, acks: set[str]) -> None:
+def keys_of(path: Path, settings: Mapping[str, Any]) -> list[str]:
+    """The keys in a store, checked, by opening it as its owner."""
+    with opened(path, settings) as store:
+        return _check(store, set())
+
+
+def opened(path: Path, settings: Mapping[str, Any]) -> Store:
+    """The store, as its owner."""
+    return lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
+
+
+def _report(store: Store) -> RecoveryReport:
+    assert store.recovery is not None
+    return store.recovery
+
+
+def _check(store: Store, must: set[str]) -> list[str]:
+    """Keys in the log's order; each is there once, and a queue knows it."""
     assert store.wait_dispatched()
-    messages = list(store.scan())
-    found = [message.properties["KEYS"] for message in messages]
-    assert acks - set(found) == set()
+    messages = [each for each in store.scan() if each.topic == TOPIC]
+    found = [str(message.properties["KEYS"]) for message in messages]
+    assert must - set(found) == set()
     assert len(found) == len(set(found)), "a message is there twice"
     for key, message in zip(found, messages, strict=True):
         assert bytes(message.body) == body_of(key)
-        queued = store.get(message.topic, message.queue_id, message.queue_offset, 1).messages
-        assert [each.physical_offset for each in queued] == [message.physical_offset]
+    _check_queues(store, {(each.queue_id, each.physical_offset) for each in messages})
+    return found
+
+
+def _check_queues(store: Store, placed: set[tuple[int, int]]) -> None:
+    queued = set[tuple[int, int]]()
+    for queue in store.queues(TOPIC) if TOPIC in store.topics() else ():
+        at = queue.min_offset
+        while at < queue.max_offset:
+            found = store.get(TOPIC, queue.queue_id, at, 1000)
+            queued |= {(queue.queue_id, each.physical_offset) for each in found.messages}
+            assert found.next_offset > at
+            at = found.next_offset
+    assert queued == placed
+
+
+def takes_direct(folder: Path) -> bool:
+    """Whether the writer ``direct`` works on the file system of ``folder``."""
+    settings = {"writer": "direct", "flush": "none"}
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        try:
+            opened(Path(place, "store"), settings).close()
+        except lakelog.StoreError:
+            return False
+    return True

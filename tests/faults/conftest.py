@@ -19,9 +19,10 @@ from tests.faults import shim
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_SECONDS: Final = 40
 JOB: Final[Mapping[str, Any]] = {
-    "workload": "once",
+    "workload": "all",
     "run": "first",
     "call": None,  # which call fails, with which error, from which one on, and whether for ever
+    "below": ".",  # only for files below this folder of the store
     "error": "EIO",
     "nth": 1,
     "forever": False,
@@ -37,20 +38,40 @@ JOB: Final[Mapping[str, Any]] = {
 class Outcome:
     """What a workload told.
 
-    :ivar acks: keys that were answered with ``PUT_OK``, in that order
-    :ivar failures: everything that was answered otherwise, and why
     :ivar events: all of it, in order; ``fired`` says how often the fault had struck by then
+    :ivar exit: how its process ended
     """
 
-    acks: list[str]
-    failures: list[str]
     events: list[dict[str, Any]]
     exit: int
 
+    def told(self, word: str) -> list[dict[str, Any]]:
+        """The events of one kind."""
+        return [event for event in self.events if word in event]
+
+    def has(self, word: str) -> bool:
+        """Whether there was such an event."""
+        return bool(self.told(word))
+
+    @property
+    def acks(self) -> list[str]:
+        """Keys that were answered with ``PUT_OK``, in that order."""
+        return [event["ack"] for event in self.told("ack")]
+
+    @property
+    def failures(self) -> list[str]:
+        """Everything that was answered otherwise, and why."""
+        return [str(event) for event in self.told("failed")]
+
     @property
     def fired(self) -> int:
-        """How often the fault struck before the last event."""
+        """How often the fault struck."""
         return max((event["fired"] for event in self.events), default=0)
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were that could have failed."""
+        return max((event["calls"] for event in self.told("calls")), default=0)
 
 
 class Workers:
@@ -70,16 +91,11 @@ class Workers:
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        events = answer["events"]
-        crashed = [event["crashed"] for event in events if "crashed" in event]
-        assert not crashed, crashed[0]
-        assert not answer["hung"], f"no end after {PATIENCE_SECONDS} s; last: {events[-3:]}"
-        return Outcome(
-            [event["ack"] for event in events if "ack" in event],
-            [str(event) for event in events if "failed" in event],
-            events,
-            answer["exit"],
-        )
+        outcome = Outcome(answer["events"], answer["exit"])
+        for event in outcome.told("crashed"):
+            pytest.fail(f"{more}: {event['crashed']}")
+        assert not answer["hung"], f"{more} never ended; last: {outcome.events[-3:]}"
+        return outcome
 
     @classmethod
     @contextmanager

@@ -14,21 +14,39 @@ import resource
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.workload import WORKLOADS, as_line
+import attrs
 
-_SPECIAL: Final = {"SHORT": -1, "KILL": -2}
+from tests.faults.jobs import WORKLOADS
+
+_SPECIAL: Final = {"SHORT": -1, "KILL": -2, "SLOW": -3}
 
 
 def main() -> None:
     """Serve until the input ends."""
+    _import_all()
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)  # noqa: T201  # that is the protocol
+
+
+def _import_all() -> None:
+    """What a store imports when it needs it, so that no fork has to."""
+    import tempfile
+
+    def ignore(_event: Mapping[str, Any]) -> None: ...
+
+    ignore.struck_log = lambda: 0  # type: ignore[attr-defined]  # a function is enough here
+    with tempfile.TemporaryDirectory() as folder:
+        for writer, flush in (("file", "group-commit"), ("mmap", "timed"), ("staged", "inline")):
+            settings = {"writer": writer, "flush": flush}
+            for job in ("all", "read", "recover", "repair"):
+                WORKLOADS[job](Path(folder, writer), settings, "x", ignore)  # type: ignore[arg-type]  # as above
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -39,47 +57,70 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         os.close(reading)
         _child(job, writing)
     os.close(writing)
+    killer = None
     if job["kill_after_seconds"] is not None:
-        time.sleep(job["kill_after_seconds"])
-        os.kill(child, signal.SIGKILL)
+        killer = threading.Timer(job["kill_after_seconds"], os.kill, (child, signal.SIGKILL))
+        killer.start()
     text, hung = _read(reading, job["patience_seconds"])
+    if killer is not None:
+        killer.cancel()
+        killer.join()
     if hung:
         os.kill(child, signal.SIGKILL)
     os.close(reading)
     _, status = os.waitpid(child, 0)
-    events = [json.loads(each) for each in text.splitlines()]  # a line is written at once
+    events = [json.loads(each) for each in text.splitlines(keepends=True) if each[-1] == "\n"]
     return {"events": events, "exit": os.waitstatus_to_exitcode(status), "hung": hung}
+
+
+@attrs.frozen
+class _Teller:
+    """Writes events to a pipe, with how often the fault has struck.
+
+    One event is one write, so that lines of threads do not mix.
+    """
+
+    writing: int
+    shim: ctypes.CDLL | None
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        fired = self.shim.fault_fired() if self.shim is not None else 0
+        os.write(self.writing, json.dumps({**event, "fired": fired}).encode() + b"\n")
+
+    def struck_log(self) -> int:
+        return int(self.shim.fault_fired_at_log()) if self.shim is not None else 0
+
+    def seen(self) -> int:
+        return int(self.shim.fault_seen()) if self.shim is not None else 0
 
 
 def _child(job: dict[str, Any], writing: int) -> None:
     code = 1
+    tell = _Teller(writing, None if job["call"] is None else ctypes.CDLL(None))
     try:
-        fired = _armed(job)
-
-        def tell(event: Any) -> None:
-            os.write(writing, as_line({**event, "fired": fired()}))
-
+        threading.excepthook = lambda hook: tell({"crashed": _traceback(hook.exc_value)})
         if job["file_limit_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_limit_bytes"], -1))
+        if tell.shim is not None:
+            _arm(tell.shim, job)
         WORKLOADS[job["workload"]](Path(job["path"]), job["settings"], job["run"], tell)
-        tell({"ended": True})
+        tell({"ended": True, "calls": tell.seen()})
         code = 0
-    except BaseException:  # noqa: BLE001  # whatever it is, the test must hear of it
-        word = "broken" if job["tolerates_break"] else "crashed"
-        os.write(writing, as_line({word: traceback.format_exc(), "fired": 0}))
+    except BaseException as error:  # noqa: BLE001  # whatever it is, the test must hear of it
+        tell({"broken" if job["tolerates_break"] else "crashed": _traceback(error)})
     finally:
         os._exit(code)
 
 
-def _armed(job: dict[str, Any]) -> Callable[[], int]:
-    """Let the fault of ``job`` strike, if it has one; says how often it has."""
-    if job["call"] is None:
-        return lambda: 0
-    shim = ctypes.CDLL(None)
+def _traceback(error: BaseException | None) -> str:
+    return "".join(traceback.format_exception(error)) if error is not None else "no error"
+
+
+def _arm(shim: ctypes.CDLL, job: dict[str, Any]) -> None:
+    """Let the fault of ``job`` strike."""
     error = _SPECIAL.get(job["error"]) or getattr(errno, job["error"])
-    folder = os.fsencode(job["path"])
+    folder = os.fsencode(os.path.normpath(Path(job["path"], job["below"])))
     shim.fault_arm(job["call"].encode(), error, job["nth"], job["forever"], folder)
-    return lambda: int(shim.fault_fired())
 
 
 def _read(reading: int, seconds: float) -> tuple[str, bool]:

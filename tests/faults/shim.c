@@ -1,22 +1,29 @@
 /* Fails the n-th call of one kind on the files below a folder; for LD_PRELOAD.
  *
- * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck.
- * A short write (FAULT_SHORT) writes half of what it was given. FAULT_KILL ends the process instead.
+ * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck, and
+ * fault_fired_at_log() how often at files of the log. A short write or read (FAULT_SHORT) moves half
+ * of what it was given. FAULT_KILL ends the process instead; FAULT_SLOW takes its time, then works.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FAULT_SHORT (-1)
 #define FAULT_KILL (-2)
+#define FAULT_SLOW (-3)
+#define SLOW_SECONDS 2
+#define SECTOR 512
 
 static char armed_call[32];
 static char armed_folder[PATH_MAX];
@@ -25,8 +32,10 @@ static int armed_nth;
 static int armed_forever;
 static atomic_int seen;
 static atomic_int fired;
+static atomic_int fired_at_log;
 
-/* Fail the nth call (1 is the next one) of `call` with `error`; and all that follow, if `forever`. */
+/* Fail the nth call (1 is the next one, 0 is none) of `call` with `error`; and all that follow, if
+ * `forever`. */
 void fault_arm(const char *call, int error, int nth, int forever, const char *folder)
 {
     snprintf(armed_folder, sizeof armed_folder, "%s", folder);
@@ -35,19 +44,31 @@ void fault_arm(const char *call, int error, int nth, int forever, const char *fo
     armed_forever = forever;
     atomic_store(&seen, 0);
     atomic_store(&fired, 0);
+    atomic_store(&fired_at_log, 0);
     snprintf(armed_call, sizeof armed_call, "%s", call);
 }
 
+int fault_seen(void) { return atomic_load(&seen); }
+
 int fault_fired(void) { return atomic_load(&fired); }
 
-static int strikes(void)
+int fault_fired_at_log(void) { return atomic_load(&fired_at_log); }
+
+static int strikes(const char *path)
 {
     int nth = atomic_fetch_add(&seen, 1) + 1;
-    if (nth != armed_nth && !(armed_forever && nth > armed_nth))
+    if (!armed_nth || (nth != armed_nth && !(armed_forever && nth > armed_nth)))
         return 0;
-    atomic_fetch_add(&fired, 1);
     if (armed_error == FAULT_KILL)
         kill(getpid(), SIGKILL);
+    if (armed_error == FAULT_SLOW) {
+        struct timespec slow = {SLOW_SECONDS, 0};
+        nanosleep(&slow, NULL);
+        return 0;
+    }
+    if (strstr(path, "/commitlog/"))
+        atomic_fetch_add(&fired_at_log, 1);
+    atomic_fetch_add(&fired, 1);
     return 1;
 }
 
@@ -55,7 +76,7 @@ static int at_path(const char *call, const char *path)
 {
     if (strcmp(call, armed_call) != 0 || !strstr(path, armed_folder))
         return 0;
-    return strikes();
+    return strikes(path);
 }
 
 static int at_file(const char *call, int fd)
@@ -75,6 +96,14 @@ static int failed(void)
 {
     errno = armed_error;
     return -1;
+}
+
+/* Half of a length; whole sectors where the file was opened with O_DIRECT, as the kernel does it. */
+static size_t half(int fd, size_t length)
+{
+    if (!(fcntl(fd, F_GETFL) & O_DIRECT))
+        return (length + 1) / 2;
+    return length > SECTOR ? length / 2 / SECTOR * SECTOR : length;
 }
 
 #define REAL(result, name, ...)                                   \
@@ -97,7 +126,20 @@ int fdatasync(int fd)
 int msync(void *address, size_t length, int flags)
 {
     REAL(int, "msync", void *, size_t, int);
-    return strcmp("msync", armed_call) == 0 && strikes() ? failed() : real(address, length, flags);
+    return strcmp("msync", armed_call) == 0 && strikes("") ? failed() : real(address, length, flags);
+}
+
+ssize_t pread64(int fd, void *data, size_t length, off64_t at)
+{
+    REAL(ssize_t, "pread64", int, void *, size_t, off64_t);
+    if (!at_file("pread", fd))
+        return real(fd, data, length, at);
+    return armed_error == FAULT_SHORT ? real(fd, data, half(fd, length), at) : failed();
+}
+
+ssize_t pread(int fd, void *data, size_t length, off_t at)
+{
+    return pread64(fd, data, length, at);
 }
 
 ssize_t write(int fd, const void *data, size_t length)
@@ -105,7 +147,7 @@ ssize_t write(int fd, const void *data, size_t length)
     REAL(ssize_t, "write", int, const void *, size_t);
     if (!at_file("write", fd))
         return real(fd, data, length);
-    return armed_error == FAULT_SHORT ? real(fd, data, (length + 1) / 2) : failed();
+    return armed_error == FAULT_SHORT ? real(fd, data, half(fd, length)) : failed();
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at)
@@ -113,7 +155,7 @@ ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at)
     REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
     if (!at_file("pwrite", fd))
         return real(fd, data, length, at);
-    return armed_error == FAULT_SHORT ? real(fd, data, (length + 1) / 2, at) : failed();
+    return armed_error == FAULT_SHORT ? real(fd, data, half(fd, length), at) : failed();
 }
 
 ssize_t pwrite(int fd, const void *data, size_t length, off_t at)
@@ -153,4 +195,35 @@ int mkdir(const char *path, mode_t mode)
 {
     REAL(int, "mkdir", const char *, mode_t);
     return at_path("mkdir", path) ? failed() : real(path, mode);
+}
+
+int rmdir(const char *path)
+{
+    REAL(int, "rmdir", const char *);
+    return at_path("rmdir", path) ? failed() : real(path);
+}
+
+int renameat2(int from_in, const char *from, int to_in, const char *to, unsigned flags)
+{
+    REAL(int, "renameat2", int, const char *, int, const char *, unsigned);
+    return at_path("rename", to) ? failed() : real(from_in, from, to_in, to, flags);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    REAL(int, "open64", const char *, int, ...);
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return at_path("open", path) ? failed() : real(path, flags, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
 }

@@ -1,4 +1,4 @@
-"""Each kind of system call fails, the n-th of its kind, for every n until none is left to fail.
+"""One kind of system call fails, the n-th of its kind, for every n until none is left to fail.
 
 Nothing that was acknowledged is lost, nothing is acknowledged once the store has failed, nothing
 hangs, every error is one of lakelog's own, and the next open goes on.
@@ -6,7 +6,6 @@ hangs, every error is one of lakelog's own, and the next open goes on.
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,94 +13,87 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import check_recovered
+from tests.faults.checking import DURABLE, check_recovered, kept, takes_direct
 from tests.faults.conftest import Outcome, Workers
+from tests.faults.matrix import ALL, FAULTS, HARMLESS, UNUSED, every_nth, named, some
 
-FAULTS: Final = (
-    ("fdatasync", "EIO"),
-    ("fsync", "EIO"),
-    ("pwrite", "EIO"),
-    ("pwrite", "ENOSPC"),
-    ("pwrite", "SHORT"),
-    ("fallocate", "ENOSPC"),
-    ("fallocate", "EIO"),
-    ("rename", "EIO"),
-    ("unlink", "EIO"),
-    ("ftruncate", "EIO"),
-    ("mkdir", "ENOSPC"),
-)
-HARMLESS: Final = ("SHORT",)
-"""Errors that a store gets over by itself."""
-
-SAMPLE: Final = (
-    {"writer": "file", "flush": "inline"},
-    {"writer": "mmap", "flush": "group-commit"},
-)
-ALL: Final = tuple(
-    {"writer": writer, "flush": flush}
-    for writer in ("file", "mmap", "staged", "direct")
-    for flush in ("none", "inline", "timed", "group-commit")
-)
+SAMPLE: Final = {
+    "fdatasync": {"writer": "file", "flush": "group-commit"},
+    "fsync": {"writer": "staged", "flush": "group-commit"},
+    "pwrite": {"writer": "direct", "flush": "inline"},
+    "fallocate": {"writer": "mmap", "flush": "timed"},
+    "rename": {"writer": "file", "flush": "inline"},
+}
+"""Tried by default, each where it matters most."""
+OTHERS: Final = {"writer": "mmap", "flush": "group-commit"}
+SYNCS: Final = ("fdatasync", "fsync")
+LONGEST_WAIT_SECONDS: Final = 8.0
+"""``sync_flush_timeout_ms`` is 5,000."""
 
 
-def _named(settings: Mapping[str, Any]) -> str:
-    return "-".join(map(str, settings.values()))
-
-
-FIRST_FEW: Final = 6
-SAMPLE_STRIDE: Final = 9
-
-
-def _every_nth(
+def _try(
     faulty: Workers,
     tmp_path: Path,
     settings: Mapping[str, Any],
     fault: tuple[str, str],
-    stride: int = 1,
-) -> None:
-    for nth in itertools.chain(range(1, FIRST_FEW), itertools.count(FIRST_FEW, stride)):
-        path = tmp_path / f"store-{nth}"
-        outcome = faulty.run(path, settings, call=fault[0], error=fault[1], nth=nth)
-        _check_answers(outcome, fault[1])
-        check_recovered(path, settings, outcome.acks)
-        shutil.rmtree(path)
-        if not outcome.fired:
-            assert not outcome.failures
-            return
-
-
-def _check_answers(outcome: Outcome, error: str) -> None:
-    assert outcome.exit == 0
-    failed = next((at for at, each in enumerate(outcome.events) if _is_failure(each)), None)
-    if failed is not None:
-        late = [each for each in outcome.events[failed:] if each.get("ack") in LATER]
-        assert not late, "acknowledged after the store had failed"
-    if error in HARMLESS:
+    **more: Any,
+) -> Outcome:
+    path = tmp_path / "store"
+    outcome = faulty.run(path, settings, call=fault[0], error=fault[1], **more)
+    try:
+        _check_answers(outcome, settings, fault)
+        check_recovered(path, settings, kept(outcome, settings))
+    except Exception as error:
+        error.add_note(f"{settings} {fault} {more}: {outcome.failures[:3]}")
+        raise
+    shutil.rmtree(path)
+    if not outcome.fired:
         assert not outcome.failures
+    return outcome
 
 
-LATER: Final = frozenset(f"first-a{at}" for at in range(8))
-"""What is put last of all, and so behind any failure that an earlier put was told of."""
+def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[str, str]) -> None:
+    assert outcome.exit == 0
+    answers = [*outcome.told("ack"), *outcome.told("failed")]
+    assert max((each.get("seconds", 0) for each in answers), default=0) < LONGEST_WAIT_SECONDS
+    acks = outcome.told("ack")
+    assert not [each for each in acks if each["after_failure"]], "acknowledged after it had failed"
+    if fault[0] in SYNCS and settings["flush"] in DURABLE:
+        assert not [each for each in acks if each["after_strike"]], "acknowledged after the sync"
+    if fault[1] in HARMLESS:
+        assert not outcome.failures
+    assert not (fault[0] in UNUSED and outcome.fired)
 
 
-def _is_failure(event: Mapping[str, Any]) -> bool:
-    what = str(event.get("failed"))
-    return "StoreFailed" in str(event.get("why")) and what not in {*LATER, "close"}
+def _skip_without_direct(settings: Mapping[str, Any], tmp_path: Path) -> None:
+    if settings["writer"] == "direct" and not takes_direct(tmp_path):
+        pytest.skip("the file system of the temporary folder takes no O_DIRECT")
 
 
-@pytest.mark.parametrize("settings", SAMPLE, ids=_named)
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
-def test_the_first_calls_fail_and_a_sample_of_the_others(
-    faulty: Workers, tmp_path: Path, settings: Mapping[str, Any], fault: tuple[str, str]
-) -> None:
-    _every_nth(faulty, tmp_path, settings, fault, SAMPLE_STRIDE)
+def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[str, str]) -> None:
+    settings = SAMPLE.get(fault[0], OTHERS)
+    _skip_without_direct(settings, tmp_path)
+    calls = _try(faulty, tmp_path, settings, fault, nth=0).calls
+    for nth in some(calls, 6):
+        _try(faulty, tmp_path, settings, fault, nth=nth)
+    for nth in some(calls, 2):
+        _try(faulty, tmp_path, settings, fault, nth=nth, forever=True)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("settings", ALL, ids=_named)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
-def test_every_nth_call_fails_with_every_writer_and_flush_strategy(
-    faulty: Workers, tmp_path: Path, settings: Mapping[str, Any], fault: tuple[str, str]
+@pytest.mark.parametrize("settings", ALL, ids=named)
+def test_every_nth_call_fails(
+    faulty: Workers,
+    tmp_path: Path,
+    settings: Mapping[str, Any],
+    fault: tuple[str, str],
+    forever: bool,
+    record_property: Any,
 ) -> None:
-    _every_nth(faulty, tmp_path, settings, fault)
+    _skip_without_direct(settings, tmp_path)
+    runs = every_nth(lambda nth: _try(faulty, tmp_path, settings, fault, nth=nth, forever=forever))
+    record_property("runs", runs)

@@ -6,101 +6,82 @@ cache, then mounted again.
 
 from __future__ import annotations
 
-import fcntl
-import os
+import random
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import check_recovered
+from tests.faults.checking import check_recovered, kept
 from tests.faults.conftest import Workers
+from tests.faults.disks import FILE_SYSTEMS, Disk, made
+from tests.faults.matrix import named
 
 pytestmark = pytest.mark.root
-MIB: Final = 1 << 20
-SHUTDOWN: Final = 0x8004587D
-"""``EXT4_IOC_SHUTDOWN``, which is xfs's ``XFS_IOC_GOINGDOWN`` too."""
-NO_LOG_FLUSH: Final = (2).to_bytes(4, "little")
-FILE_SYSTEMS: Final = {
-    "ext4": (64, ["mkfs.ext4", "-q", "-F"]),
-    "ext4-without-journal": (64, ["mkfs.ext4", "-q", "-F", "-O", "^has_journal"]),
-    "xfs": (320, ["mkfs.xfs", "-q", "-f"]),
-}
-DURABLE: Final = ("inline", "group-commit")
+TIMED: Final = {"flush_interval_ms": 20, "flush_least_pages": 0, "flush_thorough_interval_ms": 0}
+ALL: Final = tuple(
+    {"writer": writer, "flush": flush, "timed": TIMED}
+    for writer in ("file", "mmap", "staged", "direct")
+    for flush in ("inline", "group-commit", "timed")
+)
+SAMPLE: Final = (
+    ("ext4", ALL[1]),
+    ("ext4-without-journal", ALL[6]),
+    ("xfs", ALL[10]),
+    ("xfs", ALL[5]),
+)
 
 
-class Disk:
-    """A file system in a file."""
-
-    def __init__(self, image: Path, place: Path) -> None:
-        self.image = image
-        self.place = place
-
-    def mount(self) -> None:
-        subprocess.run(["mount", "-o", "loop", self.image, self.place], check=True)
-
-    def cut(self) -> None:
-        """Shut it down as a power cut would: nothing more reaches the image."""
-        folder = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.ioctl(folder, SHUTDOWN, NO_LOG_FLUSH)
-        finally:
-            os.close(folder)
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", self.place], check=False, capture_output=True)
-
-
-@pytest.fixture(params=sorted(FILE_SYSTEMS))
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """A small disk of its own; tests skip where it cannot be made."""
-    size, command = FILE_SYSTEMS[request.param]
-    for program in (command[0], "mount"):
-        if shutil.which(program) is None:
-            pytest.skip(f"there is no program {program!r}")
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    made = Disk(tmp_path / "image", tmp_path / "disk")
-    made.place.mkdir()
-    with made.image.open("wb") as file:
-        file.truncate(size * MIB)
-    subprocess.run([*command, str(made.image)], check=True, capture_output=True)
-    try:
-        made.mount()
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"mounting is not permitted here: {error}")
-    yield made
-    made.unmount()
-
-
-def _cut_soon(disk: Disk, path: Path) -> None:
+def _cut_soon(disk: Disk, path: Path, seconds: float) -> None:
     """Cut the power a moment after the store was opened."""
     until = time.monotonic() + 10
     while not (path / "abort").exists() and time.monotonic() < until:
         time.sleep(0.01)
-    time.sleep(0.3)
+    time.sleep(seconds)
     disk.cut()
 
 
-@pytest.mark.parametrize("flush", DURABLE)
-@pytest.mark.parametrize("writer", ["file", "mmap", "staged", "direct"])
-def test_what_was_acknowledged_is_there_after_a_power_cut(
-    disk: Disk, workers: Workers, writer: str, flush: str
-) -> None:
-    path, settings = disk.place / "store", {"writer": writer, "flush": flush}
-    cutter = threading.Thread(target=_cut_soon, args=(disk, path))
+def _cut(disk: Disk, workers: Workers, path: Path, settings: Mapping[str, Any], seed: int) -> int:
+    """Cut the power, switch it on again, and look; how many were acknowledged."""
+    seconds = random.Random(seed).uniform(0.15, 0.5)
+    cutter = threading.Thread(target=_cut_soon, args=(disk, path, seconds))
     cutter.start()
-    outcome = workers.run(
-        path, settings, workload="until-killed", kill_after_seconds=2, tolerates_break=True
+    outcome = workers.run(  # which ends by itself, since the store fails; a map by SIGBUS
+        path, settings, workload="until-killed", tolerates_break=True
     )
     cutter.join()
-    time.sleep(0.05)  # until the killed process has let go of its files
     disk.unmount()
     disk.mount()
-    assert outcome.acks
-    check_recovered(path, settings, outcome.acks)
+    check_recovered(path, settings, kept(outcome, settings, power_cut=True))
+    shutil.rmtree(path)
+    return len(outcome.acks)
+
+
+def _id(value: object) -> str:
+    return named({**value, "timed": ""}).rstrip("-") if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.parametrize(("kind", "settings"), SAMPLE, ids=_id)
+def test_what_was_acknowledged_is_there_after_a_power_cut(
+    workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any]
+) -> None:
+    with made(kind, tmp_path) as disk:
+        assert _cut(disk, workers, disk.place / "store", settings, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("settings", ALL, ids=_id)
+@pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
+def test_power_cuts_at_random_instants(
+    workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any]
+) -> None:
+    with made(kind, tmp_path) as disk:
+        found = [
+            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed) for seed in range(6)
+        ]
+    assert sum(found)

@@ -7,20 +7,32 @@ answered with ``PUT_OK``, ``{"failed": WHAT, ...}`` for one that was not.
 from __future__ import annotations
 
 import itertools
-import json
 import random
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import attrs
 
 import lakelog
-from lakelog import Message, PutStatus, Store
+from lakelog import Message, PutRefused, PutResult, PutStatus, Store
+from lakelog.errors import StoreFailed
 
-Tell = Callable[[Mapping[str, Any]], None]
 SEGMENT_BYTES: Final = 8192
 TOPIC: Final = "faults"
 SIZES: Final = (10, 300, 900, 2500)
+
+
+class Tell(Protocol):
+    """Where events go."""
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Write it at once."""
+
+    def struck_log(self) -> int:
+        """How often a fault has struck a file of the log by now."""
 
 
 def body_of(key: str) -> bytes:
@@ -29,95 +41,161 @@ def body_of(key: str) -> bytes:
     return choose.randbytes(choose.choice(SIZES))
 
 
-def message_of(key: str) -> Message:
+def message_of(key: str, *, wait: bool = True) -> Message:
     """A message that its key tells all about."""
-    return Message(TOPIC, body_of(key), queue_id=len(key) % 2, keys=key)
+    return Message(TOPIC, body_of(key), queue_id=len(key) % 2, keys=key, wait_store_ok=wait)
 
 
-def put_and_tell(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
+def put_all(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
     """Open, put one by one, in a batch, from threads and in the background; close."""
-    try:
-        store = lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
-    except lakelog.LakelogError as error:
-        tell({"failed": "open", "why": _why(error)})
+    store = opened(path, settings, tell)
+    if store is None:
         return
+    putting = Putting(store, tell)
     try:
-        _put_all(store, run, tell)
+        putting.in_every_way(run)
     finally:
         _close(store, tell)
 
 
 def put_until_killed(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
-    """Open, and put in every way, for as long as the process lives."""
-    with lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings) as store:
-        tell({"opened": True})
-        for again in itertools.count():
-            _put_all(store, f"{run}-{again}", tell)
+    """Open, and put in every way, until the process is killed, or the store fails."""
+    store = opened(path, settings, tell)
+    if store is None:
+        return
+    tell({"opened": True})
+    putting = Putting(store, tell)
+    for again in itertools.count():
+        putting.in_every_way(f"{run}-{again}")
+        if putting.has_failed:
+            break
+    _close(store, tell)
 
 
-def _put_all(store: Store, run: str, tell: Tell) -> None:
-    for at in range(12):
-        _put(store, f"{run}-{at}", tell)
-    _put_batch(store, [f"{run}-b{at}" for at in range(6)], tell)
+def put_while_slow(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
+    """Some puts wait for a sync that takes seconds, others do not wait."""
+    store = opened(path, settings, tell)
+    if store is None:
+        return
+    putting = Putting(store, tell)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda at: _put(store, f"{run}-t{at:03}", tell), range(16)))
-    _put_async(store, [f"{run}-a{at}" for at in range(8)], tell)
+        waiting = [pool.submit(putting.one, f"{run}-w{at}") for at in range(4)]
+        for at in range(200):
+            putting.one(f"{run}-n{at}", wait=False)
+        [each.result() for each in waiting]
+    _close(store, tell)
 
 
-def _put(store: Store, key: str, tell: Tell) -> None:
+def opened(path: Path, settings: Mapping[str, Any], tell: Tell) -> Store | None:
+    """The store, as its owner; or tell why not."""
     try:
-        result = store.put(message_of(key))
+        return lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
     except lakelog.LakelogError as error:
-        tell({"failed": key, "why": _why(error)})
-    else:
-        _answered(key, result.status, tell)
+        tell({"failed": "open", "why": why(error)})
+        return None
 
 
-def _put_batch(store: Store, keys: list[str], tell: Tell) -> None:
-    try:
-        results = store.put_batch([message_of(key) for key in keys])
-    except lakelog.LakelogError as error:
-        tell({"failed": keys, "why": _why(error)})
-    else:
-        for key, result in zip(keys, results, strict=True):
-            _answered(key, result.status, tell)
+@attrs.define
+class Putting:
+    """Puts, and tells each answer: where the log was durable by then, and what was before it.
 
+    :ivar has_failed: whether some put was told that the store has failed
+    """
 
-def _put_async(store: Store, keys: list[str], tell: Tell) -> None:
-    futures = {}
-    for key in keys:
+    store: Store
+    tell: Tell
+    has_failed: bool = False
+
+    def in_every_way(self, run: str) -> None:
+        """One by one, in a batch, from threads and in the background."""
+        for at in range(10):
+            self.one(f"{run}-{at}")
+        self._batch([f"{run}-b{at}" for at in range(6)])
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda at: self.one(f"{run}-t{at:03}"), range(12)))
+        self._in_background([f"{run}-a{at}" for at in range(8)])
+
+    def one(self, key: str, *, wait: bool = True) -> None:
+        """Put one message."""
+        begun = self._begin()
         try:
-            futures[key] = store.put_async(message_of(key))
+            result = self.store.put(message_of(key, wait=wait))
         except lakelog.LakelogError as error:
-            tell({"failed": key, "why": _why(error)})
-    for key, future in futures.items():
+            self._failed(key, error, begun)
+        else:
+            self._answered(key, result, begun)
+
+    def _batch(self, keys: Sequence[str]) -> None:
+        begun = self._begin()
         try:
-            _answered(key, future.result(30).status, tell)
+            results = self.store.put_batch([message_of(key) for key in keys])
         except lakelog.LakelogError as error:
-            tell({"failed": key, "why": _why(error)})
+            self._failed(keys, error, begun)
+        else:
+            for key, result in zip(keys, results, strict=True):
+                self._answered(key, result, begun)
+
+    def _in_background(self, keys: Sequence[str]) -> None:
+        futures = {}
+        for key in keys:
+            begun = self._begin()
+            try:
+                futures[key] = self.store.put_async(message_of(key)), begun
+            except lakelog.LakelogError as error:
+                self._failed(key, error, begun)
+        for key, (future, begun) in futures.items():
+            try:
+                self._answered(key, future.result(30), begun)
+            except lakelog.LakelogError as error:
+                self._failed(key, error, begun)
+
+    def _begin(self) -> dict[str, Any]:
+        """What goes with the answer to a put that begins now."""
+        return {
+            "after_failure": self.has_failed,
+            "after_strike": bool(self.tell.struck_log()),
+            "begun_seconds": time.monotonic(),
+        }
+
+    def _answered(self, key: str, result: PutResult, begun: Mapping[str, Any]) -> None:
+        word = "ack" if result.status is PutStatus.PUT_OK else "failed"
+        self.tell(
+            {
+                word: key,
+                "why": result.status.name,
+                "end": result.end_offset,
+                "flushed": self.store.flushed_offset,
+                **_timed(begun),
+            }
+        )
+
+    def _failed(
+        self, what: str | Sequence[str], error: lakelog.LakelogError, begun: Mapping[str, Any]
+    ) -> None:
+        self.has_failed = self.has_failed or _is_final(error)
+        self.tell({"failed": what, "why": why(error), **_timed(begun)})
 
 
-def _answered(key: str, status: PutStatus, tell: Tell) -> None:
-    word = "ack" if status is PutStatus.PUT_OK else "failed"
-    tell({word: key, "why": status.name})
+def _is_final(error: lakelog.LakelogError) -> bool:
+    if isinstance(error, PutRefused):
+        return error.status is PutStatus.SERVICE_NOT_AVAILABLE
+    return isinstance(error, StoreFailed)
+
+
+def _timed(begun: Mapping[str, Any]) -> dict[str, Any]:
+    more = {key: value for key, value in begun.items() if key != "begun_seconds"}
+    return {**more, "seconds": time.monotonic() - begun["begun_seconds"]}
 
 
 def _close(store: Store, tell: Tell) -> None:
     try:
         store.close()
     except lakelog.LakelogError as error:
-        tell({"failed": "close", "why": _why(error)})
+        tell({"failed": "close", "why": why(error)})
     else:
         tell({"closed": True})
 
 
-def _why(error: BaseException) -> str:
+def why(error: BaseException) -> str:
+    """An error's name and words."""
     return f"{type(error).__name__}: {error}"
-
-
-WORKLOADS: Final = {"once": put_and_tell, "until-killed": put_until_killed}
-
-
-def as_line(event: Mapping[str, Any]) -> bytes:
-    """An event as it goes through a pipe: one write, so that lines of threads do not mix."""
-    return json.dumps(event).encode() + b"\n"

@@ -22,10 +22,15 @@ Accepts: TypeAlias = Callable[[memoryview, int], bool]
 """Whether a whole record, given its bytes and its offset, belongs to the log."""
 
 
-def find_record(extent: Extent, damaged: int, accepts: Accepts) -> int | None:
-    """Where the next whole record, or the blank, of the segment starts behind ``damaged``."""
+def find_record(
+    extent: Extent, damaged: int, accepts: Accepts, *, sealed: bool = False
+) -> int | None:
+    """Where the next whole record, or the blank, of the segment starts behind ``damaged``.
+
+    :param sealed: whether a record without a record checksum is none
+    """
     for offset in _candidates(extent, damaged + 1):
-        if _is_whole(extent, offset, accepts):
+        if _is_whole(extent, offset, accepts, sealed=sealed):
             return offset
     return None
 
@@ -49,7 +54,7 @@ def _candidates(extent: Extent, start: int) -> Iterator[int]:
         for position in _magic_positions(data):
             if at + position - AT_MAGIC >= start:
                 yield at + position - AT_MAGIC
-        if at + len(data) >= extent.end or not data:
+        if len(data) < _WINDOW_BYTES:  # the end, or where somebody has cut the file meanwhile
             return
         at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
 
@@ -66,7 +71,7 @@ def _magic_positions(data: bytes) -> list[int]:
     return sorted(found)
 
 
-def _is_whole(extent: Extent, offset: int, accepts: Accepts) -> bool:
+def _is_whole(extent: Extent, offset: int, accepts: Accepts, *, sealed: bool) -> bool:
     head = extent.read(offset, BLANK.size)
     if len(head) < BLANK.size:
         return False
@@ -76,12 +81,12 @@ def _is_whole(extent: Extent, offset: int, accepts: Accepts) -> bool:
     if magic == MAGIC_BLANK:
         return bool(size == extent.end - offset)
     record = extent.read(offset, size)
-    return _is_record(record, offset) and accepts(record, offset)
+    return _is_record(record, offset, sealed=sealed) and accepts(record, offset)
 
 
-def _is_record(data: memoryview, offset: int) -> bool:
+def _is_record(data: memoryview, offset: int, *, sealed: bool) -> bool:
     try:
-        verify_frame(data, read_frame(data, 0, len(data), offset), offset)
+        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
     except CorruptRecord:
         return False
     return True

@@ -54,6 +54,7 @@ def scan(
     *,
     verify: bool = True,
     judge: Judge | None = None,
+    sealed: bool = False,
 ) -> Iterator[Piece]:
     """What stands in the log from ``start`` on, in order.
 
@@ -61,10 +62,11 @@ def scan(
     :param end: where to stop; ``None`` reads to the end of what is there
     :param verify: whether checksums are computed
     :param judge: what it refuses is damage
+    :param sealed: whether a record without a record checksum is damage, too
 
     What follows the last whole record is damage if it is other than zero.
     """
-    walk = _Walk(start, end, verify, judge, source.known_damage())
+    walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -82,6 +84,8 @@ class _Walk:
         verify: bool,
         judge: Judge | None,
         known: Mapping[int, Damage],
+        *,
+        sealed: bool,
     ) -> None:
         self._judge = judge
         self._known = known
@@ -90,6 +94,7 @@ class _Walk:
         self._at = start
         self._end = end
         self._verify = verify
+        self._sealed = sealed
         self._last_time_ms = 0
         self._bad: Damage | None = None
         self._begun = False
@@ -107,7 +112,8 @@ class _Walk:
         end = extent.end if self._end is None else min(self._end, extent.end)
         window = WINDOW_BYTES
         while self._at < end:
-            data = extent.read(self._at, min(window, max(end - self._at, RECORD_MIN_BYTES)))
+            asked = min(window, max(end - self._at, RECORD_MIN_BYTES))
+            data = extent.read(self._at, asked)  # fewer where somebody cuts the file now
             batch = self._run(data)
             if len(batch):
                 yield from self._good(batch)
@@ -115,7 +121,7 @@ class _Walk:
             elif self._fills(extent, data):
                 yield from self._blank(extent)
                 return
-            elif larger := self._size_of_larger(extent, data):
+            elif larger := self._size_of_larger(extent, data) if len(data) == asked else 0:
                 window = larger
                 end = max(end, self._at + larger)  # it starts before the end: it belongs here
             elif not self._resume(extent, data):
@@ -123,7 +129,7 @@ class _Walk:
 
     def _run(self, data: memoryview) -> RecordBatch:
         """The records at the start of ``data`` that belong to the log."""
-        batch = decode_run(data, self._at, verify=self._verify)
+        batch = decode_run(data, self._at, verify=self._verify, sealed=self._sealed)
         for each in self._unproven:
             within = self._at <= each.offset < batch.end_offset
             if within and each.is_at(data[each.offset - self._at :]):
@@ -170,9 +176,9 @@ class _Walk:
             self._at = self._found = known.end_offset
             return self._at < extent.end
         if self._bad is None:
-            head = bytes(data[:_HEAD_BYTES])
-            self._bad = Damage(self._at, self._at, _why(data, self._at), extent.path, head=head)
-        found = find_record(extent, self._at, self._accepts(self._bad.offset))
+            self._bad = self._damage_at(extent, data)
+        accepts = self._accepts(self._bad.offset)
+        found = find_record(extent, self._at, accepts, sealed=self._sealed)
         if found is None:
             self._note_tail(extent)
             self._at = extent.end
@@ -180,6 +186,15 @@ class _Walk:
         self._bad = attrs.evolve(self._bad, end_offset=found)
         self._at = self._found = found
         return True
+
+    def _damage_at(self, extent: Extent, data: memoryview) -> Damage:
+        """Damage that begins here; who asks for no record checksums may not see it."""
+        head, why = bytes(data[:_HEAD_BYTES]), _why(data, self._at)
+        unproven = why is None and self._sealed
+        if unproven:
+            why = _why(data, self._at, sealed=True)
+        error = why or CorruptRecord("it is damaged", offset=self._at)
+        return Damage(self._at, self._at, error, extent.path, unproven, head)
 
     def _accepts(self, gap_start: int) -> Accepts:
         judge = self._judge
@@ -212,13 +227,13 @@ def _missing(offset: int, behind: int) -> CorruptRecord:
     )
 
 
-def _why(data: memoryview, offset: int) -> CorruptRecord:
-    """What is wrong with the record at the start of ``data``."""
+def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
+    """What is wrong with the record at the start of ``data``, as far as it tells by itself."""
     try:
-        verify_frame(data, read_frame(data, 0, len(data), offset), offset)
+        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
     except CorruptRecord as error:
         return error
-    return CorruptRecord("it is damaged", offset=offset)
+    return None
 
 
 def _last_nonzero(extent: Extent, offset: int) -> int | None:

@@ -301,6 +301,8 @@ class Store(QueueStore):
             self._waits.close()
             if self._owned is not None:
                 self._owned.close()
+        except OSError as error:
+            raise readable(error, self.path) from error
         finally:
             self._events.store_closed(self.path)
 

@@ -1,0 +1,107 @@
+"""Small file systems for tests that break them; they need root."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+MIB: Final = 1 << 20
+SHUTDOWN: Final = 0x8004587D
+"""``EXT4_IOC_SHUTDOWN``, which is xfs's ``XFS_IOC_GOINGDOWN`` too."""
+NO_LOG_FLUSH: Final = (2).to_bytes(4, "little")
+FILE_SYSTEMS: Final = {
+    "ext4": (128, ("mkfs.ext4", "-q", "-F")),
+    "ext4-without-journal": (128, ("mkfs.ext4", "-q", "-F", "-O", "^has_journal")),
+    "xfs": (320, ("mkfs.xfs", "-q", "-f")),
+}
+PACKAGES: Final = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "filefrag": "e2fsprogs"}
+_UNMOUNT_SECONDS: Final = 10
+
+
+class Disk:
+    """A file system in a file."""
+
+    def __init__(self, image: Path, place: Path) -> None:
+        self.image = image
+        self.place = place
+
+    def mount(self) -> None:
+        """Let it be there."""
+        subprocess.run(["mount", "-o", "loop", self.image, self.place], check=True)
+
+    def cut(self) -> None:
+        """Shut it down as a power cut would: nothing more reaches the image."""
+        folder = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(folder, SHUTDOWN, NO_LOG_FLUSH)
+        finally:
+            os.close(folder)
+
+    def unmount(self) -> None:
+        """Let it go, once those who died have let go of their files."""
+        gc.collect()  # maps of stores that were closed
+        until = time.monotonic() + _UNMOUNT_SECONDS
+        while subprocess.run(["umount", self.place], check=False, capture_output=True).returncode:
+            assert time.monotonic() < until, f"{self.place} stays busy"
+            time.sleep(0.02)
+
+
+@contextmanager
+def made(kind: str, folder: Path) -> Iterator[Disk]:
+    """A mounted file system of a kind, below ``folder``; skips where there can be none."""
+    size, command = FILE_SYSTEMS[kind]
+    need(command[0], "mount")
+    disk = Disk(folder / "image", folder / "disk")
+    disk.place.mkdir()
+    with disk.image.open("wb") as file:
+        file.truncate(size * MIB)
+    subprocess.run([*command, str(disk.image)], check=True, capture_output=True)
+    with _mounted(disk.place, ("mount", "-o", "loop", str(disk.image), str(disk.place))):
+        yield disk
+
+
+@contextmanager
+def tmpfs(folder: Path, size_bytes: int) -> Iterator[Path]:
+    """A small disk in memory."""
+    need("mount")
+    place = folder / "tmpfs"
+    place.mkdir()
+    options = f"size={size_bytes}"
+    with _mounted(place, ("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place))):
+        yield place
+
+
+def need(*programs: str) -> None:
+    """Skip where one of them, or root, is missing; in CI fail for want of a program."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    for program in programs:
+        if shutil.which(program) is None:
+            _missing(f"there is no {program!r}: apt-get install {PACKAGES.get(program, program)}")
+
+
+def _missing(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run these, but {reason}")
+    pytest.skip(reason)
+
+
+@contextmanager
+def _mounted(place: Path, command: Sequence[str]) -> Iterator[None]:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"mounting is not permitted here: {done.stderr}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)

@@ -1,0 +1,123 @@
+"""What else a process does to a store while calls fail under it: open, mend or read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import lakelog
+from lakelog import Store
+from lakelog.errors import BadSegment, NotAStore
+from tests.faults.workload import (
+    SEGMENT_BYTES,
+    Tell,
+    opened,
+    put_all,
+    put_until_killed,
+    put_while_slow,
+    why,
+)
+
+STOP: Final = "stop"
+"""The file beside a store that ends those who follow it."""
+_PAUSE_SECONDS: Final = 0.01
+
+
+def open_and_close(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Recover a store by opening it."""
+    store = opened(path, settings, tell)
+    if store is None:
+        return
+    try:
+        store.close()
+    except lakelog.LakelogError as error:
+        tell({"failed": "close", "why": why(error)})
+
+
+def recover(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Recover it by the function for that."""
+    _tried(lambda: lakelog.recover(path, segment_size_bytes=SEGMENT_BYTES, **settings), tell)
+
+
+def repair(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Recover it, and mend what is damaged."""
+    _tried(lambda: lakelog.repair(path, segment_size_bytes=SEGMENT_BYTES, **settings), tell)
+
+
+def _tried(do: Callable[[], object], tell: Tell) -> None:
+    try:
+        do()
+    except lakelog.LakelogError as error:
+        tell({"failed": "all", "why": why(error)})
+    else:
+        tell({"done": True})
+
+
+def read(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Read everything in every way, without owning it."""
+    ways: tuple[Callable[[Store], object], ...] = (
+        lambda store: _scan(store, tell),
+        lambda store: [store.get(topic, 0, 0, 100) for topic in store.topics()],
+        lambda store: store.query("faults", "first-1"),
+        lambda store: store.look_up(store.min_offset),
+        lambda store: store.flushed_offset,
+    )
+    try:
+        with lakelog.open(path, mode="read", segment_size_bytes=SEGMENT_BYTES, **settings) as store:
+            for way in ways:
+                _read(way, store, tell)
+    except lakelog.LakelogError as error:
+        tell({"failed": "open", "why": why(error)})
+
+
+def _read(way: Callable[[Store], object], store: Store, tell: Tell) -> None:
+    """What queues and index meet may be an ``OSError``; the log's own reader says more."""
+    try:
+        way(store)
+    except (lakelog.LakelogError, OSError) as error:
+        tell({"failed": "read", "why": why(error)})
+
+
+def _scan(store: Store, tell: Tell) -> None:
+    for message in store.scan(on_damage=lambda damage: tell({"damage": damage.offset})):
+        tell({"seen": message.properties["KEYS"]})
+
+
+def follow(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Read beside owners that come and go, again and again; tell what appears and vanishes."""
+    seen = dict[str, int]()
+    stopping = False
+    while not stopping:
+        stopping = path.with_name(STOP).exists()  # before: all is over when it looks once more
+        try:
+            _follow(path, settings, seen, tell)
+        except (NotAStore, BadSegment):  # it is being made
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _follow(path: Path, settings: Mapping[str, Any], seen: dict[str, int], tell: Tell) -> None:
+    with lakelog.open(path, mode="read", segment_size_bytes=SEGMENT_BYTES, **settings) as store:
+        for _ in range(10):  # then anew, as a reader that has just come
+            found = {each.properties["KEYS"]: each.physical_offset for each in store.scan()}
+            for key, offset in found.items():
+                if seen.setdefault(key, offset) != offset:
+                    tell({"moved": key, "from": seen[key], "to": offset})
+            vanished = sorted(set(seen) - set(found))
+            if vanished:
+                tell({"vanished": vanished})
+            tell({"looked": len(found)})
+            time.sleep(_PAUSE_SECONDS)
+
+
+WORKLOADS: Final = {
+    "all": put_all,
+    "until-killed": put_until_killed,
+    "slow": put_while_slow,
+    "open": open_and_close,
+    "recover": recover,
+    "repair": repair,
+    "read": read,
+    "follow": follow,
+}

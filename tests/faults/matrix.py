@@ -1,0 +1,59 @@
+"""Which calls fail, how, and with which writers and flush strategies; and n by n."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tests.faults.conftest import Outcome
+
+FAULTS: Final = (
+    ("fdatasync", "EIO"),
+    ("fdatasync", "ENOSPC"),
+    ("fsync", "EIO"),
+    ("pwrite", "EIO"),
+    ("pwrite", "ENOSPC"),
+    ("pwrite", "SHORT"),
+    ("fallocate", "ENOSPC"),
+    ("fallocate", "EIO"),
+    ("rename", "EIO"),
+    ("unlink", "EIO"),
+    ("rmdir", "EIO"),
+    ("ftruncate", "EIO"),
+    ("mkdir", "ENOSPC"),
+    ("open", "EMFILE"),
+    ("pread", "EIO"),
+    ("msync", "EIO"),
+    ("write", "EIO"),
+)
+HARMLESS: Final = ("SHORT",)
+"""Errors that a store gets over by itself."""
+UNUSED: Final = ("msync", "write")
+"""Calls that no file of a store sees."""
+ALL: Final = tuple(
+    {"writer": writer, "flush": flush}
+    for writer in ("file", "mmap", "staged", "direct")
+    for flush in ("none", "inline", "timed", "group-commit")
+)
+
+
+def named(settings: Mapping[str, Any]) -> str:
+    """The name of a test."""
+    return "-".join(map(str, settings.values()))
+
+
+def every_nth(run: Callable[[int], Outcome]) -> int:
+    """Let the first call fail, then the second, until there is none left; how many runs."""
+    for nth in itertools.count(1):
+        if not run(nth).fired:
+            return nth
+    raise AssertionError("unreachable")
+
+
+def some(calls: int, most: int) -> Iterator[int]:
+    """At most about ``most`` of the numbers up to ``calls``, the first and the last among them."""
+    step = max(1, (calls + most - 1) // most)
+    yield from range(1, calls, step)
+    if calls:
+        yield calls

@@ -1,0 +1,145 @@
+"""Calls fail, or the process dies, while a damaged store is being opened, recovered or repaired.
+
+Whatever happens meanwhile, afterwards the same messages are there as without it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+import lakelog
+from tests.faults.checking import check_recovered, keys_of
+from tests.faults.conftest import Outcome, Workers
+from tests.faults.matrix import FAULTS, every_nth
+from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of
+
+SETTINGS: Final = {"writer": "file", "flush": "inline"}
+JOBS: Final = ("open", "recover", "repair")
+DEATHS: Final = tuple(
+    (call, "KILL")
+    for call in ("fdatasync", "fsync", "pwrite", "rename", "unlink", "ftruncate", "mkdir", "open")
+)
+STRIKES: Final = (*FAULTS, *DEATHS)
+
+SAMPLE: Final = (
+    (("fdatasync", "EIO"), 3),
+    (("fsync", "EIO"), 5),
+    (("pwrite", "ENOSPC"), 4),
+    (("open", "EMFILE"), 30),
+    (("pread", "EIO"), 20),
+    (("rename", "EIO"), 1),
+    (("pwrite", "KILL"), 6),
+    (("fdatasync", "KILL"), 8),
+)
+
+
+@attrs.frozen
+class Ruin:
+    """A store that was not closed, its log damaged in the middle and torn at its end.
+
+    :ivar keys: what must be there in the end, in order
+    """
+
+    path: Path
+    keys: list[str]
+
+
+@pytest.fixture(scope="module")
+def ruin(faulty: Workers, tmp_path_factory: pytest.TempPathFactory) -> Ruin:
+    """Made by a process that was killed; then damaged."""
+    folder = tmp_path_factory.mktemp("ruin")
+    path = folder / "store"
+    outcome = faulty.run(
+        path, SETTINGS, workload="until-killed", call="pwrite", error="KILL", nth=60
+    )
+    assert len(outcome.acks) > 10
+    _damage(path, outcome)
+    whole = folder / "whole"
+    shutil.copytree(path, whole)
+    keys = keys_of(whole, SETTINGS)
+    assert len(set(outcome.acks) - set(keys)) == 1, "the damage hits one message"
+    return Ruin(path, keys)
+
+
+def _damage(path: Path, outcome: Outcome) -> None:
+    """A bad body in the middle; half a record at the end; queue files that are gone."""
+    key = outcome.acks[len(outcome.acks) // 2]
+    for segment in sorted((path / "commitlog").iterdir()):
+        data = bytearray(segment.read_bytes())
+        at = data.find(body_of(key))
+        if at >= 0:
+            data[at] ^= 1
+            segment.write_bytes(data)
+            break
+    else:
+        raise AssertionError("the body is in no segment")
+    _tear(path, max(event["end"] for event in outcome.told("ack")))
+    shutil.rmtree(path / "consumequeue" / TOPIC / "1")
+
+
+def _tear(path: Path, end: int) -> None:
+    """Leave bytes behind the last record that are no record."""
+    segment = path / "commitlog" / f"{end // SEGMENT_BYTES * SEGMENT_BYTES:020}"
+    if segment.exists():
+        with segment.open("r+b") as file:
+            rest = SEGMENT_BYTES - end % SEGMENT_BYTES
+            file.seek(end % SEGMENT_BYTES)
+            file.write(b"\xda" * min(100, rest))
+
+
+def _try(
+    faulty: Workers, tmp_path: Path, ruin: Ruin, job: str, strike: tuple[str, str], **more: Any
+) -> Outcome:
+    path = tmp_path / "store"
+    shutil.copytree(ruin.path, path)
+    outcome = faulty.run(path, SETTINGS, workload=job, call=strike[0], error=strike[1], **more)
+    try:
+        if job == "repair":
+            lakelog.repair(path, segment_size_bytes=SEGMENT_BYTES, settings=SETTINGS)
+        assert keys_of(path, SETTINGS) == ruin.keys
+        check_recovered(path, SETTINGS, ruin.keys)
+    except Exception as error:
+        error.add_note(f"{job} {strike} {more}: {outcome.failures[:3]}")
+        raise
+    shutil.rmtree(path)
+    return outcome if strike[1] != "KILL" else attrs.evolve(outcome, events=_death(outcome))
+
+
+def _death(outcome: Outcome) -> list[dict[str, Any]]:
+    """A process that is dead tells of no strike."""
+    return [*outcome.events, {"fired": int(outcome.exit != 0)}]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_sample_of_calls_fails_in_a_recovery(
+    faulty: Workers, tmp_path: Path, ruin: Ruin, job: str
+) -> None:
+    outcomes = [_try(faulty, tmp_path, ruin, job, strike, nth=nth) for strike, nth in SAMPLE]
+    assert sum(bool(outcome.fired) for outcome in outcomes) >= len(SAMPLE) - 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
+@pytest.mark.parametrize("strike", STRIKES, ids="-".join)
+@pytest.mark.parametrize("job", JOBS)
+def test_every_nth_call_fails_in_a_recovery(
+    faulty: Workers,
+    tmp_path: Path,
+    ruin: Ruin,
+    job: str,
+    strike: tuple[str, str],
+    forever: bool,
+    record_property: Any,
+) -> None:
+    if forever and strike[1] == "KILL":
+        pytest.skip("nobody dies twice")
+    runs = every_nth(
+        lambda nth: _try(faulty, tmp_path, ruin, job, strike, nth=nth, forever=forever)
+    )
+    record_property("runs", runs)
