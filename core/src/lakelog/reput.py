@@ -22,8 +22,10 @@ from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
 
 _log = logging.getLogger("lakelog")
-GATHER_SECONDS: Final = 0.001
+GATHER_SECONDS: Final = 0.01
 """How long records may gather behind a round that found few bytes."""
+LET_IN_SECONDS: Final = 0.001
+"""How long somebody who wants a pause has to take it."""
 FEW_BYTES: Final = 1 << 18
 
 
@@ -158,7 +160,7 @@ class Reput:
             before = self._positions.dispatched
             self._round()
             while self._asked:  # the lock alone would not let anybody else in
-                time.sleep(GATHER_SECONDS)
+                time.sleep(LET_IN_SECONDS)
             if self._positions.dispatched - before < FEW_BYTES:
                 self._gather()
         self._round()

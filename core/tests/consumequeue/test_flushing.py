@@ -154,6 +154,25 @@ def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) ->
     made.close()
 
 
+@pytest.mark.parametrize(("thorough_bytes", "moved"), [(100, True), (1 << 20, False)])
+def test_much_that_was_dispatched_is_flushed_before_its_time(
+    tmp_path: Path, thorough_bytes: int, moved: bool
+) -> None:
+    settings = type(SMALL)(
+        file_entries=10,
+        flush_interval_ms=1,
+        flush_thorough_interval_ms=3_600_000,
+        flush_thorough_bytes=thorough_bytes,
+    )
+    made = queues(tmp_path, settings)
+    made.dispatch(plain("t", range(5)))
+    until = time.monotonic() + (5 if moved else 0.1)
+    while time.monotonic() < until and not logics_ms(tmp_path):
+        time.sleep(0.002)
+    assert bool(logics_ms(tmp_path)) == moved
+    made.close()
+
+
 def test_few_changed_pages_can_wait(tmp_path: Path, files: Watched) -> None:
     opened = OpenFiles(files, write=True)
     dirty = DirtyFiles(files, opened)

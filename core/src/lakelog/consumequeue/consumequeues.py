@@ -242,6 +242,7 @@ class ConsumeQueues:
         for group in self._grouping.units(batch):
             self._opened(group.queue).append(group.units, group.store_times_ms)
         self._flushing.dispatched_ms = int(batch.store_timestamps_ms[-1])
+        self._flushing.dispatched_bytes += int(batch.sizes.sum())
         self._dispatched = Mark.of(batch)
         if not self._read_only:
             self._flushing.start()

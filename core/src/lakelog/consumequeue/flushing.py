@@ -1,7 +1,8 @@
 """When queues are synced: RocketMQ's ``FlushConsumeQueueService``, in a thread of its own.
 
 Every interval, files that changed by some pages are synced; every thorough interval, all of them,
-and then the checkpoint says so. After a sync that failed there is no other: what was not durable by
+and then the checkpoint says so. Unlike there, that also comes after so many bytes of the log, which
+bounds what a recovery has to dispatch again. After a sync that failed there is no other: what was not durable by
 then never counts as durable. The log goes on, since queues can be built from it again; but the
 checkpoint does not move any more, and the stop will be no clean one.
 """
@@ -25,6 +26,7 @@ class Flushing:
     """Syncs what was dispatched.
 
     :ivar dispatched_ms: store time of the last record whose units are all written
+    :ivar dispatched_bytes: how much of the log was dispatched
     :ivar failure: the sync that failed, if one did
     """
 
@@ -43,6 +45,7 @@ class Flushing:
         :param note: called before a sync of all; what it gives is called behind it
         """
         self.dispatched_ms = 0
+        self.dispatched_bytes = 0
         self.failure: BaseException | None = None
         self._settings = settings
         self._checkpoint = checkpoint
@@ -50,6 +53,7 @@ class Flushing:
         self._clock = clock
         self._note = note or _nothing
         self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
+        self._thorough_bytes = 0
         self._one_at_a_time = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,13 +96,22 @@ class Flushing:
     def _tick(self) -> None:
         with self._one_at_a_time:
             self.check()
-            if self._clock() * 1000 >= self._thorough_at:
+            if self._is_due():
                 self._thorough()
             else:
                 self._guarded(lambda: self._sync(self._settings.flush_least_pages))
 
+    def _is_due(self) -> bool:
+        """Whether it is time for all, or so much was written that a recovery would take long."""
+        behind = self.dispatched_bytes - self._thorough_bytes
+        return (
+            self._clock() * 1000 >= self._thorough_at
+            or behind >= self._settings.flush_thorough_bytes
+        )
+
     def _thorough(self) -> None:
         reached_ms = self.dispatched_ms  # before the sync: what comes meanwhile does not count
+        self._thorough_bytes = self.dispatched_bytes
         keep = self._note()
         self._thorough_at = self._clock() * 1000 + self._settings.flush_thorough_interval_ms
         self._guarded(lambda: self._sync(0))

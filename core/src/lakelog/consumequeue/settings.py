@@ -24,6 +24,7 @@ class ConsumeQueueSettings:
     :ivar flush_interval_ms: how often queues are looked at for what is to be synced
     :ivar flush_least_pages: how many pages of 4 KiB of a file must have changed for its sync
     :ivar flush_thorough_interval_ms: how often everything is synced, and the checkpoint moves
+    :ivar flush_thorough_bytes: the same after so many bytes of the log were dispatched
     """
 
     file_entries: int = field(default=300_000, validator=validators.ge(1))
@@ -35,6 +36,7 @@ class ConsumeQueueSettings:
     flush_interval_ms: int = field(default=1_000, validator=validators.ge(1))
     flush_least_pages: int = field(default=2, validator=validators.ge(0))
     flush_thorough_interval_ms: int = field(default=60_000, validator=validators.ge(0))
+    flush_thorough_bytes: int = field(default=256 << 20, validator=validators.ge(1))
 
     @batch_file_size_bytes.validator
     def _whole_units(self, _attribute: object, value: int) -> None:
