@@ -2,9 +2,9 @@
 
 Every interval, files that changed by some pages are synced; every thorough interval, all of them,
 and then the checkpoint says so. Unlike there, that also comes after so many bytes of the log, which
-bounds what a recovery has to dispatch again. After a sync that failed there is no other: what was not durable by
-then never counts as durable. The log goes on, since queues can be built from it again; but the
-checkpoint does not move any more, and the stop will be no clean one.
+bounds what a recovery has to dispatch again. After a sync that failed there is no other: what was
+not durable by then never counts as durable. The log goes on, since queues can be built from it
+again; but the checkpoint does not move any more, and the stop will be no clean one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,92 @@
+"""Does my own flush strategy keep its promise? Let the crash simulator break it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+import attrs
+
+import lakelog
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Flushable, Kind, Outcome
+from lakelog.testing.crash import CrashPlan, simulate
+
+PAUSE_SECONDS = 0.002
+
+
+@attrs.frozen
+class NoSettings:
+    """Neither of the two has any."""
+
+
+@attrs.define
+class Patient:
+    """Spares the disk: a put that comes too early for a sync waits until it is time."""
+
+    log: Flushable | None = None
+    synced_at: float = 0.0
+
+    def start(self, log: Flushable) -> None:
+        """Remember what to sync."""
+        self.log = log
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """PUT_OK promises that the message survives a power cut, if ``wait`` asks for it."""
+        early = self.synced_at + PAUSE_SECONDS - time.monotonic()
+        if self.log and wait and self.log.flushed < end_offset and self.is_time(early):
+            self.log.sync()
+            self.synced_at = time.monotonic()
+        return lakelog.PutStatus.PUT_OK
+
+    def is_time(self, early_seconds: float) -> bool:
+        """Wait, then sync."""
+        time.sleep(max(early_seconds, 0))
+        return True
+
+    def close(self) -> None:
+        """Sync what is left."""
+        if self.log:
+            self.log.sync()
+
+
+class Hasty(Patient):
+    """The same with a bug: what comes too early is acknowledged all the same."""
+
+    def is_time(self, early_seconds: float) -> bool:
+        """Sync only if it is time."""
+        return early_seconds <= 0
+
+
+def make_patient(_settings: NoSettings, _context: Context) -> Patient:
+    """Build the one when a store opens."""
+    return Patient()
+
+
+def make_hasty(_settings: NoSettings, _context: Context) -> Hasty:
+    """Build the other."""
+    return Hasty()
+
+
+@hookimpl
+def lakelog_flush_strategies() -> Sequence[Factory]:
+    """Offer both; this module is the plugin."""
+    return [
+        Factory(Kind.FLUSH_STRATEGY, "patient", NoSettings, make_patient),
+        Factory(Kind.FLUSH_STRATEGY, "hasty", NoSettings, make_hasty),
+    ]
+
+
+def main() -> None:
+    """Crash both, some hundred times."""
+    for name in ("hasty", "patient"):
+        plan = CrashPlan(flush=name, plugins=[sys.modules[__name__]])
+        outcome = simulate(plan, images=150, seed=1)
+        print(f"{name}: {outcome.images} crashes, {len(outcome.violations)} promises broken")
+        for broken in outcome.violations:
+            print(f"  {broken.what}")
+
+
+if __name__ == "__main__":
+    main()
