@@ -1,0 +1,115 @@
+"""What lakelog and the real store read of one directory, compared."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import lakelog
+from lakelog.checkpoint import read_checkpoint
+from lakelog.files import RealFileSystem
+from tests.support.killing import ROOT
+from tests.support.rows import Row, by_kind, difference, parse
+
+SEGMENT: Final = 128 << 10
+JAVA: Final = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+}
+SETTINGS: Final[dict[str, Any]] = {
+    "segment_size_bytes": SEGMENT,
+    "light_queues": True,
+    "settings": {
+        "consume-queue": {"file_entries": 100},
+        "hash-index": {"slots": 100, "entries": 400},
+    },
+}
+"""The same for lakelog."""
+FULL_QUERY: Final = 64
+"""No query answers with more."""
+_NEVER: Final = 1 << 62
+
+
+def recovered(path: Path) -> Path:
+    """A copy that lakelog recovered and closed."""
+    copy = path.with_name(f"{path.name}-recovered")
+    shutil.copytree(path, copy)
+    lakelog.recover(copy, **SETTINGS)
+    return copy
+
+
+def ours(path: Path, options: Mapping[str, str] = JAVA) -> list[Row]:
+    """What ``lakelog dump`` prints."""
+    conf = path.with_name("conf")
+    conf.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+    command = [sys.executable, "-m", "lakelog.cli.main", "dump", str(path)]
+    command += ["--broker-conf", str(conf)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return parse(done.stdout)
+
+
+def derived(path: Path) -> dict[str, str]:
+    """A digest of every file of queues and index."""
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for folder in ("consumequeue", "index")
+        for file in sorted((path / folder).rglob("*"))
+        if file.is_file()
+    }
+
+
+def compare(path: Path, found: list[Row], theirs: list[Row]) -> None:
+    """Both read the same of a store that was killed, but for keys.
+
+    Of keys the real store finds no more, and for these reasons less or the same twice: it deletes
+    index files that are younger than the checkpoint says, and indexes again only what stands behind
+    the segment with which its recovery begins; it indexes the last message of the file before that
+    twice; it leaves entries of messages that the log has lost in their file, where they count
+    towards the limit of a query.
+
+    :param path: the store as it was left by the kill
+    """
+    rows, real = by_kind(found), by_kind(theirs)
+    assert real["store"][0]["loaded"] is True
+    assert real.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
+    ends = ["minPhyOffset", "maxPhyOffset", "maxPhyOffsetInConsumeQueue"]
+    for end in ends if rows["rec"] else ends[:2]:
+        assert rows["store"][0][end] == real["store"][0][end], end
+    # The real store also names queues all of whose messages were lost in buffers.
+    real["queue"] = [row for row in real["queue"] if row["maxOffset"]]
+    for kind in ("queue", "msg", "rec", "blank"):
+        assert difference(rows[kind], real[kind]) == "", kind
+    deleted = first_offset_of_deleted(path)
+    for row, other in zip(rows["query"], real["query"], strict=True):
+        assert (row["topic"], row["key"]) == (other["topic"], other["key"])
+        places, less = row["physOffsets"], other["physOffsets"]
+        assert len(places) == len({*places})
+        assert {*less} <= {*places}
+        if len(places) < FULL_QUERY:
+            assert all(offset >= deleted for offset in {*places} - {*less}), row
+
+
+def first_offset_of_deleted(path: Path) -> int:
+    """From where on the real store may lack keys: the index files behind that it will delete."""
+    durable_ms = read_checkpoint(RealFileSystem(), path).index_timestamp_ms
+    return min(
+        (begin for begin, end_ms in _index_files(path) if end_ms > durable_ms), default=_NEVER
+    )
+
+
+def _index_files(path: Path) -> Iterator[tuple[int, int]]:
+    for file in (path / "index").glob("*"):
+        if file.name.isdigit():
+            _, end_ms, begin, _, _, _ = struct.unpack(">4q2i", file.read_bytes()[:40])
+            yield begin, end_ms
