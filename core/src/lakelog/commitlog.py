@@ -181,7 +181,9 @@ class CommitLog:
             except OSError as error:
                 raise self._health.fail(error) from error
             self.positions.committed = end
-            return end
+        if self.staged:
+            self._confirmations.rouse()
+        return end
 
     def sync(self) -> int:
         """Make durable what was appended before the call; the new ``flushed``.

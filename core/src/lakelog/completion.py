@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from lakelog.directory import readable
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.logreader import LogReader
 
@@ -49,10 +50,17 @@ class Completion:
         return self.offset
 
     def refresh(self, *, now: bool = False) -> None:
-        """Take in what the log holds by now; raises :class:`~lakelog.errors.DispatchStopped`."""
+        """Take in what the log holds by now.
+
+        Raises :class:`~lakelog.errors.DispatchStopped`, and :class:`~lakelog.errors.StoreError`
+        for files and folders that cannot be read.
+        """
         with self._lock:
             if now or self._clock() - self._looked > LOOK_SECONDS:
-                self._take_in()
+                try:
+                    self._take_in()
+                except OSError as error:
+                    raise readable(error, self._path) from error
                 self._looked = self._clock()
 
     def _take_in(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import attrs
 
 from lakelog.completion import Completion
-from lakelog.errors import DispatchStopped, StoreClosed
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.reading.arrivals import Arrivals, PolledArrivals
 from lakelog.reput import Lag, Reput
 
@@ -40,10 +42,14 @@ class DispatchWait(Protocol):
 
 @attrs.frozen
 class OwnedWait:
-    """The owner's thread tells when it gets on."""
+    """The owner's thread tells when it gets on.
+
+    :ivar commit: hands staged bytes to the page cache, where a writer keeps some
+    """
 
     reput: Reput
     arrivals: Arrivals
+    commit: Callable[[], object] | None = None
 
     @property
     def offset(self) -> int:
@@ -61,8 +67,11 @@ class OwnedWait:
         return self.reput.failure
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Sleep until the thread tells."""
+        """Sleep until the thread tells; what is staged is committed, or it could not get on."""
         deadline = time.monotonic() + timeout_s
+        if self.commit is not None and self.offset < offset:
+            with suppress(StoreFailed):  # what is committed can be read on
+                self.commit()
         while True:
             seen = self.arrivals.version
             if self.offset >= offset:

@@ -147,7 +147,7 @@ class Opening:
             owned.reader,
             owned,
             events,
-            OwnedWait(owned.reput, arrivals),
+            OwnedWait(owned.reput, arrivals, owned.log.commit if owned.log.staged else None),
             self._finder(owned.reader, owned.dispatchers, arrivals),
             self._offsets(read_only=False),
         )

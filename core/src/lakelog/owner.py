@@ -222,6 +222,7 @@ class _Taking:
             positions,
             confirmations,
             arrivals,
+            staged=log.staged,
         )
         return OwnedLog(
             directory,

@@ -134,6 +134,11 @@ class Confirmations:
             positions.confirmed = positions.words[CONFIRMED] = end_offset
         finally:
             self._release()
+        if self.wake is not None:
+            self.rouse()
+
+    def rouse(self) -> None:
+        """Wake who sleeps: a position moved that it waits for."""
         wake = self.wake
         if wake is not None:
             self.wake = None

@@ -71,7 +71,15 @@ class Reput:
         positions: Positions,
         confirmations: Confirmations,
         arrivals: Signal,
+        *,
+        staged: bool = False,
     ) -> None:
+        """Keep what is needed.
+
+        :param staged: whether what is confirmed may be in this process alone. Queues and index
+            must never know more than the files of the log: a kill would leave them ahead of it
+        """
+        self._staged = staged
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
@@ -181,7 +189,14 @@ class Reput:
         self._wake.wait()
 
     def _is_behind(self) -> bool:
-        return self._positions.dispatched < self._positions.confirmed
+        return self._positions.dispatched < self._end()
+
+    def _end(self) -> int:
+        """Up to where there is something to dispatch."""
+        positions = self._positions
+        if self._staged:
+            return min(positions.confirmed, positions.committed)
+        return positions.confirmed
 
     def _round(self) -> None:
         with self._lock:
@@ -199,7 +214,7 @@ class Reput:
                 self._publish()
 
     def _dispatch(self) -> None:
-        dispatching, end = self._dispatching, self._positions.confirmed
+        dispatching, end = self._dispatching, self._end()
         begun = dispatching.offset
         for piece in self._pieces(begun, end):
             dispatching.run((piece,))

@@ -72,11 +72,8 @@ class SizedFiles:
 
     def read(self, offset: int, length: int) -> bytes:
         """At most ``length`` bytes of one file; fewer where it is shorter or not there."""
-        try:
-            with self._opened.use(self.path(offset)) as file:
-                return file.read_at(offset % self.size_bytes, min(length, self.left(offset)))
-        except FileNotFoundError:
-            return b""
+        length = min(length, self.left(offset))
+        return self._opened.read(self.path(offset), offset % self.size_bytes, length)
 
     def write(self, offset: int, data: bytes) -> None:
         """Write into one file; makes it if ``offset`` is its first byte or there is none yet."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.consumequeue.openfiles import OpenFiles, unreadable
 from lakelog.files import File, FileSystem
 from lakelog.layout import segment_name
 from lakelog.segmentdir import SegmentFile, segment_files
@@ -88,11 +88,8 @@ class CheckedFiles:
 
     def _bytes(self, base: int, within: int, count: int) -> bytes:
         path = self.directory / segment_name(base * self._unit.itemsize)
-        try:
-            with self._opened.use(path) as file:
-                return file.read_at(within * self._unit.itemsize, count * self._unit.itemsize)
-        except FileNotFoundError:
-            return b""
+        size = self._unit.itemsize
+        return self._opened.read(path, within * size, count * size)
 
     def _find_end(self) -> int:
         for each in reversed(self._there):
@@ -108,6 +105,8 @@ class CheckedFiles:
                 return _last_byte(file, self._size)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise unreadable(found.path, error) from error
 
 
 def _last_byte(file: File, size: int) -> int | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog.consumequeue.openfiles import unreadable
 from lakelog.files import FileSystem
 from lakelog.layout import COMMITLOG_DIR, segment_name
 
@@ -76,11 +77,14 @@ class LogHeads:
     def _read(self, offset: int) -> bytes | None:
         """The head of what starts at ``offset``; ``None`` where no segment is."""
         within = offset % self.segment_bytes
+        path = self.directory / segment_name(offset - within)
         try:
-            file = self.files.open(self.directory / segment_name(offset - within))
+            file = self.files.open(path)
+            try:
+                return file.read_at(within, HEAD_BYTES)
+            finally:
+                file.close()
         except FileNotFoundError:
             return None
-        try:
-            return file.read_at(within, HEAD_BYTES)
-        finally:
-            file.close()
+        except OSError as error:
+            raise unreadable(path, error) from error

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from lakelog.errors import StoreError
 from lakelog.files import File, FileSystem
 
 MOST_OPEN: Final = 512
@@ -47,6 +48,19 @@ class OpenFiles:
             yield opened.file
         finally:
             self._give_back(opened)
+
+    def read(self, path: Path, position: int, length: int) -> bytes:
+        """At most ``length`` bytes; none of a file that is not there.
+
+        Raises :class:`~lakelog.errors.StoreError` where the disk, or the system, does not let us.
+        """
+        try:
+            with self.use(path) as file:
+                return file.read_at(position, length)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise unreadable(path, error) from error
 
     def drop(self, path: Path) -> None:
         """Close a file that is about to be removed."""
@@ -92,3 +106,12 @@ class OpenFiles:
         opened.dropped = True
         if not opened.users:
             opened.file.close()
+
+
+def unreadable(path: Path, error: OSError) -> StoreError:
+    """The error for a file that is there and cannot be read."""
+    return StoreError(
+        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
+        "limit of open files",
+        path=path,
+    )

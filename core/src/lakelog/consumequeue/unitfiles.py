@@ -170,11 +170,8 @@ class UnitFiles:
         return at
 
     def _read_in(self, base: int, first: int, count: int) -> RawUnits:
-        try:
-            with self._opened.use(self.path(base)) as file:
-                data = file.read_at((first - base) * UNIT_BYTES, count * UNIT_BYTES)
-        except FileNotFoundError:
-            return NONE
+        position = (first - base) * UNIT_BYTES
+        data = self._opened.read(self.path(base), position, count * UNIT_BYTES)
         return np.frombuffer(data, UNIT, len(data) // UNIT_BYTES)
 
     def _write_in(self, base: int, first: int, units: RawUnits) -> None:
