@@ -32,6 +32,16 @@ def nothing(*given: object, **named: object) -> None:
     """Done by whoever should do something."""
 
 
+def yes(*given: object) -> bool:
+    """Said by whoever should look first."""
+    return True
+
+
+def none_kept(*given: object) -> list[object]:
+    """Said by whoever should keep copies."""
+    return []
+
+
 def all_good(batch: RecordBatch) -> Any:
     return np.ones(len(batch), np.bool_)
 
@@ -163,17 +173,58 @@ def recovery_syncs_nothing_that_it_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("lakelog.recovery.mend._sync", nothing)
 
 
+def body_only_crc(patch: pytest.MonkeyPatch) -> None:
+    """RocketMQ's rule."""
+    from lakelog.codec import frame, run
+
+    patch.setattr(run, "_CHECKSUMS", run._CHECKSUMS[:1])
+    patch.setattr(run, "have_seals", all_good)
+    patch.setattr(frame, "seal_holds", yes)
+    patch.setattr(frame, "lost_text", nothing)
+
+
+def quarantine_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    """So the recovery takes bytes out of the log of which there is no other copy."""
+    contents, folder = SimFileSystem.sync_contents, SimFileSystem.sync_dir
+
+    def sync_contents(self: SimFileSystem, path: Path, found: Any) -> None:
+        if path.parent.name != "quarantine":
+            contents(self, path, found)
+
+    def sync_dir(self: SimFileSystem, path: Path) -> None:
+        if path.name != "quarantine":
+            folder(self, path)
+
+    patch.setattr(SimFileSystem, "sync_contents", sync_contents)
+    patch.setattr(SimFileSystem, "sync_dir", sync_dir)
+
+
+def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakelog.recovery.mend._set_aside", none_kept)
+
+
 def planned(**more: Any) -> CrashPlan:
     return CrashPlan(**{"deletions": False, **more})
 
 
+def twice(**more: Any) -> CrashPlan:
+    """For bugs of a recovery: its crashes find them."""
+    return planned(flush="none", images_per_second_crash=4, **more)
+
+
+PAGE_OR_SO: Final = 3_000
+"""Bodies of records that share few pages with others."""
+CUTS: Final = {"on_damage": "truncate"}
 LOST: Final = "messages that were promised are lost"
 AHEAD: Final = "the checkpoint claims"
 BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     acknowledge_before_sync: (planned(flush="inline"), LOST),
     no_directory_sync_after_create: (planned(flush="inline"), f"{LOST}|{AHEAD}"),
     rename_without_sync_of_content: (planned(flush="inline"), "store.json"),
-    retry_after_eio: (planned(flush="inline", failing_sync=True), f"{LOST}|{AHEAD}"),
+    retry_after_eio: (
+        planned(flush="inline", failing_sync=True, body_bytes=PAGE_OR_SO),
+        f"{LOST}|{AHEAD}",
+    ),
     checkpoint_ahead_of_data: (planned(flush="inline"), AHEAD),
     tail_not_zeroed_after_recovery: (
         planned(flush="none", body_bytes=40),
@@ -181,16 +232,22 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     ),
     queue_ahead_of_log: (planned(flush="none"), "points behind the log|goes over"),
     gap_served_as_data: (planned(flush="none"), "differs in"),
-    sync_of_the_newest_segment_only: (planned(flush="inline"), LOST),
+    sync_of_the_newest_segment_only: (
+        planned(flush="inline", body_bytes=PAGE_OR_SO),
+        f"{LOST}|{AHEAD}",
+    ),
     abort_removed_before_data_is_synced: (
-        planned(flush="none"),
-        "end of the log|not found|goes over",
+        twice(),
+        f"end of the log|not found|goes over|not in quarantine|{AHEAD}|{LOST}",
     ),
     position_counted_before_commit: (planned(writer="staged", flush="inline"), f"{LOST}|{AHEAD}"),
-    flushed_read_after_the_sync: (planned(flush="group-commit"), LOST),
+    flushed_read_after_the_sync: (planned(flush="group-commit"), f"{LOST}|{AHEAD}"),
     topic_removed_without_tombstone: (CrashPlan(flush="inline"), "its tombstone is lost"),
     queues_not_completed: (planned(flush="inline"), "should point to|goes over"),
-    recovery_syncs_nothing_that_it_read: (planned(flush="none"), f"{LOST}|{AHEAD}"),
+    recovery_syncs_nothing_that_it_read: (twice(), f"{LOST}|{AHEAD}"),
+    body_only_crc: (planned(flush="none", key_bytes=900), "differs in|number"),
+    quarantine_is_not_durable: (twice(settings=CUTS), "not in quarantine"),
+    nothing_is_set_aside: (planned(flush="none", settings=CUTS), "not in quarantine"),
 }
 
 

@@ -10,7 +10,8 @@ import pytest
 from lakelog.testing.crash import CrashPlan, simulate
 from lakelog.testing.crash.longrun import FLUSHES, WRITERS
 
-SAMPLE = 110
+SAMPLE = 130
+SAMPLE_AFTER_FAILURE = 60
 LONG = 20_000
 
 
@@ -24,7 +25,7 @@ def test_no_promise_is_broken(writer: str, flush: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_promise_is_broken_after_a_failed_sync(writer: str, tmp_path: Path) -> None:
     plan = CrashPlan(writer=writer, flush="inline", failing_sync=True)
-    outcome = simulate(plan, SAMPLE, seed=6, keep=tmp_path)
+    outcome = simulate(plan, SAMPLE_AFTER_FAILURE, seed=6, keep=tmp_path)
     assert not outcome.violations, outcome
 
 

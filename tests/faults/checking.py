@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import lakelog
 from lakelog import Store
+from lakelog.errors import StoreError
 from lakelog.recovery.report import RecoveryReport
 from tests.faults.conftest import Outcome
 from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
@@ -88,6 +89,6 @@ def takes_direct(folder: Path) -> bool:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         try:
             opened(Path(place, "store"), settings).close()
-        except lakelog.StoreError:
+        except StoreError:
             return False
     return True

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tests.faults import shim
+from tests.faults import shim, tally
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_SECONDS: Final = 40
@@ -92,6 +92,12 @@ class Workers:
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         outcome = Outcome(answer["events"], answer["exit"])
+        tally.note(
+            fired=outcome.fired,
+            died=outcome.exit < 0,
+            acks=len(outcome.acks),
+            refusals=len(outcome.failures),
+        )
         for event in outcome.told("crashed"):
             pytest.fail(f"{more}: {event['crashed']}")
         assert not answer["hung"], f"{more} never ended; last: {outcome.events[-3:]}"

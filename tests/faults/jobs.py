@@ -73,10 +73,10 @@ def read(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None
 
 
 def _read(way: Callable[[Store], object], store: Store, tell: Tell) -> None:
-    """What queues and index meet may be an ``OSError``; the log's own reader says more."""
+    """Whatever cannot be read is an error of lakelog's own, and says which file it is."""
     try:
         way(store)
-    except (lakelog.LakelogError, OSError) as error:
+    except lakelog.LakelogError as error:
         tell({"failed": "read", "why": why(error)})
 
 

@@ -28,6 +28,7 @@ def _try(
     path, keys = whole
     outcome = faulty.run(path, {}, workload="read", call=fault[0], error=fault[1], **more)
     assert outcome.exit == 0
+    assert not [why for why in outcome.failures if str(path) not in why]
     seen = [event["seen"] for event in outcome.told("seen")]
     if outcome.fired and fault[1] != "SHORT":
         assert seen == keys[: len(seen)]

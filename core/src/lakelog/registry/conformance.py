@@ -1,13 +1,16 @@
 """Checks an object against its Protocol, once, by the signatures of its methods.
 
 ``isinstance`` with a Protocol only asks whether names are there; this also asks whether each method
-can be called as the Protocol says, by position and by name, and answers at once.
+can be called as the Protocol says, by position and by name, and answers at once. What it found out
+about functions it remembers: a process may open many stores.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from types import FunctionType, MethodType
 from typing import Any, get_type_hints
 
 
@@ -20,7 +23,8 @@ def check_object(obj: object, protocol: type[Any]) -> str | None:
 
 
 def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
-    for name, kind in get_type_hints(protocol).items():
+    known = _hints(protocol)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
+    for name, kind in known.items():
         if not hasattr(obj, name):
             yield f"it lacks the attribute {name}: {kind.__name__}"
         elif isinstance(kind, type) and not isinstance(getattr(obj, name), kind):
@@ -28,11 +32,34 @@ def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
 
 
 def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
-    for name, declared in inspect.getmembers(protocol, inspect.isfunction):
-        if not name.startswith("_"):
-            problem = _method(getattr(obj, name, None), declared)
-            if problem:
-                yield f"{problem}; expected {_expected(declared)}"
+    methods = _declared(protocol)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
+    for name, declared in methods:
+        method = getattr(obj, name, None)
+        if not _is_known(method, declared) and (problem := _method(method, declared)):
+            yield f"{problem}; expected {_expected(declared)}"
+
+
+@lru_cache(maxsize=64)
+def _hints(protocol: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(protocol)
+
+
+@lru_cache(maxsize=64)
+def _declared(protocol: type[Any]) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    found = inspect.getmembers(protocol, inspect.isfunction)
+    return tuple(each for each in found if not each[0].startswith("_"))
+
+
+def _is_known(method: object, declared: Callable[..., Any]) -> bool:
+    """Whether ``method`` is a plain one of a class, and fits; the signature is read once."""
+    if type(method) is not MethodType or type(method.__func__) is not FunctionType:
+        return False
+    return _fits(method.__func__, declared)
+
+
+@lru_cache(maxsize=512)
+def _fits(function: Callable[..., Any], declared: Callable[..., Any]) -> bool:
+    return _method(MethodType(function, object()), declared) is None
 
 
 def _method(method: object, declared: Callable[..., Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -11,13 +11,16 @@ from typing import Any, Final
 import attrs
 
 from lakelog.checkpoint import read_checkpoint
-from lakelog.errors import LakelogError
-from lakelog.files import read_file
+from lakelog.errors import LakelogError, PluginError
+from lakelog.files import FileSystem, read_file
+from lakelog.layout import ABORT_FILE
 from lakelog.message import Message, StoredMessage
+from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog.segmentdir import segment_files
 from lakelog.store import Store
+from lakelog.testing.crash.asides import LogBytes, not_kept
 from lakelog.testing.crash.ledger import Entry, Expected
-from lakelog.testing.crash.opener import Opener
+from lakelog.testing.crash.opener import Opener, Tool
 from lakelog.tombstones import read_tombstones
 
 _NEW: Final = "after the crash"
@@ -33,14 +36,28 @@ class Checker:
 
     opener: Opener
 
-    def check(self, path: Path, expected: Expected, rng: Random) -> None:
-        """Open ``path``, check everything, put again, close; raises :class:`Violation`."""
+    def check(
+        self,
+        path: Path,
+        expected: Expected,
+        rng: Random,
+        before: LogBytes | None = None,
+        tool: Tool | None = None,
+    ) -> None:
+        """Open ``path``, check everything, put again, close; raises :class:`Violation`.
+
+        :param before: the log as the crash left it
+        :param tool: what works on the store first
+        """
         claimed = read_checkpoint(self.opener.real, path).confirm_offset
+        if tool is not None:
+            self.mended(path, tool)
         store = self.opened(path)
         try:
             _check_claim(claimed, store)
             _check_tail(store)
-            self.examine(store, expected, rng)
+            kept = self.examine(store, expected, rng)
+            self._check_asides(path, expected, kept, before)
             _puts_again(store, rng)
         finally:
             with suppress(LakelogError):
@@ -52,6 +69,29 @@ class Checker:
             return self.opener.open(path)
         except Exception as error:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
+
+    def mended(self, path: Path, tool: Tool, files: FileSystem | None = None) -> None:
+        """Let a tool work on what the crash left; it is to leave a clean stop."""
+        try:
+            if self.opener.mend(path, tool, files) and (path / ABORT_FILE).exists():
+                raise Violation(f"{_name(tool)} left no clean stop")
+        except (Violation, PluginError):
+            raise
+        except Exception as error:
+            raise Violation(f"{_name(tool)} fails: {type(error).__name__}: {error}") from error
+
+    def _check_asides(
+        self, path: Path, expected: Expected, kept: Container[int], before: LogBytes | None
+    ) -> None:
+        """Whole records that a recovery took out of the log are in quarantine."""
+        gone = {at: data for at, data in expected.aside.items() if at not in kept}
+        if before is not None:
+            gone.update(before.whole(expected.may, kept))
+        lost = not_kept(self.opener.real, path, gone)
+        if lost:
+            raise Violation(
+                f"whole records at {lost[:5]} were taken out, and are not in quarantine"
+            )
 
     def examine(self, store: Store, expected: Expected, rng: Random) -> dict[int, Entry]:
         """Check a store that was opened; what it holds, by offset."""
@@ -85,6 +125,10 @@ def _check_tail(store: Store) -> None:
                 raise Violation(f"{each.path.name} is not zero behind the end of the log, {end}")
 
 
+def _name(tool: Tool) -> str:
+    return getattr(tool, "__name__", repr(tool))
+
+
 def _pass_over(_piece: Any) -> None:
     """What is missing is noticed anyway."""
 
@@ -95,6 +139,8 @@ def _pass_over(_piece: Any) -> None:
 def _compared(found: Mapping[int, StoredMessage], expected: Expected) -> dict[int, Entry]:
     kept = {}
     for offset, message in found.items():
+        if message.topic == FILLER_TOPIC:  # a repair put it where damage was
+            continue
         entry = expected.may.get(offset)
         if entry is None and bytes(message.body) in expected.unplaced:
             entry = expected.unplaced[bytes(message.body)].placed(message)

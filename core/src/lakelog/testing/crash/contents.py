@@ -141,7 +141,10 @@ class Epoch:
 
 
 class Contents:
-    """One inode: reads it by a descriptor of its own, and remembers what it was."""
+    """One inode: reads it by a descriptor of its own, and remembers what it was.
+
+    :ivar was_synced: whether a sync of it has ended well
+    """
 
     def __init__(self, fd: int, durable: bytes = b"") -> None:
         self._fd = fd
@@ -150,6 +153,7 @@ class Contents:
         self._epochs = [Epoch({}, [len(durable)])]
         self._frozen: FrozenFile | None = None
         self._dropped: dict[int, bytes] = {}
+        self.was_synced = False
 
     @classmethod
     def resumed(cls, fd: int, before: FrozenFile) -> Contents:
@@ -216,6 +220,7 @@ class Contents:
     def end_sync(self, content: bytes) -> None:
         """The sync has returned; what was stored meanwhile is not durable."""
         self.look()
+        self.was_synced = True
         content = self._without_dropped(content)
         epoch = Epoch({}, [len(content)])
         last = self._epochs[-1]

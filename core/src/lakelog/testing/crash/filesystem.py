@@ -112,6 +112,9 @@ class SimFileSystem:
     :ivar points: the crash points so far
     :ivar syncs: how many syncs of files there were
     :ivar fail_sync_at: which of them fails with ``EIO``
+    :ivar fail_sync_in: if given, only files opened in folders of these names count, and not their
+        first syncs: these are of those who made them
+    :ivar has_failed: whether it has
     :ivar recording: whether crash points are taken
     """
 
@@ -129,6 +132,8 @@ class SimFileSystem:
         self.points: list[CrashPoint] = []
         self.syncs = 0
         self.fail_sync_at: int | None = None
+        self.fail_sync_in: tuple[str, ...] = ()
+        self.has_failed = False
         self.recording = True
         self.lock = RLock()
         self._real = RealFileSystem()
@@ -203,8 +208,9 @@ class SimFileSystem:
         """Sync a file; the lock is free while it takes its time."""
         self.point(f"before sync of {self._name(path)}")
         with self.lock:
-            self.syncs += 1
-            if self.syncs == self.fail_sync_at:
+            self.syncs += self._counts(path, contents)
+            if self.syncs == self.fail_sync_at and not self.has_failed:
+                self.has_failed = True
                 contents.fail_sync()
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
             durable = contents.begin_sync()  # the real file need not be synced for that
@@ -213,6 +219,10 @@ class SimFileSystem:
         with self.lock:
             contents.end_sync(durable)
         self.point(f"after sync of {self._name(path)}")
+
+    def _counts(self, path: Path, contents: Contents) -> bool:
+        known = self.fail_sync_in
+        return not known or (contents.was_synced and path.parent.name in known)
 
     def leaks(self) -> list[str]:
         """Names that came or went past this file system."""

@@ -88,12 +88,14 @@ class Expected:
     :ivar may: by offset, entries that may be found; nothing else may
     :ivar unplaced: by body, entries whose puts failed: they may be found anywhere
     :ivar deleted: by topic, ends of its tombstones that may be there, and whether one must be
+    :ivar aside: by offset, records that stood whole on the disk when a recovery began
     """
 
     must: Mapping[int, Entry]
     may: Mapping[int, Entry]
     unplaced: Mapping[bytes, Entry]
     deleted: Mapping[str, tuple[frozenset[int], bool]]
+    aside: Mapping[int, bytes] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -182,7 +184,8 @@ class Ledger:
         }
         if not opened:
             unplaced.update(before.unplaced)
-        return Expected(must, may, unplaced, self._deleted(moment.clock, after.clock))
+        deleted = self._deleted(moment.clock, after.clock)
+        return Expected(must, may, unplaced, deleted, before.aside)
 
     def _deleted(self, clock: int, after: int) -> dict[str, tuple[frozenset[int], bool]]:
         found = dict(self._before.deleted)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog.errors import NotAStore
 from lakelog.files import FileSystem
 from lakelog.interfaces import Kind
 from lakelog.opening import Opening
+from lakelog.recovering import recover
 from lakelog.registry import Registry
+from lakelog.repairing import repair
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store import Store
 from lakelog.testing.crash.filesystem import HastyFileSystem
 from lakelog.testing.crash.plan import CrashPlan
 
-_NOWHERE = Path("/nonexistent")
+_NOWHERE: Final = Path("/nonexistent")
+Tool: TypeAlias = "Callable[..., object]"
+TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
+"""What an operator may let work on a store before a program opens it."""
 
 
 @attrs.frozen
@@ -25,6 +34,8 @@ class Opener:
 
     registry: Registry
     settings: Settings
+    plugins: Sequence[object] | None
+    arguments: Mapping[str, Any]
     real: FileSystem = attrs.field(factory=HastyFileSystem)
 
     @classmethod
@@ -32,10 +43,11 @@ class Opener:
         """Collect plugins and settings; raises what :func:`lakelog.open` would."""
         registry = Registry.load(plan.plugins, {})
         sections = registry.sections()
+        arguments = plan.arguments(list(sections))
         settings = resolve(
             _NOWHERE,
             sections=sections,
-            arguments=plan.arguments(list(sections)),
+            arguments=arguments,
             source=None,
             broker_conf=None,
             environ={},
@@ -44,7 +56,7 @@ class Opener:
         )
         registry.factory(Kind.WRITER, plan.writer)
         registry.factory(Kind.FLUSH_STRATEGY, plan.flush)
-        return cls(registry, settings)
+        return cls(registry, settings, plan.plugins, arguments)
 
     @property
     def has_key_index(self) -> bool:
@@ -54,3 +66,10 @@ class Opener:
     def open(self, path: Path, files: FileSystem | None = None) -> Store:
         """Open the store in ``path`` as its owner."""
         return Opening(path, self.settings, self.registry, files or self.real).for_owner()
+
+    def mend(self, path: Path, tool: Tool, files: FileSystem | None = None) -> bool:
+        """Let ``tool`` work on the store in ``path``; whether there was one."""
+        with suppress(NotAStore):
+            tool(path, plugins=self.plugins, files=files or self.real, **self.arguments)
+            return True
+        return False

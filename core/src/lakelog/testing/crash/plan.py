@@ -38,12 +38,14 @@ class CrashPlan:
         that is not lakelog's promises it
     :ivar body_bytes: if given, all messages have this size, one queue and no key: what an earlier
         life left behind the end then fits behind new records
+    :ivar key_bytes: if given, all messages have one key of this length: a tear then hits it often
     :ivar deletions: whether topics are removed now and then
     :ivar failing_sync: whether in each run one sync of a file fails with ``EIO``: the store must
         then refuse everything, as what was dirty may never reach the disk, whatever later syncs say
     :ivar in_memory: whether stores may stand on tmpfs, which is faster; the writer ``direct``
         refuses it
     :ivar steps: how many things a run does to the store
+    :ivar images_per_second_crash: one of so many images is recovered, used, and crashed again
     """
 
     writer: str = "file"
@@ -52,10 +54,12 @@ class CrashPlan:
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     put_is_durable: bool | None = None
     body_bytes: int | None = None
+    key_bytes: int | None = None
     deletions: bool = True
     failing_sync: bool = False
     in_memory: bool = attrs.field()
     steps: int = 16
+    images_per_second_crash: int = 24
 
     @in_memory.default
     def _in_memory(self) -> bool:
@@ -72,6 +76,17 @@ class CrashPlan:
     def has_threads(self) -> bool:
         """Whether several threads put, as that is what the flush strategy is for."""
         return self.flush not in _WITHOUT_WAITING
+
+    def told(self) -> str:
+        """How to make it again, but for plugins: what is not as it is by itself."""
+        plain = CrashPlan(writer=self.writer)
+        fields = [each.name for each in attrs.fields(CrashPlan) if each.name != "plugins"]
+        given = [
+            f"{name}={getattr(self, name)!r}"
+            for name in fields
+            if name in ("writer", "flush") or getattr(self, name) != getattr(plain, name)
+        ]
+        return f"CrashPlan({', '.join(given)})"
 
     def arguments(self, sections: Sequence[str]) -> dict[str, Any]:
         """Settings for :func:`lakelog.open`: everything small.

@@ -16,20 +16,22 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PluginError
+from lakelog.testing.crash.asides import LogBytes
 from lakelog.testing.crash.checker import Checker, Violation
 from lakelog.testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog.testing.crash.images import Image, images, nothing_lost
 from lakelog.testing.crash.ledger import Expected, Ledger
-from lakelog.testing.crash.opener import Opener
+from lakelog.testing.crash.opener import TOOLS, Opener, Tool
 from lakelog.testing.crash.plan import CrashPlan
 from lakelog.testing.crash.workload import Workload
 
 STORE: Final = "store"
 """The name of the store's directory in an image."""
-_POINTS_OF_A_RUN: Final = 120
+_POINTS_OF_A_RUN: Final = 60
 _IMAGES_OF_A_POINT: Final = 6
-_IMAGES_PER_SECOND_CRASH: Final = 24
 _POINTS_OF_A_SECOND_CRASH: Final = 6
+_TOOL_SHARE: Final = 0.04
+_TOOL_SHARE_OF_SECOND_CRASHES: Final = 0.3
 _SYNC_SECONDS: Final = 0.0003
 _MEMORY: Final = Path("/dev/shm")
 
@@ -76,10 +78,7 @@ class Outcome:
 
     def command(self) -> str:
         """How to run it again."""
-        return (
-            f"python -m lakelog.testing.crash --writer {self.plan.writer} "
-            f"--flush {self.plan.flush} --images {self.images} --seed {self.seed}"
-        )
+        return f"simulate({self.plan.told()}, images={self.images}, seed={self.seed})"
 
     def __str__(self) -> str:
         said = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]
@@ -147,6 +146,10 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
+def _some_tool(rng: Random, share: float) -> Tool | None:
+    return rng.choice(TOOLS) if rng.random() < share else None
+
+
 @attrs.frozen
 class _Simulation:
     plan: CrashPlan
@@ -183,7 +186,15 @@ class _Simulation:
     ) -> Workload:
         plan = self.plan
         return Workload(
-            root / STORE, self.opener, system, ledger, rng, threads, plan.deletions, plan.body_bytes
+            root / STORE,
+            self.opener,
+            system,
+            ledger,
+            rng,
+            threads,
+            plan.deletions,
+            plan.body_bytes,
+            plan.key_bytes,
         )
 
     def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
@@ -213,7 +224,7 @@ class _Simulation:
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
         self._check(image, expected, rng, at)
-        if rng.random() * _IMAGES_PER_SECOND_CRASH < 1:
+        if rng.random() * self.plan.images_per_second_crash < 1:
             again = nothing_lost(point.state) if rng.random() < 0.5 else image
             after = point.state if again.kind == "kill" else None
             self._crash_again(again, after, expected, rng, at)
@@ -223,7 +234,8 @@ class _Simulation:
         place = self.folder / "image"
         image.write_out(place)
         try:
-            Checker(self.opener).check(place / STORE, expected, rng)
+            before, tool = self._log_of(image), _some_tool(rng, _TOOL_SHARE)
+            Checker(self.opener).check(place / STORE, expected, rng, before, tool)
         except Violation as violation:
             self._broken(*at, image, str(violation))
         finally:
@@ -240,6 +252,8 @@ class _Simulation:
         """Let recovery run, and go on a little; crash that."""
         root = self.folder / "again"
         image.write_out(root)
+        if after is None:  # what a killed process left may not be durable, and may be lost
+            expected = attrs.evolve(expected, aside=self._log_of(image).whole(expected.may))
         ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
         system = SimFileSystem(root, ledger.moment, after=after)
         workload = self._workload(root, system, ledger, rng, threads=False)
@@ -255,7 +269,13 @@ class _Simulation:
             shutil.rmtree(root)
         self._crash_second(system.points, ledger, rng, at)
 
+    def _log_of(self, image: Image) -> LogBytes:
+        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
+
     def _go_on(self, workload: Workload, expected: Expected) -> None:
+        tool = _some_tool(workload.rng, _TOOL_SHARE_OF_SECOND_CRASHES)
+        if tool is not None:
+            Checker(self.opener).mended(workload.path, tool, workload.system)
         store = workload.open()
         flushed, workload.ledger.flushed = workload.ledger.flushed, int
         try:

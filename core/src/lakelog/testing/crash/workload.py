@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import LakelogError
+from lakelog.layout import COMMITLOG_DIR, TMP_DIR
 from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog.store import Store
@@ -24,6 +25,8 @@ TAGS: Final = (None, "TagA")
 _SIZES: Final = ((0, 120), (0, 120), (150, 700), (1000, 2500))
 _LONG_TAG: Final = "T" * 60
 _THREADS: Final = 3
+_SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
+"""Where segments are opened: they are made in the one, and go to the other."""
 
 
 @attrs.frozen
@@ -38,14 +41,18 @@ class Workload:
     threads: bool
     deletions: bool = True
     body_bytes: int | None = None
+    key_bytes: int | None = None
 
     def run_to_failure(self, steps: int) -> None:
         """Open and act until a sync fails, or to the end."""
-        self.system.fail_sync_at = self.rng.randint(1, 3 * steps)
+        self.system.fail_sync_in = self.rng.choice((_SEGMENTS, _SEGMENTS, ()))
+        self.system.fail_sync_at = self.rng.randint(
+            1, steps if self.system.fail_sync_in else 3 * steps
+        )
         try:
             self.run(steps)
         except (LakelogError, OSError):
-            if self.system.syncs < self.system.fail_sync_at:
+            if not self.system.has_failed:
                 raise
         self.system.point("after a failure")
 
@@ -106,18 +113,24 @@ class Workload:
             self._acknowledged([entry], [future.result()])
 
     def _burst(self, store: Store) -> None:
-        """Several threads at once."""
+        """Several threads at once; raises what the first of them raised."""
+        failures: list[Exception] = []
         work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in range(_THREADS)]
 
         def put(messages: Sequence[Message]) -> None:
-            for message in messages:
-                self._one(store, message)
+            try:
+                for message in messages:
+                    self._one(store, message)
+            except Exception as error:  # noqa: BLE001  # raised by the thread that waits for this one
+                failures.append(error)
 
         threads = [Thread(target=put, args=(messages,)) for messages in work]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if failures:
+            raise failures[0]
 
     def _acknowledged(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
         self.ledger.finish(entries, results)
@@ -150,6 +163,6 @@ class Workload:
             rng.randbytes(8) + rng.randbytes(rng.randint(*rng.choice(_SIZES))),
             queue_id=int(rng.random() < 0.2),
             tags=rng.choice(TAGS),
-            keys=rng.choice(KEYS),
+            keys=rng.choice(KEYS) if self.key_bytes is None else "K" * self.key_bytes,
             wait_store_ok=rng.random() < 0.8,
         )

@@ -1,0 +1,65 @@
+"""What a recovery takes out of the log must not be lost: whole records of it are in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.errors import CorruptRecord
+from lakelog.files import FileSystem
+from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR
+from lakelog.testing.crash.ledger import Entry
+
+_NAME_DIGITS: Final = 20
+
+
+@attrs.frozen
+class LogBytes:
+    """The log of an image, as it was before anybody opened it.
+
+    :ivar files: contents by path from the root of the image
+    :ivar store: the name of the store's directory
+    """
+
+    files: Mapping[str, bytes]
+    store: str
+    segment_bytes: int
+
+    def whole(self, entries: Mapping[int, Entry], but: Container[int] = ()) -> dict[int, bytes]:
+        """The bytes of those records that stand whole at their places, by offset."""
+        found = {
+            offset: self._record(offset, entry.end_offset)
+            for offset, entry in entries.items()
+            if offset not in but
+        }
+        return {offset: data for offset, data in found.items() if data is not None}
+
+    def _record(self, offset: int, end_offset: int) -> bytes | None:
+        start = offset % self.segment_bytes
+        name = f"{offset - start:0{_NAME_DIGITS}d}"
+        segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
+        data = segment[start : start + end_offset - offset]
+        try:
+            view = memoryview(data)
+            frame = read_frame(view, 0, len(data), offset)
+            verify_frame(view, frame, offset, sealed=True)
+        except CorruptRecord:
+            return None
+        return data if frame.size == len(data) else None
+
+
+def not_kept(files: FileSystem, path: Path, records: Mapping[int, bytes]) -> list[int]:
+    """Offsets of records that the quarantine of the store in ``path`` has not."""
+    if not records:
+        return []
+    folder = path / OWN_DIR / QUARANTINE_DIR
+    kept = [
+        (folder / name).read_bytes() for name, _ in files.list(folder) if name.endswith(".bytes")
+    ]
+    return sorted(
+        offset for offset, data in records.items() if not any(data in each for each in kept)
+    )
