@@ -18,6 +18,8 @@ Chosen: TypeAlias = Callable[[str, Path], bool]
 
 def in_the_log(_call: str, path: Path) -> bool:
     """Calls on segments, finished or not, their folder, and the checkpoint."""
+    if "consumequeue" in path.parts:
+        return False
     return path.name.isdigit() or path.name in ("commitlog", "checkpoint")
 
 
