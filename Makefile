@@ -12,6 +12,9 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 
 # The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
 MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject.toml)) .
+# What is run with the other Pythons: what touches the language, its threads and its standard library.
+MATRIX := $(addprefix core/tests/,codec consumequeue registry settings store testing test_gate.py) \
+	plugins/flush plugins/hash_index plugins/mmap
 ARGS ?=
 WORKERS ?= auto
 
@@ -28,7 +31,7 @@ test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k 
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Of each supported version that is present, other than the one in .venv: its own environment.
-matrix: setup ## Run the core's tests with the other Pythons that are here (3.11 to 3.13)
+matrix: setup ## Run a part of the tests with the other Pythons that are here (3.11 to 3.13)
 	@ours=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	for version in 3.11 3.12 3.13; do \
 		test $$version != $$ours || continue; \
@@ -39,7 +42,7 @@ matrix: setup ## Run the core's tests with the other Pythons that are here (3.11
 		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found && \
-		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) core/tests plugins/mmap plugins/hash_index $(ARGS) || exit 1; \
+		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) $(MATRIX) $(ARGS) || exit 1; \
 	done
 
 lint: setup ## Lint, check the format and the types
