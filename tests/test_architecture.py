@@ -20,8 +20,8 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # From the bottom up: a module imports from its own row and from rows above it in this list, never
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
-    "layout status sysflag hosts msgid properties message results errors gate putfuture queueoffsets "
-    "checksum compression units",
+    "layout status sysflag hosts msgid properties message results errors gate putfuture "
+    "queueoffsets checksum compression units",
     "codec arrow",
     "files segmentdir identity ownership checkpoint preallocate positions health queueends "
     "coalesce settings yieldlock tombstones config swap positionspage "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,24 +32,91 @@ def one_after_the_other(records: list[tuple[str, int, int, int]]) -> RecordBatch
         st.tuples(
             st.sampled_from(["a", "b", "eightchr", "a longer one"]),
             st.integers(0, 3),
-            st.integers(0, 100),
+            st.sampled_from([0, 0, 0, 1, 7]),
             st.sampled_from([0, PREPARED]),
         ),
         min_size=1,
         max_size=30,
-    )
+    ),
+    st.integers(0, 30),
 )
 def test_each_queue_goes_on_behind_its_highest_offset(
-    records: list[tuple[str, int, int, int]],
+    records: list[tuple[str, int, int, int]], cut: int
 ) -> None:
-    found = Survey(0, 0)
-    found.count(one_after_the_other(records))
     wanted: dict[tuple[str, int], int] = {}
-    for topic, queue_id, queue_offset, flag in records:
+    made = []
+    for topic, queue_id, back, flag in records:
+        queue_offset = max(0, wanted.get((topic, queue_id), 0) - back)
+        made.append((topic, queue_id, queue_offset, flag))
         if not flag:
             queue = (topic, queue_id)
             wanted[queue] = max(wanted.get(queue, 0), queue_offset + 1)
+    batch = one_after_the_other(made)
+    found = Survey(0, 0)
+    for part in (batch[:cut], batch[cut:]):
+        if len(part):
+            found.count(part)
     assert found.next_offsets == wanted
+
+
+FAR = 1 << 40
+LONE_FLIPS = [0, 1, 5, 8, 9]
+
+
+def surveyed(offsets: list[int], cuts: list[int], *, joined: bool) -> Survey:
+    """Of one queue, read in parts; by several readers where joined."""
+    batch = one_after_the_other([("a", 0, each, 0) for each in offsets])
+    found = Survey(0, 0)
+    for first, end in pairwise([0, *cuts, len(offsets)]):
+        part = batch[first:end]
+        if joined:
+            other = Survey(0, 0)
+            other.count(part)
+            found.join(other)
+        elif len(part):
+            found.count(part)
+    return found
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("cuts", [[], [5], [6], [1, 5, 6], [2, 4, 6, 8]])
+@pytest.mark.parametrize("wrong", [FAR, -1 << 63, -1, 40])
+@pytest.mark.parametrize("at", LONE_FLIPS)
+def test_one_record_that_states_what_cannot_be_raises_nothing(
+    at: int, wrong: int, cuts: list[int], joined: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    offsets = [number if number != at else wrong for number in range(10)]
+    found = surveyed(offsets, cuts, joined=joined)
+    found.settle(("a", 0), 10, found.end_offset)
+    found.tell_doubts()
+    assert found.next_offsets == {("a", 0): 10}
+    assert "cannot have the queue offset" in caplog.text
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("cuts", [[], [5], [6], [1, 5, 6], [7]])
+def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int], joined: bool) -> None:
+    offsets = [0, 1, 2, 3, 4, 5, FAR, FAR + 1, FAR + 2]
+    assert surveyed(offsets, cuts, joined=joined).next_offsets == {("a", 0): FAR + 3}
+
+
+def test_a_jump_over_offsets_that_the_log_lost_is_one() -> None:
+    found = surveyed([0, 1, 2, FAR], [], joined=False)
+    found.skip_to(("a", 0), FAR)
+    assert found.next_offsets == {("a", 0): FAR + 1}
+
+
+def test_the_first_record_tells_where_a_log_without_its_front_goes_on() -> None:
+    found = surveyed([5000], [], joined=False)
+    found.tell_doubts()
+    assert found.next_offsets == {("a", 0): 5001}
+
+
+@pytest.mark.parametrize(("end", "reached", "then"), [(151, 200, 151), (150, 0, 151)])
+def test_units_tell_more_than_a_single_record(end: int, reached: int, then: int) -> None:
+    found = surveyed([FAR], [], joined=False)
+    found.settle(("a", 0), end, reached)
+    assert found.next_offsets == {("a", 0): then}
 
 
 @pytest.mark.parametrize("count", [2, 2 * LEAST_BYTES // BODY_BYTES])

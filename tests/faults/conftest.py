@@ -63,6 +63,11 @@ class Outcome:
         """Everything that was answered otherwise, and why."""
         return [str(event) for event in self.told("failed")]
 
+    def before(self, seconds: float) -> Outcome:
+        """What was answered before an instant of ``time.monotonic``."""
+        events = [event for event in self.events if event.get("told_seconds", seconds) < seconds]
+        return attrs.evolve(self, events=events)
+
     @property
     def fired(self) -> int:
         """How often the fault struck."""

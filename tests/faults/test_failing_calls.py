@@ -44,6 +44,8 @@ def _try(
     outcome = faulty.run(path, patient, call=fault[0], error=fault[1], **more)
     try:
         _check_answers(outcome, settings, fault)
+        assert fault[0] == "unlink" or not _unfinished(path)
+        assert (path / "abort").exists() or not _has_failed(outcome), "it seems to be a clean stop"
         check_recovered(path, settings, kept(outcome, settings))
     except Exception as error:
         error.add_note(f"{settings} {fault} {more}: {outcome.failures[:3]}")
@@ -52,6 +54,17 @@ def _try(
     if not outcome.fired:
         assert not outcome.failures
     return outcome
+
+
+def _unfinished(path: Path) -> list[Path]:
+    """Segments that were begun and not put in place: a failed try leaves nothing behind."""
+    return list((path / "lakelog" / "tmp").glob("*"))
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Whether the store was open and failed: the next one must recover it."""
+    told = [event for event in outcome.told("failed") if event["failed"] != "open"]
+    return any(event["why"].startswith("StoreFailed") for event in told)
 
 
 def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[str, str]) -> None:

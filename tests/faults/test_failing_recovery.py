@@ -68,6 +68,7 @@ def ruin(faulty: Workers, tmp_path_factory: pytest.TempPathFactory) -> Ruin:
 
 def _damage(path: Path, outcome: Outcome) -> None:
     """A bad body in the middle; half a record at the end; queue files that are gone."""
+    _tear(path, _end(path))
     key = outcome.acks[len(outcome.acks) // 2]
     for segment in sorted((path / "commitlog").iterdir()):
         data = bytearray(segment.read_bytes())
@@ -78,18 +79,30 @@ def _damage(path: Path, outcome: Outcome) -> None:
             break
     else:
         raise AssertionError("the body is in no segment")
-    _tear(path, max(event["end"] for event in outcome.told("ack")))
     shutil.rmtree(path / "consumequeue" / TOPIC / "1")
 
 
 def _tear(path: Path, end: int) -> None:
     """Leave bytes behind the last record that are no record."""
-    segment = path / "commitlog" / f"{end // SEGMENT_BYTES * SEGMENT_BYTES:020}"
-    if segment.exists():
-        with segment.open("r+b") as file:
-            rest = SEGMENT_BYTES - end % SEGMENT_BYTES
-            file.seek(end % SEGMENT_BYTES)
-            file.write(b"\xda" * min(100, rest))
+    with _segment(path, end).open("r+b") as file:
+        file.seek(end % SEGMENT_BYTES)
+        file.write(b"\xda" * min(100, SEGMENT_BYTES - end % SEGMENT_BYTES))
+
+
+def _tail(path: Path) -> bytes:
+    """What stands behind the log's end in its last segment."""
+    end = _end(path)
+    return _segment(path, end).read_bytes()[end % SEGMENT_BYTES :]
+
+
+def _end(path: Path) -> int:
+    """End of the log, as a reader sees it."""
+    with lakelog.open(path, mode="read", segment_size_bytes=SEGMENT_BYTES) as store:
+        return store.max_offset
+
+
+def _segment(path: Path, offset: int) -> Path:
+    return path / "commitlog" / f"{offset // SEGMENT_BYTES * SEGMENT_BYTES:020}"
 
 
 def _try(
@@ -102,6 +115,7 @@ def _try(
         if job == "repair":
             lakelog.repair(path, segment_size_bytes=SEGMENT_BYTES, settings=SETTINGS)
         assert keys_of(path, SETTINGS) == ruin.keys
+        assert not any(_tail(path)), "what was cut can show up again"
         check_recovered(path, SETTINGS, ruin.keys)
     except Exception as error:
         error.add_note(f"{job} {strike} {more}: {outcome.failures[:3]}")

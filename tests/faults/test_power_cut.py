@@ -1,7 +1,9 @@
 """The power goes while a file system is in use: what a sync covered is there afterwards.
 
 A loop file system is shut down under a living owner, without writing back what is in the page
-cache, then mounted again.
+cache, then mounted again. What is answered once the shutdown has begun does not count: in a real
+power cut nobody would hear of it, and a sync that ext4 is in the middle of then may return 0
+although the extents that it wrote stay marked as unwritten.
 """
 
 from __future__ import annotations
@@ -36,19 +38,21 @@ SAMPLE: Final = (
 )
 
 
-def _cut_soon(disk: Disk, path: Path, seconds: float) -> None:
-    """Cut the power a moment after the store was opened."""
+def _cut_soon(disk: Disk, path: Path, seconds: float, told: list[float]) -> None:
+    """Cut the power a moment after the store was opened; tell when that began."""
     until = time.monotonic() + 10
     while not (path / "abort").exists() and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(seconds)
+    told.append(time.monotonic())
     disk.cut()
 
 
 def _cut(disk: Disk, workers: Workers, path: Path, settings: Mapping[str, Any], seed: int) -> int:
     """Cut the power, switch it on again, and look; how many were acknowledged."""
     seconds = random.Random(seed).uniform(0.15, 0.5)
-    cutter = threading.Thread(target=_cut_soon, args=(disk, path, seconds))
+    begun = list[float]()
+    cutter = threading.Thread(target=_cut_soon, args=(disk, path, seconds, begun))
     cutter.start()
     outcome = workers.run(  # which ends by itself, since the store fails; a map by SIGBUS
         path, settings, workload="until-killed", tolerates_break=True
@@ -56,9 +60,10 @@ def _cut(disk: Disk, workers: Workers, path: Path, settings: Mapping[str, Any], 
     cutter.join()
     disk.unmount()
     disk.mount()
-    check_recovered(path, settings, kept(outcome, settings, power_cut=True))
+    answered = outcome.before(begun[0])
+    check_recovered(path, settings, kept(answered, settings, power_cut=True))
     shutil.rmtree(path)
-    return len(outcome.acks)
+    return len(answered.acks)
 
 
 def _id(value: object) -> str:
@@ -70,7 +75,10 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(
     workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any]
 ) -> None:
     with made(kind, tmp_path) as disk:
-        assert _cut(disk, workers, disk.place / "store", settings, seed=1)
+        assert any(  # on a busy machine the power may go before the first put
+            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed)
+            for seed in range(1, 6)
+        )
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def put_all(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> No
     putting = Putting(store, tell)
     try:
         putting.in_every_way(run)
+        putting.once_more_if_failed(run)
     finally:
         _close(store, tell)
 
@@ -125,6 +126,11 @@ class Putting:
         else:
             self._answered(key, result, begun)
 
+    def once_more_if_failed(self, run: str) -> None:
+        """A store that has failed refuses a put that waits for no sync too."""
+        if self.has_failed:
+            self.one(f"{run}-late", wait=False)
+
     def _batch(self, keys: Sequence[str]) -> None:
         begun = self._begin()
         try:
@@ -184,7 +190,8 @@ def _is_final(error: lakelog.LakelogError) -> bool:
 
 def _timed(begun: Mapping[str, Any]) -> dict[str, Any]:
     more = {key: value for key, value in begun.items() if key != "begun_seconds"}
-    return {**more, "seconds": time.monotonic() - begun["begun_seconds"]}
+    now = time.monotonic()  # the same clock in every process
+    return {**more, "seconds": now - begun["begun_seconds"], "told_seconds": now}
 
 
 def _close(store: Store, tell: Tell) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-
-import attrs
+from threading import Lock
 
 from lakelog.checkpoint import read_checkpoint
 from lakelog.files import FileSystem
@@ -44,35 +43,52 @@ class Belief:
         return page
 
 
-@attrs.frozen
 class ReaderFlushed:
-    """Up to where a reader knows the log to be durable.
+    """Up to where a reader knows the log to be durable; what was durable once stays so.
 
-    :ivar page: the page to go by now, if any
+    :param page: gives the page to go by now, if any
     """
 
-    files: FileSystem
-    path: Path
-    page: Callable[[], PageView | None]
+    def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:
+        self._files = files
+        self._path = path
+        self._page = page
+        self._known: int | None = None
+        self._lock = Lock()
 
     def end(self, log_end: Callable[[], int]) -> int | None:
-        """End of what is durable; ``None`` if nobody says.
+        """End of what is durable; ``None`` if nobody says. It never falls."""
+        found = self._found(log_end)
+        with self._lock:
+            if found is not None:
+                self._known = max(found, self._known or 0)
+            return self._known
+
+    def _found(self, log_end: Callable[[], int]) -> int | None:
+        """What can be told now.
 
         A clean stop leaves everything durable. After a crash of lakelog, or while it recovers,
         the checkpoint's ``confirm_offset`` moved after syncs only; RocketMQ's is no such promise.
+        One that never moved says nothing.
         """
-        page = self.page()
+        page = self._page()
         if page is not None:
             return page.flushed
-        if not (self.path / ABORT_FILE).exists() and not is_owned(self.files, self.path):
+        if not (self._path / ABORT_FILE).exists() and not is_owned(self._files, self._path):
             return log_end()
         if not self._ran_lakelog_last():
             return None
-        return min(read_checkpoint(self.files, self.path).confirm_offset, log_end())
+        return min(self._confirmed(), log_end()) or None
+
+    def _confirmed(self) -> int:
+        try:
+            return read_checkpoint(self._files, self._path).confirm_offset
+        except OSError:  # what cannot be read vouches for nothing
+            return 0
 
     def _ran_lakelog_last(self) -> bool:
         """RocketMQ locks byte 0 only, and leaves a process id in ``abort``, but no page."""
-        if is_owned(self.files, self.path):
-            return is_published(self.files, self.path)
-        page = PageView.open(self.files, self.path)
-        return page is not None and page.owner[0] == owner_pid(self.files, self.path)
+        if is_owned(self._files, self._path):
+            return is_published(self._files, self._path)
+        page = PageView.open(self._files, self._path)
+        return page is not None and page.owner[0] == owner_pid(self._files, self._path)

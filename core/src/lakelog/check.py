@@ -25,7 +25,7 @@ from lakelog.pieces import Blank, Damage, Piece
 from lakelog.registry import Registry
 from lakelog.store import Store
 from lakelog.strategies import make_dispatchers
-from lakelog.verifying import Problem, Verifiable, Verifier
+from lakelog.verifying import DamageAware, Problem, Verifiable, Verifier
 
 
 def check(
@@ -39,9 +39,10 @@ def check(
 ) -> Iterator[Problem]:
     """What is wrong with the queues, the index, or both of the store in ``path``.
 
-    Damage in the log itself is passed over. A rebuild mends everything that is found. The other
-    arguments are those of :func:`lakelog.open`. Raises :class:`~lakelog.errors.PluginError` if
-    nothing that is installed can check what was asked for, and what :func:`lakelog.open` raises.
+    Damage in the log itself is passed over, and so are units and keys that lead into it. A rebuild
+    mends everything that is found. The other arguments are those of :func:`lakelog.open`. Raises
+    :class:`~lakelog.errors.PluginError` if nothing that is installed can check what was asked for,
+    and what :func:`lakelog.open` raises.
     """
     with open_store(path, mode="read", plugins=plugins, files=files, **opening) as store:
         seam = files or RealFileSystem()
@@ -118,7 +119,11 @@ class Checking:
         """Compare with the next piece of the log; to be iterated to its end."""
         if isinstance(piece, Blank):
             self._end_offset = piece.offset + piece.size
-        elif not isinstance(piece, Damage):
+        elif isinstance(piece, Damage):
+            for each in self._verifiers:
+                if isinstance(each, DamageAware):
+                    each.pass_damage(piece.offset, piece.end_offset)
+        else:
             for each in self._verifiers:
                 yield from each.take(piece)
             self._end_offset = piece.end_offset

@@ -5,13 +5,24 @@ Nothing in here changes a byte.
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Final
 
 import attrs
 
+from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.errors import BadSegment, NotAStore, StoreError
 from lakelog.files import FileSystem
-from lakelog.layout import COMMITLOG_DIR, LOCK_FILE, OWN_DIR, segment_name
+from lakelog.layout import (
+    ABORT_BACKUP_FILE,
+    ABORT_FILE,
+    CHECKPOINT_FILE,
+    COMMITLOG_DIR,
+    LOCK_FILE,
+    OWN_DIR,
+    segment_name,
+)
 from lakelog.segmentdir import hindrances, problems
 from lakelog.settings.model import StoreSettings
 
@@ -41,13 +52,19 @@ class StoreDirectory:
         if not self.path.is_dir():
             raise NotAStore("this is a file; a store is a directory", path=self.path)
         found = sorted(each.name for each in self.path.iterdir())
-        if set(found) - {OWN_DIR, LOCK_FILE, "lost+found"}:
+        if set(found) - self._left_by_a_beginning():
             raise NotAStore(
                 f"the directory holds {', '.join(found[:3])} and no {self.commitlog.name}/; "
                 "give an empty directory, or one that RocketMQ or lakelog wrote",
                 path=self.path,
             )
         return True
+
+    def _left_by_a_beginning(self) -> set[str]:
+        """What may be there of a store that a power cut ended before it held anything."""
+        names = {OWN_DIR, LOCK_FILE, ABORT_FILE, ABORT_BACKUP_FILE, "lost+found"}
+        is_unused = read_checkpoint(self.files, self.path) == StoreCheckpoint()
+        return names | {CHECKPOINT_FILE} if is_unused else names
 
     def check_readable(self) -> None:
         """Raise :class:`~lakelog.errors.NotAStore` unless a store is there."""
@@ -77,7 +94,29 @@ class StoreDirectory:
 
 
 def readable(error: OSError, path: Path) -> StoreError:
-    """The error for a directory that the operating system does not let us read or write."""
+    """The error for what the operating system does not let us do: file, operation, cause, advice.
+
+    :param path: of the store, for an error that names no file
+    """
+    advice = _ADVICE.get(error.errno or 0)
     return StoreError(
-        f"{error.strerror or error}; check permissions and space", path=error.filename or path
+        f"{error.strerror or error}{'; ' if advice else ''}{advice or ''}",
+        path=error.filename or path,
     )
+
+
+_ADVICE: Final = {
+    errno.ENOSPC: "make room on its file system",
+    errno.EDQUOT: "make room: the quota of its file system is used up",
+    errno.EFBIG: "raise the limit on the length of files",
+    errno.EACCES: "check permissions of it and of the folders above",
+    errno.EPERM: "check permissions of it and of the folders above",
+    errno.EROFS: "check permissions: its file system is mounted for reading only",
+    errno.EISDIR: "a file belongs there: move the directory away",
+    errno.ENOTDIR: "a directory belongs there: move the file away",
+    errno.EEXIST: "a directory belongs there: move the file away",
+    errno.EIO: "see to the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the system's limit of open files",
+}
+"""What to do, by the number of the error; where that depends on more, nothing."""

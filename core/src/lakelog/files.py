@@ -1,6 +1,7 @@
 """The one seam to the operating system's files: all that a store does to a disk goes through here.
 
-A test, or the crash simulator, stands in for :class:`RealFileSystem`. Failures are ``OSError``.
+A test, or the crash simulator, stands in for :class:`RealFileSystem`. Failures are ``OSError``;
+those of the operating system say which file it was, and what was tried.
 """
 
 from __future__ import annotations
@@ -109,37 +110,54 @@ class RealFile:
 
     def size(self) -> int:
         """Its length in bytes."""
-        return os.fstat(self._fd).st_size
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise told(error, "look at", self.path) from None
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read until ``length`` bytes or the end of the file."""
-        data = os.pread(self._fd, length, position)
+        try:
+            data = os.pread(self._fd, length, position)
+        except OSError as error:
+            raise told(error, "read", self.path) from None
         if len(data) == length or not data:
             return data
         return data + self.read_at(position + len(data), length - len(data))
 
     def write_at(self, position: int, data: Body) -> None:
         """Write, and go on after a short write."""
-        written = os.pwrite(self._fd, data, position)
-        if written == len(data):
-            return
-        rest = memoryview(data)[written:]
-        while rest:
-            position += written
-            written = os.pwrite(self._fd, rest, position)
-            rest = rest[written:]
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                self._write_rest(position, written, memoryview(data))
+        except OSError as error:
+            raise told(error, "write", self.path) from None
+
+    def _write_rest(self, position: int, written: int, data: memoryview) -> None:
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], position + written)
 
     def allocate(self, length: int) -> None:
         """``posix_fallocate``."""
-        os.posix_fallocate(self._fd, 0, length)
+        try:
+            os.posix_fallocate(self._fd, 0, length)
+        except OSError as error:
+            raise told(error, f"allocate {length} bytes", self.path) from None
 
     def truncate(self, length: int) -> None:
         """``ftruncate``."""
-        os.ftruncate(self._fd, length)
+        try:
+            os.ftruncate(self._fd, length)
+        except OSError as error:
+            raise told(error, f"set the length to {length} bytes", self.path) from None
 
     def sync(self) -> None:
         """``fdatasync``."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise told(error, "sync", self.path) from None
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data; where the file system cannot tell, everything is data."""
@@ -153,11 +171,17 @@ class RealFile:
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         """``mmap``, shared."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        return mmap.mmap(self._fd, length, access=access)
+        try:
+            return mmap.mmap(self._fd, length, access=access)
+        except OSError as error:
+            raise told(error, "map", self.path) from None
 
     def close(self) -> None:
         """``close``."""
-        os.close(self._fd)
+        try:
+            os.close(self._fd)
+        except OSError as error:
+            raise told(error, "close", self.path) from None
 
 
 @attrs.frozen
@@ -167,7 +191,11 @@ class RealFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; descriptors are not inherited by child programs."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
-        return RealFile(path, os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE))
+        try:
+            fd = os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
+        except OSError as error:
+            raise told(error, "open", path) from None
+        return RealFile(path, fd)
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
@@ -181,13 +209,19 @@ class RealFileSystem:
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
-        path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        try:
+            path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        except OSError as error:
+            raise told(error, "make a directory", path) from None
         if durable:
             self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        os.replace(source, target)
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            raise told(error, f"rename {source.name}", target) from None
 
     def exchange(self, one: Path, other: Path) -> bool:
         """``renameat2`` with ``RENAME_EXCHANGE``."""
@@ -195,19 +229,42 @@ class RealFileSystem:
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
-        path.unlink()
+        try:
+            path.unlink()
+        except OSError as error:
+            raise told(error, "remove", path) from None
 
     def remove_dir(self, path: Path) -> None:
         """``rmdir``."""
-        path.rmdir()
+        try:
+            path.rmdir()
+        except OSError as error:
+            raise told(error, "remove", path) from None
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            _sync_dir(path)
+        except OSError as error:
+            raise told(error, "sync", path) from None
+
+
+def told(error: OSError, operation: str, path: Path) -> OSError:
+    """The same error, which says the file and what was tried.
+
+    What comes from a descriptor knows neither. The kind of error and its number stay, and an error
+    of two names is one of the second, ``path``.
+    """
+    why = f"cannot {operation}: {error.strerror or error}"
+    return OSError(error.errno, why, str(path)) if error.errno is not None else error
+
+
+def _sync_dir(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _regular_files(directory: Path) -> Iterator[tuple[str, int]]:

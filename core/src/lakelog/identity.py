@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
@@ -14,6 +14,7 @@ from lakelog.files import FileSystem, read_file, write_file
 from lakelog.layout import OWN_DIR, STORE_FILE
 
 FORMAT_VERSION: Final = 1
+_SHOWN: Final = 60
 
 
 @attrs.frozen
@@ -30,22 +31,35 @@ def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
     content = read_file(files, file)
     if content is None:
         return None
+    match parsed(content):
+        case {"version": int(version)} if version != FORMAT_VERSION:
+            raise NotAStore(
+                f"a lakelog that knows version {version} wrote it; this one knows {FORMAT_VERSION}",
+                path=file,
+            )
+        case {"version": int(), "uuid": str(uuid), "created_by_lakelog": bool(created)}:
+            return StoreIdentity(uuid, created)
+    raise NotAStore(
+        "it is damaged: expected an object with version, uuid and created_by_lakelog, found "
+        f"{shown(content)}; delete it to give the store a new identity",
+        path=file,
+    )
+
+
+def parsed(content: bytes) -> Any:
+    """The JSON value in a file of lakelog's own; ``None`` where it is not JSON."""
     try:
-        found = json.loads(content)
-        version, identity = (
-            found["version"],
-            StoreIdentity(found["uuid"], found["created_by_lakelog"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotAStore(
-            f"it is damaged ({error}); delete it to give the store a new identity", path=file
-        ) from None
-    if version != FORMAT_VERSION:
-        raise NotAStore(
-            f"a lakelog that knows version {version} wrote it; this one knows {FORMAT_VERSION}",
-            path=file,
-        )
-    return identity
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def shown(content: bytes) -> str:
+    """What stands in such a file, short enough for an error."""
+    if not content:
+        return "nothing"
+    text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:

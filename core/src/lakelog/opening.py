@@ -116,10 +116,11 @@ class Opening:
     registry: Registry
     files: FileSystem
 
-    def for_owner(self, progress: Progress | None = None) -> Store:
+    def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Make the strategies, then take over the directory.
 
         :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
+        :param full: whether the recovery reads the whole log
         """
         core, events = self.settings.core, self.registry.events
         context = self._context(read_only=False)
@@ -135,7 +136,14 @@ class Opening:
         directory = StoreDirectory.of(self.files, self.path, core)
         arrivals = Arrivals()
         owned = open_owned(
-            directory, core, strategies, health, context.checkpoint, arrivals, progress
+            directory,
+            core,
+            strategies,
+            health,
+            context.checkpoint,
+            arrivals,
+            progress,
+            full=full,
         )
         events.store_recovered(self.path, owned.recovery)
         owned.segments.on_roll = lambda start: events.segment_rolled(

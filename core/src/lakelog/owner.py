@@ -105,10 +105,13 @@ def open_owned(
     checkpoint: CheckpointKeeper,
     arrivals: Signal,
     progress: Progress | None = None,
+    *,
+    full: bool = False,
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
 
     :param progress: see :mod:`lakelog.recovery.phases`
+    :param full: read the whole log
 
     Queues and index are complete when it returns, unless a dispatcher fails.
     """
@@ -119,7 +122,7 @@ def open_owned(
         lock, is_new = _take(directory, core, undo)
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
         begin(progress, READING)
-        plan = examine(directory, core, progress)
+        plan = examine(directory, core, progress, full=full)
         publisher = _publisher(directory, checkpoint, lock, undo)
         publisher.tell(State.RECOVERING)
         report = mend(directory, plan, core.segment_size_bytes)

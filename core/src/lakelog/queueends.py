@@ -2,7 +2,7 @@
 
 Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``; the data ends at the first unit
 whose size is not positive. Units that fill the front of a queue which does not begin at 0 have the
-size ``0x7fffffff``.
+size ``0x7fffffff``. Of queues of batches, 46-byte units: see :mod:`.consumequeue.batchunits`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Final
 import attrs
 
 from lakelog.files import File, FileSystem
-from lakelog.layout import CONSUMEQUEUE_DIR
+from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
 from lakelog.queueoffsets import Queue
 from lakelog.segmentdir import SegmentFile, segment_files
 
 UNIT_BYTES: Final = 20
 _UNIT: Final = Struct(">qi")
 _FILLER_SIZE: Final = 0x7FFFFFFF
+_BATCH_UNIT: Final = Struct(">qi16xqh8x")
+"""``offset | size | ... | baseOffset | batchSize | ...``."""
 _EVERYWHERE: Final = 1 << 63
 
 
@@ -45,10 +47,14 @@ def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[
 
     A few units of each queue are read, and all before one that counts are taken to count.
     """
-    return {
+    ends = {
         queue: _end(files, segment_files(directory, files.list(directory)), limit)
         for queue, directory in _queues(path / CONSUMEQUEUE_DIR)
     }
+    for queue, directory in _queues(path / BATCHCONSUMEQUEUE_DIR):
+        end = _batch_end(files, segment_files(directory, files.list(directory)), limit)
+        ends[queue] = max(end, ends.get(queue, end), key=lambda each: each.end)
+    return ends
 
 
 def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
@@ -95,7 +101,7 @@ def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd
     for segment in reversed(segments):
         file = files.open(segment.path)
         try:
-            units = _units(file, segment.length // UNIT_BYTES, limit)
+            units = _units(file, segment.length // UNIT_BYTES, limit, UNIT_BYTES)
             last = _unit(file, (units - 1) * UNIT_BYTES) if units else None
         finally:
             file.close()
@@ -105,12 +111,28 @@ def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd
     return QueueEnd(segments[0].start_offset // UNIT_BYTES if segments else 0, 0)
 
 
-def _units(file: File, room: int, limit: int) -> int:
+def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
+    """The same of a queue of batches: behind the messages of its last unit."""
+    size = _BATCH_UNIT.size
+    for segment in reversed(segments):
+        file = files.open(segment.path)
+        try:
+            units = _units(file, segment.length // size, limit, size)
+            if units:
+                data = file.read_at((units - 1) * size, size)
+                offset, record_bytes, base, count = _BATCH_UNIT.unpack(data)
+                return QueueEnd(base + count, offset + record_bytes)
+        finally:
+            file.close()
+    return QueueEnd(0, 0)
+
+
+def _units(file: File, room: int, limit: int, unit_bytes: int) -> int:
     """How many units that count stand at the front of a file, found by halving."""
     low, high = 0, room
     while low < high:
         middle = (low + high) // 2
-        unit = _unit(file, middle * UNIT_BYTES)
+        unit = _unit(file, middle * unit_bytes)
         if unit is not None and unit[0] < limit:
             low = middle + 1
         else:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.directory import StoreDirectory, readable
+from lakelog.errors import StoreError
 from lakelog.files import FileSystem
+from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.opening import Opening, prepare
 from lakelog.ownership import is_owned, locked
 from lakelog.recovery.examine import Progress, examine
@@ -27,6 +29,7 @@ def recover(
     plugins: Sequence[object] | None = None,
     files: FileSystem | None = None,
     dry_run: bool = False,
+    full: bool = False,
     progress: Progress | None = None,
     **arguments: Any,
 ) -> RecoveryReport:
@@ -35,6 +38,8 @@ def recover(
     A second call finds nothing to do. The other arguments are those of :func:`lakelog.open`.
 
     :param dry_run: change nothing, and say what would be done
+    :param full: read the whole log; else only what a stop can have left in disorder is read, and
+        the report vouches for nothing before ``read_from``
     :param progress: told how many bytes of the log were read, and how many there are at most; then
         the same of the bytes from which queues and index are completed. If it has a method
         ``phase``, that is told before which of the two begins, in words
@@ -57,23 +62,40 @@ def recover(
         directory = StoreDirectory.of(opening.files, opening.path, opening.settings.core)
         directory.check_readable()
         if dry_run:
-            return _planned(directory, opening, progress)
-        return _recovered(opening, progress)
+            return _planned(directory, opening, progress, full=full)
+        return _recovered(opening, progress, full=full)
     except OSError as error:
         raise readable(error, opening.path) from error
 
 
 def _planned(
-    directory: StoreDirectory, opening: Opening, progress: Progress | None
+    directory: StoreDirectory, opening: Opening, progress: Progress | None, *, full: bool
 ) -> RecoveryReport:
     if is_owned(directory.files, directory.path):
         raise locked(directory.files, directory.path)
+    _check_writable(directory)
     begin(progress, READING)
-    return examine(directory, opening.settings.core, progress).report()
+    return examine(directory, opening.settings.core, progress, full=full).report()
 
 
-def _recovered(opening: Opening, progress: Progress | None) -> RecoveryReport:
-    with opening.for_owner(progress) as store:
+def _check_writable(directory: StoreDirectory) -> None:
+    """What would stop a recovery that writes, as far as it can be told without writing."""
+    path = directory.path
+    for name in (ABORT_FILE, ABORT_BACKUP_FILE, CHECKPOINT_FILE, LOCK_FILE):
+        if (path / name).is_dir():
+            raise StoreError("a file belongs there: move the directory away", path=path / name)
+        _check_access(path / name)
+    for folder in (path, directory.commitlog, path / OWN_DIR):
+        _check_access(folder)
+
+
+def _check_access(path: Path) -> None:
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreError("it cannot be written; check permissions", path=path)
+
+
+def _recovered(opening: Opening, progress: Progress | None, *, full: bool) -> RecoveryReport:
+    with opening.for_owner(progress, full=full) as store:
         failure = store.dispatch_failure
         report = store.recovery
     if failure is not None:

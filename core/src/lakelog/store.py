@@ -179,7 +179,8 @@ class Store(QueueStore):
 
         The owner knows it. A reader takes it from the owner's positions page while one lives; after
         a clean stop it is the end of the log; after a crash of lakelog what the checkpoint vouches
-        for, until a recovery has looked at the rest.
+        for, until a recovery has looked at the rest. Within one open store it never falls: what
+        was durable stays so, whatever becomes of the owner.
         """
         return self._known_flushed() or 0
 
@@ -187,7 +188,9 @@ class Store(QueueStore):
     def is_flushed_known(self) -> bool:
         """Whether :attr:`flushed_offset` can be known.
 
-        It cannot in a store opened for reading beside a living RocketMQ, or after its crash.
+        It cannot in a store opened for reading beside a living RocketMQ, or after its crash; nor
+        after a crash of lakelog before its first checkpoint, which comes within 10 s. What this
+        reader knew before stays known.
         """
         return self._known_flushed() is not None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lakelog.layout import RECORD_MIN_BYTES
 from lakelog.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -25,6 +27,92 @@ if TYPE_CHECKING:
 INNER_NUMBER = "INNER_NUM"
 """How many messages an inner batch holds, each of which takes a queue offset."""
 _DISPATCHED = INNER_MULTI_DISPATCH.encode()
+_IMPOSSIBLE = 1 << 62
+_LOG = logging.getLogger("lakelog")
+
+
+@attrs.define
+class Chain:
+    """The queue offsets that the records of one queue state, as they follow one another.
+
+    No checksum covers a stated queue offset. One that is higher than records that fit between its
+    neighbours can explain counts only if a second record goes on with it.
+
+    :ivar next: the offset that the next message takes
+    :ivar end: physical offset behind the last record that was not doubted
+    :ivar alone: only one record was seen, and nothing bears it out
+    :ivar start: where the first record starts
+    :ivar doubt_next: behind the offset of the record that was doubted last; -1 without one
+    :ivar doubt_end: physical offset behind that record
+    :ivar doubt_start: where it starts
+    """
+
+    next: int
+    end: int
+    start: int = 0
+    alone: bool = False
+    doubt_next: int = -1
+    doubt_end: int = 0
+    doubt_start: int = 0
+
+    @classmethod
+    def of(cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False) -> Chain:
+        """Begin with the first record; one that states nothing possible counts for nothing."""
+        if stated < 0:
+            return cls(0, -_IMPOSSIBLE, start, False, _IMPOSSIBLE, end, start)
+        return cls(stated + taken, end, start, not free)
+
+    def take(
+        self, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
+    ) -> None:
+        """Go on with a record from ``start`` to ``end``.
+
+        :param free: nobody can say how high it may be: behind an inner batch that was lost
+        """
+        after = stated + taken
+        if stated >= self.next and (free or explains(stated - self.next, start - self.end)):
+            self.next, self.end, self.alone = after, end, False
+        elif stated < 0 or stated > self.next:
+            self._doubt_or_follow(stated, start, end, after)
+        else:
+            if self.alone and after < self.next:
+                self.doubt_first(after)
+            self.next, self.end, self.alone = max(self.next, after), end, False
+
+    def doubt_first(self, right: int) -> None:
+        """The only record is not believed: the next message takes ``right``."""
+        self.doubt_next, self.doubt_start, self.doubt_end = self.next, self.start, self.end
+        self.next, self.alone = right, False
+
+    def _doubt_or_follow(self, stated: int, start: int, end: int, after: int) -> None:
+        missing = stated - self.doubt_next
+        if missing >= 0 <= self.doubt_next and explains(missing, start - self.doubt_end):
+            self.next, self.end, self.alone, self.doubt_next = after, end, False, -1
+        else:
+            self.doubt_next, self.doubt_start, self.doubt_end = (
+                _IMPOSSIBLE if stated < 0 else after,
+                start,
+                end,
+            )
+
+    def join(self, behind: Chain) -> None:
+        """Go on with what was found of the records right behind, read without these."""
+        if behind.alone:
+            self.take(behind.next - 1, behind.start, behind.end)
+        elif self.alone and 0 < behind.next < self.next:
+            self.doubt_first(behind.next)
+            self.end = behind.end
+        elif behind.next:
+            self.next, self.end, self.alone = max(self.next, behind.next), behind.end, False
+        if behind.doubt_next >= 0:
+            self._doubt_or_follow(
+                behind.doubt_next - 1, behind.doubt_start, behind.doubt_end, behind.doubt_next
+            )
+
+
+def explains(missing: int, gap_bytes: int) -> bool:
+    """Whether so many records can have stood in so many bytes of the log."""
+    return missing * RECORD_MIN_BYTES <= gap_bytes
 
 
 @attrs.define
@@ -37,6 +125,7 @@ class Survey:
     :ivar next_offsets: the offset that the next message of each queue takes
     :ivar records: how many whole ones there are
     :ivar highest_timestamp_ms: store time of the youngest record; a clock may have been set back
+    :ivar chains: by queue, what its next record is judged by
     """
 
     start_offset: int
@@ -45,6 +134,7 @@ class Survey:
     next_offsets: dict[Queue, int] = attrs.Factory(dict)
     records: int = 0
     highest_timestamp_ms: int = 0
+    chains: dict[Queue, Chain] = attrs.Factory(dict)
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """The next offset of ``queue`` is at least this."""
@@ -57,8 +147,51 @@ class Survey:
         self.records += behind.records
         self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
         self._raise_time(behind.highest_timestamp_ms)
-        for queue, end in behind.next_offsets.items():
-            self.raise_offset(queue, end)
+        for queue, chain in behind.chains.items():
+            before = self.chains.get(queue)
+            if before is None:
+                before = self.chains[queue] = attrs.evolve(chain)
+            else:
+                before.join(chain)
+            self.next_offsets[queue] = before.next
+
+    def settle(self, queue: Queue, end: int, reached: int) -> None:
+        """Compare with the units of a queue: they end at ``end``, with a record before ``reached``.
+
+        A single record that states more than its queue can have come to since is not believed.
+        """
+        chain = self.chains.get(queue)
+        if chain is not None and chain.alone and not self._fits(chain, end, reached):
+            chain.doubt_next, chain.doubt_start, chain.doubt_end = (
+                chain.next,
+                chain.start,
+                chain.end,
+            )
+            chain.next, chain.alone = end + (chain.start >= reached), False
+            self.next_offsets[queue] = chain.next
+        self.raise_offset(queue, end)
+
+    def skip_to(self, queue: Queue, end: int) -> None:
+        """Offsets before ``end`` went to messages that the log lost: a jump there is right."""
+        chain = self.chains.get(queue)
+        if chain is not None and chain.doubt_next == end + 1:
+            chain.next, chain.doubt_next, end = end + 1, -1, end + 1
+        self.raise_offset(queue, end)
+
+    @staticmethod
+    def _fits(chain: Chain, end: int, reached: int) -> bool:
+        missing = chain.next - 1 - end
+        return missing <= 0 or explains(missing, max(0, chain.start - reached))
+
+    def tell_doubts(self) -> None:
+        """Warn of the queue offsets that were not believed."""
+        for queue, chain in self.chains.items():
+            if chain.doubt_next >= 0:
+                _LOG.warning(
+                    "queue %s/%d: the record at %d cannot have the queue offset that it states; "
+                    "the queue goes on at %d, and `lakelog verify --queues` tells its place",
+                    *(*queue, chain.doubt_start, self.next_offsets.get(queue, chain.next)),
+                )
 
     def count(self, batch: RecordBatch) -> None:
         """Add a run of records."""
@@ -67,26 +200,56 @@ class Survey:
         self.last_timestamp_ms = int(times[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)
-        flags = batch.sys_flags
-        for queue, queue_offset in _highest(batch, flags):
-            self.raise_offset(queue, queue_offset + 1)
-        self._count_inner_batches(batch, flags)
+        for queue, rows in _by_queue(batch):
+            self._follow(batch, queue, rows)
         self._count_light_queues(batch)
 
     def _raise_time(self, found_ms: int) -> None:
         self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)
 
-    def _count_inner_batches(self, batch: RecordBatch, flags: NDArray[Any]) -> None:
-        for at in (flags & INNER_BATCH).nonzero()[0].tolist():
-            number = batch.properties[at].get(INNER_NUMBER, "1")
-            taken = int(number) if number.isdigit() else 1
-            queue = (batch.topics[at], int(batch.queue_ids[at]))
-            self.raise_offset(queue, int(batch.queue_offsets[at]) + taken)
+    def _follow(self, batch: RecordBatch, queue: Queue, rows: NDArray[Any]) -> None:
+        """Add the records of one queue, by their places in a run."""
+        chain, stated = self.chains.get(queue), batch.queue_offsets[rows]
+        first, last = int(stated[0]), int(stated[-1])
+        flags = batch.sys_flags[rows] & INNER_BATCH
+        known = chain is not None or (len(rows) > 1 and first >= 0)
+        plain = known and not flags.any() and last - first == len(rows) - 1
+        if plain and (chain is None or chain.next == first) and (stated[1:] > stated[:-1]).all():
+            end = int(batch.physical_offsets[rows[-1]]) + int(batch.sizes[rows[-1]])
+            if chain is None:
+                self.chains[queue] = chain = Chain(last + 1, end)
+            chain.next, chain.end, chain.alone = last + 1, end, False
+            self.next_offsets[queue] = last + 1
+            return
+        for at, queue_offset, inner in zip(
+            rows.tolist(), stated.tolist(), flags.tolist(), strict=True
+        ):
+            taken = _taken(batch, at) if inner else 1
+            self._take(batch, queue, at, queue_offset, taken, free=bool(inner))
+
+    def _take(
+        self,
+        batch: RecordBatch,
+        queue: Queue,
+        at: int,
+        stated: int,
+        taken: int,
+        *,
+        free: bool,
+    ) -> None:
+        start = int(batch.physical_offsets[at])
+        end = start + int(batch.sizes[at])
+        chain = self.chains.get(queue)
+        if chain is None:
+            chain = self.chains[queue] = Chain.of(stated, start, end, taken, free=free)
+        else:
+            chain.take(stated, start, end, taken, free=free)
+        self.next_offsets[queue] = chain.next
 
     def _count_light_queues(self, batch: RecordBatch) -> None:
         if not _has_light_queues(batch):
             return
-        for raw in batch.property_strings:
+        for at, raw in enumerate(batch.property_strings):
             if _DISPATCHED in raw:
                 properties = decode_properties(raw)
                 topics = light_queues(properties.get(INNER_MULTI_DISPATCH, ""))
@@ -94,26 +257,31 @@ class Survey:
                 offsets = stated.split(MULTI_DISPATCH_SEPARATOR)
                 for topic, offset in zip(topics, offsets, strict=False):
                     if offset.isdigit():
-                        self.raise_offset((topic, 0), int(offset) + 1)
+                        self._take(batch, (topic, 0), at, int(offset), 1, free=False)
 
 
-def _highest(batch: RecordBatch, flags: NDArray[Any]) -> Iterator[tuple[Queue, int]]:
-    """The highest queue offset of each queue in a run; prepared messages take none."""
+def _by_queue(batch: RecordBatch) -> Iterator[tuple[Queue, NDArray[Any]]]:
+    """The places in a run of the records of each queue; prepared messages take no offset."""
     import numpy as np
 
     from lakelog.consumequeue.topicgroups import topic_groups
 
-    queued = (flags & PREPARED) == 0
+    queued = (batch.sys_flags & PREPARED) == 0
     names, numbers = topic_groups(batch)
     for number, name in enumerate(names):
-        of_topic = queued & (numbers == number)
-        ids, offsets = batch.queue_ids[of_topic], batch.queue_offsets[of_topic]
+        rows = np.flatnonzero(queued & (numbers == number))
+        ids = batch.queue_ids[rows]
         order = np.argsort(ids, kind="stable")
-        ids, offsets = ids[order], offsets[order]
-        firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
-        highest = np.maximum.reduceat(offsets, firsts) if len(firsts) else offsets
-        queues = ((name, each) for each in ids[firsts].tolist())
-        yield from zip(queues, highest.tolist(), strict=True)
+        rows, ids = rows[order], ids[order]
+        firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])).tolist() if len(ids) else []
+        for first, end in zip(firsts, [*firsts[1:], len(ids)], strict=False):
+            yield (name, int(ids[first])), rows[first:end]
+
+
+def _taken(batch: RecordBatch, at: int) -> int:
+    """How many queue offsets an inner batch takes."""
+    number = batch.properties[at].get(INNER_NUMBER, "1")
+    return int(number) if number.isdigit() else 1
 
 
 def _has_light_queues(batch: RecordBatch) -> bool:

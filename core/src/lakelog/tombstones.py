@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lakelog.errors import CorruptConfig
 from lakelog.files import FileSystem, read_file, write_file
+from lakelog.identity import parsed, shown
 from lakelog.layout import OWN_DIR
 
 TOMBSTONES_FILE: Final = "tombstones.json"
@@ -30,14 +31,14 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
     content = read_file(files, _file(path))
     if content is None:
         return {}
-    try:
-        return _checked(json.loads(content)[_QUEUES])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptConfig(
-            f"it is damaged ({type(error).__name__}: {error}); delete it, and topics that were "
-            "removed come back with the next rebuild",
-            path=_file(path),
-        ) from None
+    match parsed(content):
+        case {"queues": dict(found)} if all(map(_is_offset, found.values())):
+            return dict(found)
+    raise CorruptConfig(
+        f'it is damaged: expected {{"queues": {{TOPIC: OFFSET}}}}, found {shown(content)}; delete '
+        "it, and topics that were removed come back with the next rebuild",
+        path=_file(path),
+    )
 
 
 def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) -> None:
@@ -61,11 +62,8 @@ def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int
     write_file(files, _file(path), content.encode() + b"\n")
 
 
-def _checked(found: Any) -> dict[str, int]:
-    for topic, end_offset in found.items():
-        if not isinstance(end_offset, int) or isinstance(end_offset, bool) or end_offset < 0:
-            raise ValueError(f"{topic!r} has {end_offset!r} for an offset")
-    return dict(found)
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _file(path: Path) -> Path:

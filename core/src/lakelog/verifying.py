@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lakelog.codec import RecordBatch
 
 
@@ -50,6 +53,37 @@ class Verifier(Protocol):
 
     def close(self) -> None:
         """Let go of files."""
+
+
+@runtime_checkable
+class DamageAware(Protocol):
+    """A verifier that wants to know of damage in the log, which is no problem of its files."""
+
+    def pass_damage(self, offset: int, end_offset: int) -> None:
+        """These bytes of the log are no whole record; told in the order of the log."""
+
+
+class DamagedRanges:
+    """Damage of a log that came by so far."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, offset: int, end_offset: int) -> None:
+        """Take the next one, in the order of the log."""
+        self._starts.append(offset)
+        self._ends.append(end_offset)
+
+    def hits(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """For each of some places, whether it is inside of damage."""
+        import numpy as np  # for operators only
+
+        if not self._starts:
+            return np.zeros(len(offsets), np.bool_)
+        numbers = np.searchsorted(self._starts, offsets, side="right") - 1
+        inside: NDArray[np.bool_] = (numbers >= 0) & (offsets < np.array(self._ends)[numbers])
+        return inside
 
 
 @runtime_checkable

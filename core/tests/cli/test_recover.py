@@ -46,6 +46,7 @@ def test_it_says_what_was_found_and_leaves_a_clean_stop(lakelog: Run, crashed: P
 def test_a_torn_tail_is_cut_and_kept(lakelog: Run, crashed: Path) -> None:
     _spoil(crashed, b"third-body")
     before = _segment(crashed).read_bytes()
+    (crashed / "checkpoint").unlink()  # which says that it was durable
     planned = lakelog("recover", crashed, "--dry-run")
     assert (planned.returncode, _segment(crashed).read_bytes()) == (0, before)
     assert (crashed / "abort").exists()
@@ -88,6 +89,27 @@ def test_the_policy_decides_what_becomes_of_whole_records_behind_damage(
     assert done.returncode == (policy == "skip")
     with library.open(crashed, mode="read") as store:
         assert sum(1 for _ in store.scan(on_damage=lambda _: None)) == records
+
+
+def test_a_lost_end_is_told_and_the_code_is_1(lakelog: Run, crashed: Path) -> None:
+    _spoil(crashed, b"third-body")
+    done = lakelog("recover", crashed)
+    assert done.returncode == 1
+    assert "missing   " in done.stdout
+    assert "checkpoint confirms it as durable" in done.stdout
+    assert "can be opened" not in done.stdout
+
+
+def test_what_was_not_read_is_not_vouched_for(lakelog: Run, tmp_path: Path) -> None:
+    with library.open(tmp_path / "store", segment_size_bytes=SIZE) as opened:
+        for _ in range(30):
+            opened.put(library.Message("t", bytes(b"." * 6000), queue_id=0))
+    given = ("--set", "segment_size_bytes=64KiB")
+    done = lakelog("recover", tmp_path / "store", *given)
+    assert done.returncode == 0, done.stderr
+    assert "earlier segments were not read: `lakelog verify` reads all" in done.stdout
+    assert "can be opened" not in done.stdout
+    assert "can be opened" in lakelog("recover", tmp_path / "store", "--full", *given).stdout
 
 
 def test_refuse_changes_nothing(lakelog: Run, crashed: Path) -> None:

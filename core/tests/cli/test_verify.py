@@ -110,3 +110,19 @@ def test_an_index_that_nothing_can_check_is_an_error(lakelog: Run, store: Path) 
     done = lakelog("verify", store, "--index")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nothing here can check the index" in done.stderr
+
+
+@pytest.mark.parametrize("stopped", ["cleanly", "by a crash"])
+def test_a_directory_in_place_of_the_checkpoint(lakelog: Run, store: Path, stopped: str) -> None:
+    (store / "checkpoint").unlink()
+    (store / "checkpoint").mkdir()
+    if stopped == "by a crash":
+        (store / "abort").touch()
+    done = lakelog("verify", store, "--all")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"{store}/checkpoint: at byte 0: the checkpoint cannot be read" in done.stderr
+    assert "expected a file of 4096 bytes, found cannot read: Is a directory" in done.stderr
+    mended = lakelog("recover", store)
+    assert mended.returncode == 3
+    assert f"{store}/checkpoint: cannot read: Is a directory; a file belongs there" in mended.stderr

@@ -82,6 +82,7 @@ def test_refuse_changes_nothing(way: str, tmp_path: Path) -> None:
 def test_refuse_minds_no_torn_tail(tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path)
     flip(tmp_path, results[-1])
+    (tmp_path / "checkpoint").unlink()  # which says that it was durable
     assert recover_small(tmp_path, on_damage="refuse").end_offset == results[-2].end_offset
 
 
@@ -91,7 +92,13 @@ def test_truncate_cuts_at_the_damage(tmp_path: Path) -> None:
     behind = log_bytes(tmp_path)[results[50].physical_offset :].rstrip(b"\x00")
     report = recover_small(tmp_path, on_damage="truncate")
     assert report.end_offset == results[49].end_offset
-    assert report.damage == ()
+    assert (report.damage, report.missing) == ((), ())
+    assert report.cut_at is not None
+    assert report.cut_at.offset == results[50].physical_offset
+    reason = f"cut by on_damage='truncate' at damage {results[50].physical_offset}; "
+    assert all(each.reason.startswith(reason) for each in report.cut)
+    counts = [int(each.reason.removeprefix(reason).split()[0]) for each in report.cut]
+    assert sum(counts) == len(results) - 51
     assert [Path(line["segment"]).name for line in kept_lines(tmp_path)] == [
         "00000000000000016384",
         "00000000000000032768",
@@ -286,8 +293,9 @@ def test_it_is_read_whole_where_queues_do_not_say_enough(gone: str, tmp_path: Pa
 
 
 def test_units_behind_the_end_of_the_log_do_not_count(tmp_path: Path) -> None:
-    """The queues had come further than the log that was left."""
+    """The queues had come further than the log that was left, and nothing else had."""
     results = a_crashed_store(tmp_path)
+    (tmp_path / "checkpoint").unlink()
     for each in segments(tmp_path)[2:]:
         each.unlink()
     left = [each for each in results if each.end_offset <= 2 * SEGMENT]

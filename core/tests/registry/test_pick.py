@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load
@@ -85,7 +87,22 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
 )
 def test_a_missing_strategy_of_ours_names_its_package(kind: Kind, name: str, package: str) -> None:
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
-        load().factory(kind, name)
+        load(path=[]).factory(kind, name)
+
+
+@pytest.mark.parametrize(("point", "name"), [("lake-mmap", "mmap"), ("fancy", "fancy")])
+def test_plugins_that_were_given_replace_installed_ones(
+    point: str, name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lakelog_mmap-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: lakelog-mmap\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[lakelog]\n{point} = nowhere\n")
+    words = rf"the writer {name!r} is installed \(lakelog-mmap 1.0\), but plugins=.* add it there"
+    with pytest.raises(MissingPlugin, match=words):
+        load(path=[str(tmp_path)]).factory(Kind.WRITER, name)
+    with pytest.raises(MissingPlugin, match=r"'other' is installed; installed are file"):
+        load(path=[str(tmp_path)]).factory(Kind.WRITER, "other")
 
 
 def test_a_missing_strategy_lists_what_there_is_and_the_nearest() -> None:
@@ -96,7 +113,7 @@ def test_a_missing_strategy_lists_what_there_is_and_the_nearest() -> None:
 
 def test_a_misspelt_strategy_of_ours_names_its_package_too() -> None:
     with pytest.raises(MissingPlugin, match=r"did you mean 'group-commit' .*lakelog-flush"):
-        load().factory(FLUSH, "groupcommit")
+        load(path=[]).factory(FLUSH, "groupcommit")
 
 
 @pytest.mark.parametrize("name", ["file", "mmap"])

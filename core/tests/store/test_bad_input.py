@@ -310,3 +310,15 @@ def test_a_setting_that_is_misspelt(tmp_path: Path) -> None:
 def test_a_store_host_that_is_none(tmp_path: Path) -> None:
     with refused(tmp_path, (SettingsError), "localhost"):
         open_small(tmp_path / "store", store_host="localhost")
+
+
+@pytest.mark.parametrize("left", [["abort"], ["abort.bak", "lock"], ["abort", "checkpoint"]])
+def test_what_a_power_cut_left_of_a_store_that_held_nothing_is_begun_again(
+    tmp_path: Path, left: list[str]
+) -> None:
+    path = tmp_path / "store"
+    path.mkdir()
+    for name in left:
+        (path / name).write_bytes(b"")
+    with open_small(path) as store:
+        assert store.put(Message("t", b"first")).physical_offset == 0

@@ -50,7 +50,7 @@ def leave(disk: Path, free_bytes: int) -> Path:
 def test_no_room_at_open(free_pages: int, disk: Path) -> None:
     path = disk / "store"
     other = leave(disk, free_pages * PAGE)
-    with pytest.raises(StoreError, match=r"No space left.*check permissions and space"):
+    with pytest.raises(StoreError, match=r"No space left.*; make room"):
         open_small(path)
     left = [each.name for each in path.rglob("*") if each.is_file()]
     assert "abort" not in left

@@ -129,10 +129,26 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
         forge(tmp_path, FLUSHED, 1 << 40)
         assert reader.max_offset == end
         assert reader.flushed_offset == 0, "nothing was synced, and the crash came"
+        with read_small(tmp_path) as late:
+            assert not late.is_flushed_known, "the checkpoint never moved"
         with open_small(tmp_path) as second:
             fill(second, 5)
             assert reader.max_offset == second.max_offset > end
         assert reader.flushed_offset == reader.max_offset
+
+
+def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> None:
+    """The checkpoint is far behind the syncs, and vouches for none of this."""
+    with an_owner(tmp_path, "inline") as owner, read_small(tmp_path) as reader:
+        durable, _ = owner.ask("put", 20)
+        assert reader.flushed_offset == durable
+        owner.kill()
+        assert read_checkpoint(FILES, tmp_path).confirm_offset == 0
+        assert (reader.flushed_offset, reader.is_flushed_known) == (durable, True)
+        with read_small(tmp_path) as late:
+            assert (late.flushed_offset, late.is_flushed_known) == (0, False)
+        open_small(tmp_path).close()
+        assert reader.flushed_offset == durable
 
 
 def test_what_the_checkpoint_vouches_for_after_a_crash(tmp_path: Path) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import lakelog
+from lakelog.errors import SettingsError, StoreError
 from lakelog.files import File, RealFileSystem
-from lakelog_direct import odirect
+from lakelog_direct import odirect, plugin
 
 
 @pytest.fixture
@@ -59,3 +63,42 @@ def test_what_the_file_system_says_counts(
     monkeypatch.setattr(odirect, "alignment_bytes", lambda _fd: needed)
     with pytest.raises(OSError, match=said):
         odirect.switch_on(file, 4096)
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder of a file system that has no disk."""
+    place = Path("/dev/shm")
+    if not place.is_dir():
+        pytest.skip("there is no /dev/shm")
+    folder = place / f"lakelog-direct-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_first_open_where_it_cannot_work_leaves_nothing(in_memory: Path) -> None:
+    path = in_memory / "a" / "store"
+    given: dict[str, Any] = {"plugins": [plugin], "writer": "direct", "segment_size_bytes": 65536}
+    with pytest.raises(StoreError, match="choose another writer") as caught:
+        lakelog.open(path, flush="none", **given)
+    assert str(caught.value).startswith(str(in_memory))
+    assert "check permissions" not in str(caught.value)
+    assert list(in_memory.iterdir()) == []
+
+
+def test_a_place_is_tried_without_leaving_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odirect.check_place(tmp_path / "not" / "there", 4096)
+    monkeypatch.setattr(odirect, "alignment_bytes", lambda _fd: 8192)
+    with pytest.raises(OSError, match="block_bytes to 8192"):
+        odirect.check_place(tmp_path / "not" / "there", 4096)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 0, -1])
+def test_a_pool_that_is_too_small_says_why(size: int, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"pool_size.*2 or more.*the next segment needs"):
+        lakelog.open(tmp_path / "s", plugins=[plugin], writer="staged", staged={"pool_size": size})
+    assert list(tmp_path.iterdir()) == []

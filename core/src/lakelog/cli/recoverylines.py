@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from lakelog.cli.shown import shown
 from lakelog.pieces import Damage
 from lakelog.recovery.report import Aside, RecoveryReport
@@ -22,8 +24,12 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
     for aside in report.cut:
         size = aside.end_offset - aside.offset
         yield f"  {cut:<9} {size} bytes, {shown(str(aside))}"
+    if report.cut_at is not None:
+        yield f"  {cut} at{'':<{7 - len(cut)}}{shown(str(report.cut_at))}"
     for damage in report.damage:
         yield f"  damage    {damage.end_offset - damage.offset} bytes stay: {shown(str(damage))}"
+    for missing in report.missing:
+        yield f"  missing   {missing.end_offset - missing.offset} bytes, {shown(str(missing))}"
     for words in report.mended:
         yield f"  {mended:<9} {shown(words)}"
     if not dry_run:
@@ -35,13 +41,16 @@ def recovery_row(report: RecoveryReport) -> dict[str, Any]:
     """All of it."""
     return {
         "clean": report.clean,
+        "read_from": report.read_from,
         "start_offset": report.start_offset,
         "start_reason": report.start_reason,
         "min_offset": report.minimum,
         "end_offset": report.end_offset,
         "records": report.records,
         "damage": list(map(_damage_row, report.damage)),
+        "missing": list(map(attrs.asdict, report.missing)),
         "cut": list(map(aside_row, report.cut)),
+        "cut_at": _damage_row(report.cut_at) if report.cut_at is not None else None,
         "mended": list(report.mended),
         "dispatched_from": report.dispatched_from,
         "seconds": report.seconds,

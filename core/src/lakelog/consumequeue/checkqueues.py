@@ -32,7 +32,7 @@ from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE
 from lakelog.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.queueoffsets import Queue
 from lakelog.units import Units
-from lakelog.verifying import Problem
+from lakelog.verifying import DamagedRanges, Problem
 
 _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
@@ -77,6 +77,7 @@ class QueuesVerifier:
         self._queues: dict[Queue, UnitCheck] = {}
         self._replacing: list[Units] = []
         self._replacements = NO_REPLACEMENTS
+        self._damaged = DamagedRanges()
         self._own: list[Problem] = []
         for queue in _present(checked):
             self._queues[queue] = self._check(queue)
@@ -101,6 +102,10 @@ class QueuesVerifier:
                     found.leave_out()  # it was made after the check began
             if found.files.fits:
                 yield from self._compare(found, group)
+
+    def pass_damage(self, offset: int, end_offset: int) -> None:
+        """Units that lead there are right: what they lead to is told as damage of the log."""
+        self._damaged.add(offset, end_offset)
 
     def finish(self, end_offset: int) -> Iterator[Problem]:
         """Compare what is left."""
@@ -138,7 +143,13 @@ class QueuesVerifier:
             size,
         )
         if batches:
-            return UnitCheck(files, checked.minimum, fields=_BATCH, resolve=as_they_are)
+            return UnitCheck(
+                files,
+                checked.minimum,
+                fields=_BATCH,
+                resolve=as_they_are,
+                damaged=self._damaged,
+            )
         ext = checked.path / CONSUMEQUEUE_EXT_DIR / queue[0] / str(queue[1])
         size = settings.ext_file_size_bytes
         resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
@@ -149,6 +160,7 @@ class QueuesVerifier:
             fields=_SIMPLE,
             resolve=resolve,
             replacements=self._none if queue[0] == REPAIRED_TOPIC else self._all,
+            damaged=self._damaged,
         )
 
     @staticmethod

@@ -18,8 +18,9 @@ from lakelog.consumequeue.checkfiles import CheckedFiles, RawUnits
 from lakelog.consumequeue.placement import is_explained
 from lakelog.consumequeue.replaced import NO_REPLACEMENTS, Replacements
 from lakelog.consumequeue.unitbytes import is_filler
+from lakelog.layout import RECORD_MIN_BYTES
 from lakelog.units import Longs
-from lakelog.verifying import Problem
+from lakelog.verifying import DamagedRanges, Problem
 
 MISSING: Final = "units are missing"
 OF_NO_RECORD: Final = "the unit is of no whole record in the log that has its place here"
@@ -52,6 +53,7 @@ class UnitCheck:
 
     :param replacements: gives the records of a repair that came by until now; units of lost records
         lead there
+    :param damaged: damage in the log so far; units that lead into it are right to stand there
     :ivar next: number of the first unit that was not compared yet
     """
 
@@ -63,16 +65,20 @@ class UnitCheck:
         fields: Sequence[str],
         resolve: Resolve,
         replacements: Callable[[], Replacements] = lambda: NO_REPLACEMENTS,
+        damaged: DamagedRanges | None = None,
     ) -> None:
         self.files = files
         self._minimum = minimum
         self._fields = fields
         self._resolve = resolve
         self._replacements = replacements
+        self._damaged = damaged or DamagedRanges()
         self.next = self._skip_old(files.first)
         self._front = self.next if not files.first and not minimum else 0
         self._shift = 0
         self._stated = -1
+        self._stated_end = -1
+        self._leapt: Problem | None = None
         self._missing: _Missing | None = None
         self._late: _Missing | None = None
 
@@ -102,6 +108,7 @@ class UnitCheck:
         if replacements := self._replacements():
             fills |= replacements.are_led_to(units)
         old = (units["offset"] >= 0) & (units["offset"] < self._minimum)
+        fills |= self._damaged.hits(units["offset"].astype(np.int64))
         judged: NDArray[np.bool_] = ~fills & ~(old & (units["size"] > 0))
         return judged
 
@@ -163,7 +170,8 @@ class UnitCheck:
         """A unit stands where its record says; or behind the one before it, if the log lost some.
 
         So does one that states a place that is taken; RocketMQ puts a record that states 0 at the
-        end, too.
+        end, too. Nothing explains a negative one, or one so high that more records
+        would be missing than fit behind the one before.
         """
         places = np.arange(self.next, self.next + len(stated))
         shifts = places - stated
@@ -172,12 +180,32 @@ class UnitCheck:
         lost = (stated > before + 1) & (shifts < 0) & (before >= 0)
         taken = (stated <= before) & (shifts > 0)
         wrong = changed & ~lost & ~taken & (stated != 0) & (shifts != 0)
+        leaps = self._leaps(expected, shifts)
+        leaps[:-1] &= shifts[1:] != shifts[:-1]  # a queue that goes on from there was moved
+        wrong |= leaps | (stated < 0)
+        if self._leapt is not None and int(shifts[0]) != self._shift:
+            yield self._leapt
+        self._leapt = None
         self._shift, self._stated = int(shifts[-1]), int(stated[-1])
         for at in np.flatnonzero(wrong).tolist():
             path, position = self.files.place(int(places[at]))
             place = f"queue offset {int(places[at])}"
             what = f"{int(stated[at])} in the record at {int(expected[at]['offset'])}"
-            yield Problem(path, position, MISPLACED, place, what)
+            problem = Problem(path, position, MISPLACED, place, what)
+            if at == len(stated) - 1 and leaps[at]:
+                self._leapt = problem  # the next record tells
+            else:
+                yield problem
+
+    def _leaps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
+        """Records that state more than those that fit behind the one before explain."""
+        ends = expected["offset"] + expected["size"]
+        starts = np.concatenate([[self._stated_end], ends[:-1]])
+        steps = -np.diff(shifts, prepend=self._shift)
+        self._stated_end = int(ends[-1])
+        leaps: NDArray[np.bool_] = (shifts < 0) & (steps > 0) & (starts >= 0)
+        leaps &= steps > (expected["offset"] - starts) // RECORD_MIN_BYTES
+        return leaps
 
     # --- where they differ ---
 
@@ -317,6 +345,8 @@ class UnitCheck:
                     break
         else:
             yield from self._strangers(self.files.end)
+        if self._leapt is not None:
+            yield self._leapt
         if self._late is not None:
             yield self._lacks(self._late)
 

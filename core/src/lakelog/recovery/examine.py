@@ -7,26 +7,30 @@ to the tail, where the log ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.consumequeue.ends import read_kept
 from lakelog.directory import StoreDirectory
-from lakelog.errors import BadSegment
+from lakelog.errors import BadSegment, CorruptRecord
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit
 from lakelog.queueoffsets import Queue
+from lakelog.recovery.cutting import Cut, cut_off
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.helpers import sections
 from lakelog.recovery.lengths import Length, wrong_lengths
+from lakelog.recovery.missing import Claims, no_log, refuse_missing
 from lakelog.recovery.padded import PaddedSource
-from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.report import Aside, Missing, RecoveryReport
 from lakelog.recovery.tails import Tail, tails
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.settings.model import StoreSettings
@@ -56,6 +60,10 @@ class Plan:
     :ivar lengths: files of a wrong length
     :ivar checkpoint: what it has to say; ``None`` if it is right
     :ivar seconds: how long it took to find out
+    :ivar missing: what the log held behind its end, and lost
+    :ivar noted: damage that an earlier recovery noted where this one did not read
+    :ivar cut_at: the damage at which the settings have the log cut
+    :ivar lost_ends: where queues ended, if something is missing
     """
 
     clean: bool
@@ -68,6 +76,10 @@ class Plan:
     lengths: tuple[Length, ...]
     checkpoint: StoreCheckpoint | None
     seconds: float
+    missing: tuple[Missing, ...] = ()
+    noted: tuple[Damage, ...] = ()
+    cut_at: Damage | None = None
+    lost_ends: Mapping[Queue, int] = attrs.field(factory=dict)
 
     @property
     def end_offset(self) -> int:
@@ -84,18 +96,24 @@ class Plan:
             self.minimum,
             self.end_offset,
             self.found.records,
-            self.damage,
+            self.noted + self.damage,
             tuple(cut),
             tuple(str(each) for each in self.lengths),
-            self.end_offset,
+            None,
             self.seconds,
+            self.missing,
+            self.cut_at,
         )
 
 
 def examine(
-    directory: StoreDirectory, core: StoreSettings, progress: Progress | None = None
+    directory: StoreDirectory,
+    core: StoreSettings,
+    progress: Progress | None = None,
+    *,
+    full: bool = False,
 ) -> Plan:
-    """Read what has to be read of a store, whoever owns it.
+    """Read what has to be read of a store, whoever owns it; with ``full``, all of its log.
 
     Raises :class:`~lakelog.errors.BadSegment` where no recovery can go on: over missing segments
     and files that are none, and over damage if the settings say ``on_damage = "refuse"``.
@@ -106,12 +124,21 @@ def examine(
     clean = not (directory.path / ABORT_FILE).exists()
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
+        claims = _claims(directory, checkpoint, clean=clean)
+        if claims.any():
+            raise no_log(claims, directory.commitlog)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in _ends(directory).items()}
         found = Survey(0, 0, next_offsets=ends)
         return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
-    reading = _Reading(directory, core, tuple(files), clean, progress or _silent)
+    reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
     return reading.plan(begun)
+
+
+def _claims(directory: StoreDirectory, checkpoint: StoreCheckpoint, *, clean: bool) -> Claims:
+    files, path = directory.files, directory.path
+    kept = read_kept(files, path)
+    return Claims(files, path, clean, checkpoint, kept, _ends(directory))
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
@@ -130,6 +157,7 @@ class _Reading:
     core: StoreSettings
     segments: tuple[SegmentFile, ...]
     clean: bool
+    full: bool
     progress: Progress
 
     @property
@@ -143,13 +171,22 @@ class _Reading:
         checkpoint, source = read_checkpoint(files, path), self._source()
         lengths = tuple(wrong_lengths(self.segments, self.size))
         start = self._start(source, checkpoint, lengths)
+        noted = self._noted(start.offset)
+        if noted and self.core.on_damage == "refuse":
+            raise self._refusal(noted[0])
         found = Survey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         if not source.known_damage():
             self._read_by_others(found)
         sealed = self.core.require_record_crc
-        pieces = self._add_up(scan(source, found.end_offset, judge=proof, sealed=sealed), found)
+        scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
+        pieces, cut = self._add_up(scanned, found, proof)
+        claims = _claims(self.directory, checkpoint, clean=self.clean)
+        missing = () if cut else claims.missing(found.end_offset)
+        if self.core.on_damage == "refuse":
+            refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found)
+        behind = tails(files, self.segments, self.size, found.end_offset, proof.refused)
         return Plan(
             self.clean,
             self.segments[0].start_offset,
@@ -157,10 +194,14 @@ class _Reading:
             start.reason,
             found,
             tuple(_marked(each, proof.refused) for each in pieces),
-            tuple(tails(files, self.segments, self.size, found.end_offset, proof.refused)),
+            tuple(map(cut.told if cut else _as_it_is, behind)),
             lengths,
             _lowered(checkpoint, found),
             time.monotonic() - begun,
+            missing,
+            noted,
+            cut.damage if cut else None,
+            claims.next_offsets() if missing else {},
         )
 
     def _read_by_others(self, found: Survey) -> None:
@@ -192,6 +233,8 @@ class _Reading:
     ) -> Start:
         from lakelog.recovery.startfile import Start, after_clean_stop, after_unclean_stop
 
+        if self.full:
+            return Start(self.segments[0].start_offset, "all of it was asked for")
         files, path, ends = self.directory.files, self.directory.path, _ends(self.directory)
         start = (
             after_clean_stop(source, self.size, files, path, ends)
@@ -199,8 +242,22 @@ class _Reading:
             else after_unclean_stop(source, files, path, ends, checkpoint)
         )
         if lengths and lengths[0].start_offset < start.offset:
-            return Start(lengths[0].start_offset, "a segment has a wrong length")
+            start = Start(lengths[0].start_offset, "a segment has a wrong length")
+        noted = self._noted(start.offset)
+        if noted and self.core.on_damage == "truncate":
+            at = max(noted[0].offset, self.segments[0].start_offset)
+            return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
+
+    def _noted(self, start: int) -> tuple[Damage, ...]:
+        """Known damage before ``start``: it is still there, as far as anybody knows."""
+        known = read_damage(self.directory.files, self.directory.path)
+        minimum = self.segments[0].start_offset
+        return tuple(
+            _told_earlier(each, self.directory.segment(each.offset - each.offset % self.size))
+            for each in known
+            if minimum < each.end_offset and each.offset < start
+        )
 
     def _proof(self, found: Survey, checkpoint: StoreCheckpoint) -> Proof:
         from lakelog.recovery.proof import Proof
@@ -219,10 +276,17 @@ class _Reading:
         """Queues know of messages that were not read, or are gone; what was cut does not count."""
         ends = queue_ends(self.directory.files, self.directory.path, found.end_offset)
         for queue, each in ends.items():
-            found.raise_offset(queue, each.end)
+            found.settle(queue, each.end, each.reached)
+        found.tell_doubts()
 
-    def _add_up(self, pieces: Iterable[Piece], found: Survey) -> tuple[Damage, ...]:
-        """Count what belongs to the log; damage counts only if something is behind it."""
+    def _add_up(
+        self, pieces: Iterator[Piece], found: Survey, proof: Proof
+    ) -> tuple[tuple[Damage, ...], Cut | None]:
+        """Count what belongs to the log; damage counts only if something is behind it.
+
+        The other value says what the settings have cut, if anything.
+        """
+        cut = None
         damage: list[Damage] = []
         pending: list[Blank | Damage] = []
         start, total = found.start_offset, self._total(found.start_offset)
@@ -237,10 +301,11 @@ class _Reading:
                 pending.clear()
                 found.count(piece)
             else:
+                cut = cut_off(pending, piece, pieces, found, proof)
                 break
             self.progress(found.end_offset - start, total)
         self.progress(total, total)
-        return tuple(damage)
+        return tuple(damage), cut
 
     def _total(self, start: int) -> int:
         return self.segments[-1].start_offset + self.core.segment_size_bytes - start
@@ -260,6 +325,17 @@ class _Reading:
             path=damage.path or self.directory.commitlog,
             offset=damage.offset,
         )
+
+
+def _as_it_is(tail: Tail) -> Tail:
+    return tail
+
+
+def _told_earlier(damage: Damage, segment: Path) -> Damage:
+    error = CorruptRecord(
+        f"{damage.error.what}; noted earlier, and not read this time", offset=damage.offset
+    )
+    return attrs.evolve(damage, error=error, path=segment)
 
 
 def _marked(damage: Damage, refused: Sequence[int]) -> Damage:

@@ -1,9 +1,9 @@
 """Acts on what an examination found; the only place of a recovery that changes a byte.
 
-In this order, each step durable before the next: copies go to the quarantine; files behind the end
-go, from the back; lengths are put right; the tail is zeroed; what an unclean stop may have left in
-memory alone is synced; the checkpoint is lowered. Whatever stops it in between, the next recovery
-finds the same end, and goes on.
+In this order, each step durable before the next: what is missing is noted; copies go to the
+quarantine; files behind the end go, from the back; lengths are put right; the tail is zeroed; what
+an unclean stop may have left in memory alone is synced; the checkpoint is lowered. Whatever stops
+it in between, the next recovery finds the same end, and goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakelog.layout import OWN_DIR
 from lakelog.recovery.damagefile import keep_damage
 from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length
+from lakelog.recovery.missing import keep_missing
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Tail, chunks
@@ -35,6 +36,7 @@ def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryRepo
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
     """
     files, path = directory.files, directory.path
+    keep_missing(files, path, plan.missing, plan.lost_ends)  # before any proof of it goes
     cut = _set_aside(directory, plan.tails)
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
@@ -45,9 +47,12 @@ def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryRepo
     keep_damage(files, path, plan.start_offset, plan.minimum, plan.damage)
     if plan.checkpoint is not None:
         write_checkpoint(files, path, plan.checkpoint)
-    for damage in plan.damage:
+    report = attrs.evolve(plan.report(), cut=tuple(cut))
+    for damage in report.damage:
         _LOG.warning("%s", damage)
-    return attrs.evolve(plan.report(), cut=tuple(cut))
+    for missing in report.missing:
+        _LOG.warning("%s: missing at the end of the log: %s", path, missing)
+    return report
 
 
 def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
@@ -111,7 +116,8 @@ def _sync(directory: StoreDirectory, plan: Plan, size_bytes: int) -> None:
                 file.sync()
             finally:
                 file.close()
-    files.sync_dir(directory.commitlog)
+    if directory.commitlog.is_dir():
+        files.sync_dir(directory.commitlog)
     own = directory.path / OWN_DIR  # a tombstone that queues are made by from now on
     if own.is_dir():
         files.sync_dir(own)

@@ -85,7 +85,7 @@ class Proof:
     def _note(self, batch: RecordBatch, at: int) -> None:
         """Take note of the queue offsets of the first ``at`` records of a run."""
         if at:
-            noted = Survey(0, 0, next_offsets=self.seen.next_offsets)
+            noted = Survey(0, 0, next_offsets=self.seen.next_offsets, chains=self.seen.chains)
             noted.count(batch[:at])
 
     def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:

@@ -31,6 +31,24 @@ class Aside:
 
 
 @attrs.frozen
+class Missing:
+    """Where records are known to have been, behind the end that was found.
+
+    :ivar offset: the end of the log that was found
+    :ivar end_offset: how far it reached once
+    :ivar how: how that is known
+    """
+
+    offset: int
+    end_offset: int
+    how: str
+
+    def __str__(self) -> str:
+        """Where, and how it is known."""
+        return f"{self.offset} to {self.end_offset}: {self.how}"
+
+
+@attrs.frozen
 class RecoveryReport:
     """What a recovery found, and what it did about it; offsets are in bytes of the log.
 
@@ -40,11 +58,15 @@ class RecoveryReport:
     :ivar minimum: first byte of the log
     :ivar end_offset: behind its last record or blank
     :ivar records: whole records that were read
-    :ivar damage: what stays in the log and is no whole record; reads pass over it, and say so
+    :ivar damage: what stays in the log and is no whole record; reads pass over it, and say so. That
+        of a part that was not read is what an earlier recovery noted, and says so
     :ivar cut: what was taken out, and is kept in quarantine
     :ivar mended: what else was put right, such as lengths of files, in words
-    :ivar dispatched_from: from where queues and index were completed
+    :ivar dispatched_from: from where queues and index were completed; ``None`` where nobody looked,
+        as in a dry run
     :ivar seconds: how long it took
+    :ivar missing: what the log held behind its end, and lost; one for each that knows of it
+    :ivar cut_at: the damage at which ``on_damage="truncate"`` cut the log; no longer in it
     """
 
     clean: bool
@@ -56,8 +78,20 @@ class RecoveryReport:
     damage: tuple[Damage, ...] = ()
     cut: tuple[Aside, ...] = ()
     mended: tuple[str, ...] = ()
-    dispatched_from: int = 0
+    dispatched_from: int | None = None
     seconds: float = 0.0
+    missing: tuple[Missing, ...] = ()
+    cut_at: Damage | None = None
+
+    @property
+    def read_from(self) -> int:
+        """Nothing before it was looked at."""
+        return self.start_offset
+
+    @property
+    def read_all(self) -> bool:
+        """Whether all of the log was read."""
+        return self.start_offset <= self.minimum
 
     @property
     def changed(self) -> bool:
@@ -68,9 +102,11 @@ class RecoveryReport:
         """One line."""
         stop = "a clean" if self.clean else "an unclean"
         cut = sum(each.end_offset - each.offset for each in self.cut)
+        most = max((each.end_offset for each in self.missing), default=self.end_offset)
+        lost = f"{most - self.end_offset} bytes behind its end are missing; " * bool(self.missing)
         return (
             f"after {stop} stop: read {self.records} records from {self.start_offset} "
             f"({self.start_reason}); the log ends at {self.end_offset}; {len(self.damage)} damaged "
             f"places stay in it, {cut} bytes were set aside, {len(self.mended)} other things "
-            f"mended; {self.seconds:.3f} s"
+            f"mended; {lost}{self.seconds:.3f} s"
         )

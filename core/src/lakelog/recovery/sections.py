@@ -20,7 +20,7 @@ from lakelog.files import RealFileSystem
 from lakelog.pieces import Blank
 from lakelog.scan import scan
 from lakelog.source import FileSource
-from lakelog.survey import Survey
+from lakelog.survey import Chain, Survey
 
 
 @attrs.frozen
@@ -37,17 +37,19 @@ class Section:
     def to_json(self) -> str:
         """One line."""
         found = self.found
-        offsets = [[*queue, end] for queue, end in found.next_offsets.items()]
-        row = {**attrs.asdict(found), "next_offsets": offsets, "first": self.first_timestamp_ms}
-        return json.dumps(row)
+        chains = [[*queue, *attrs.astuple(chain)] for queue, chain in found.chains.items()]
+        row = {**attrs.asdict(found, recurse=False), "chains": chains}
+        del row["next_offsets"]  # the chains say them
+        return json.dumps({**row, "first": self.first_timestamp_ms})
 
     @classmethod
     def from_json(cls, line: str) -> Section:
         """Read such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other."""
         row: dict[str, Any] = json.loads(line)
         first = int(row.pop("first"))
-        offsets = {(topic, queue_id): end for topic, queue_id, end in row.pop("next_offsets")}
-        return cls(Survey(**row, next_offsets=offsets), first)
+        chains = {(topic, number): Chain(*of) for topic, number, *of in row.pop("chains")}
+        offsets = {queue: chain.next for queue, chain in chains.items()}
+        return cls(Survey(**row, next_offsets=offsets, chains=chains), first)
 
 
 def section(source: FileSource, start: int, size_bytes: int, *, sealed: bool = False) -> Section:

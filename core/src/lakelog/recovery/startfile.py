@@ -123,7 +123,7 @@ def _doubt(files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: 
         return "queues lack what they had at the last sync"
     if read_tombstones(files, path):
         return "topics were removed"
-    if (path / BATCHCONSUMEQUEUE_DIR).is_dir():
+    if (path / BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
         return "there are queues of batches"
     return ""
 

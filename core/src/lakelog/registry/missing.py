@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from lakelog.errors import MissingPlugin
@@ -25,17 +25,28 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
 
 
 def missing(
-    kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, Source]
+    kind: Kind,
+    name: str,
+    installed: Mapping[str, Kind],
+    off: Mapping[str, Source],
+    left_out: Iterable[Source] = (),
 ) -> MissingPlugin:
     """Build the error for a ``name`` of ``kind`` that no plugin offers.
 
     :param installed: the kinds of all names that are there
     :param off: the plugins that are switched off
+    :param left_out: installed plugins in whose place others were given to ``open``
     """
     if name in installed:
         return MissingPlugin(_wrong_kind(kind, name, installed[name], installed))
     if name in FIRST_PARTY and FIRST_PARTY[name][0] is not kind:
         return MissingPlugin(_wrong_kind(kind, name, FIRST_PARTY[name][0], installed))
+    for source in () if _is_off(name, off) else left_out:
+        if _brings(source, name):
+            return MissingPlugin(
+                f"the {spoken(kind)} {name!r} is installed ({source.distribution or source.name}), "
+                "but plugins=[...] is used instead of installed plugins: add it there"
+            )
     return MissingPlugin(
         f"no {spoken(kind)} {name!r} is installed{_remedy(kind, name, installed, off)}"
     )
@@ -46,13 +57,27 @@ def _wrong_kind(kind: Kind, name: str, found: Kind, installed: Mapping[str, Kind
 
 
 def _remedy(kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, Source]) -> str:
-    package = FIRST_PARTY[name][1] if name in FIRST_PARTY else None
+    package = _package(name)
     for source in off.values():
-        if source.name == name or (source.distribution and source.distribution.name == package):
+        if _brings(source, name):
             return f": the plugin {source.name!r} is switched off; remove it from what disables it"
     if package:
         return f": pip install {package}"
     return _there(kind, installed) + _meant(kind, name, installed)
+
+
+def _package(name: str) -> str | None:
+    return FIRST_PARTY[name][1] if name in FIRST_PARTY else None
+
+
+def _is_off(name: str, off: Mapping[str, Source]) -> bool:
+    return any(_brings(source, name) for source in off.values())
+
+
+def _brings(source: Source, name: str) -> bool:
+    """Whether the strategy ``name`` comes with a plugin: by its name, or by that of its package."""
+    found = source.distribution
+    return source.name == name or (found is not None and found.name == _package(name))
 
 
 def _there(kind: Kind, installed: Mapping[str, Kind]) -> str:

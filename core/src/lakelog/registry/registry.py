@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from lakelog.registry.missing import missing
 from lakelog.registry.offers import Offer, PluginRow, offers, plugin_rows
 from lakelog.registry.plugged import Plugged, plug_in
 from lakelog.registry.sources import (
+    Source,
     builtin_source,
     error_in,
     given_sources,
@@ -37,6 +39,7 @@ class Registry:
     plugged: Plugged
     _found: Mapping[str, Offered]
     events: Events
+    _left_out: Callable[[], Sequence[Source]] = list
 
     @classmethod
     def load(
@@ -56,7 +59,8 @@ class Registry:
         searched = sys.path if path is None else path
         more = installed_sources(searched) if plugins is None else given_sources(plugins)
         plugged = plug_in([builtin_source(), *more], switched_off(environ, disabled))
-        return cls(plugged, collect(plugged), Events(plugged))
+        left_out = list if plugins is None else partial(installed_sources, searched)
+        return cls(plugged, collect(plugged), Events(plugged), left_out)
 
     def sections(self) -> Mapping[str, type[Any]]:
         """List the settings class of every strategy on offer, by its name."""
@@ -97,7 +101,7 @@ class Registry:
     def _offered(self, kind: Kind, name: str) -> Offered:
         offered = self._found.get(name)
         if offered is None or offered.factory.kind is not kind:
-            raise missing(kind, name, self._kinds(), self.plugged.off)
+            raise missing(kind, name, self._kinds(), self.plugged.off, self._left_out())
         return offered
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import attrs
 
@@ -105,6 +105,9 @@ def _structured(value: object, hint: Any) -> object:
     """Let cattrs convert ``value``; whatever it raises becomes one of the two usual errors."""
     from cattrs.errors import StructureHandlerNotFoundError  # slow to import
 
+    if get_origin(hint) is Literal:
+        words = ", ".join(map(str, get_args(hint)))
+        raise ValueError(f"expected one of {words}, got {_shown(value)}")
     if items_of(hint) and not isinstance(value, list | tuple | set | frozenset):
         raise TypeError(f"expected a list, got {_shown(value)}")
     try:

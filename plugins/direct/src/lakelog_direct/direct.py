@@ -10,13 +10,13 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
-from lakelog.errors import SettingsError
-from lakelog.files import File
+from lakelog.errors import SettingsError, StoreError
+from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
 from lakelog_direct.buffers import BufferPool
 from lakelog_direct.chunk import Chunk, spare_memory
-from lakelog_direct.odirect import switch_on
+from lakelog_direct.odirect import check_place, switch_on
 from lakelog_direct.order import check_order
 from lakelog_direct.settings import DirectSettings, commit_rules
 
@@ -173,6 +173,16 @@ class DirectWriter:
         return DirectSegmentWriter(file, size_bytes, position, self._pool, self._settings)
 
 
+def _check_place(settings: DirectSettings, context: Context) -> None:
+    """Before anything of a store is made where it could not be written."""
+    try:
+        check_place(
+            context.path / (context.core.commitlog_path or "commitlog"), settings.block_bytes
+        )
+    except OSError as error:
+        raise StoreError(error.strerror or str(error), path=error.filename) from error
+
+
 def make(settings: DirectSettings, context: Context) -> DirectWriter:
     """Build the writer from its section."""
     size = context.core.segment_size_bytes
@@ -182,4 +192,6 @@ def make(settings: DirectSettings, context: Context) -> DirectWriter:
             f"([direct] block_bytes), not of {size} bytes",
             key="segment_size_bytes",
         )
+    if isinstance(context.files, RealFileSystem):  # what stands in for one says so when it is used
+        _check_place(settings, context)
     return DirectWriter(settings)

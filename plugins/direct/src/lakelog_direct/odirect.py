@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from lakelog.files import File
+from lakelog.files import File, RealFile
 
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_DIOALIGN: Final = 0x2000
@@ -52,6 +52,25 @@ def switch_on(file: File, block_bytes: int) -> None:
             f"its file system wants blocks of {needed} bytes, not {block_bytes}; set "
             f"[direct] block_bytes to {needed}",
         )
+
+
+def check_place(directory: Path, block_bytes: int) -> None:
+    """Try in a folder, or the nearest one above that is there, with a file that has no name.
+
+    Leaves nothing behind. Raises as :func:`switch_on`; where no such file can be made, nothing is
+    told, and the first segment will.
+    """
+    while not directory.is_dir() and directory != directory.parent:
+        directory = directory.parent
+    try:
+        fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return
+    file = RealFile(directory, fd)
+    try:
+        switch_on(file, block_bytes)
+    finally:
+        file.close()
 
 
 def alignment_bytes(fd: int) -> int | None:

@@ -13,6 +13,14 @@ def _power_of_two(_: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ValueError(f"{attribute.name} must be a power of two, not {value}")
 
 
+def _enough_for_a_roll(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 2:
+        raise ValueError(
+            f"{attribute.name} must be 2 or more, not {value}: while one buffer is written out, "
+            "the next segment needs another"
+        )
+
+
 @attrs.frozen(kw_only=True)
 class StagedSettings:
     """What the writer ``staged`` can be told; RocketMQ's names stand in brackets.
@@ -33,7 +41,7 @@ class StagedSettings:
         replica counts what it has, and what is in its buffers dies with its process
     """
 
-    pool_size: int = field(default=5, validator=validators.ge(2))
+    pool_size: int = field(default=5, validator=[_enough_for_a_roll, validators.ge(2)])
     lock_memory: bool = False
     pool_wait_ms: int = field(default=1_000, validator=validators.ge(0))
     commit_interval_ms: int = field(default=200, validator=validators.ge(1))

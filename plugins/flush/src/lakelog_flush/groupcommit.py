@@ -10,7 +10,6 @@ threads, could not be ended.
 from __future__ import annotations
 
 import copy
-import logging
 import time
 from threading import Event, Thread
 from typing import Final
@@ -22,12 +21,12 @@ from lakelog_flush.bell import Bell
 from lakelog_flush.gathering import Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
+from lakelog_flush.tardy import Tardy
 
 TICK_SECONDS: Final = 0.01
 """How long bytes that nobody waits for stay unflushed at most, beside the sync itself."""
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
-_log = logging.getLogger("lakelog")
 
 
 class GroupCommit:
@@ -38,6 +37,7 @@ class GroupCommit:
     def __init__(self, settings: GroupCommitSettings) -> None:
         self._line = Line(settings.sync_flush_timeout_ms / 1000)
         self._bell = Bell()
+        self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
         self._wanted = 0
         self._over = Event()
@@ -142,12 +142,8 @@ class GroupCommit:
             late = line.take_late(time.monotonic())
             for waiter in late:
                 waiter.finish(_TIMEOUT)
-            if late:
-                _log.warning(
-                    "%d puts were not durable within %.0f ms; their messages are in the log",
-                    len(late),
-                    line.timeout_seconds * 1000,
-                )
+            self._tardy.add(len(late))
+        self._tardy.tell()
 
     # --- end ---
 

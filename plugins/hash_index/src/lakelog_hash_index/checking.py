@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.files import FileSystem
-from lakelog.verifying import Problem
+from lakelog.verifying import DamagedRanges, Problem
 from lakelog_hash_index.entrycursor import Entries, EntryCursor
 from lakelog_hash_index.examine import examine
 from lakelog_hash_index.indexfile import IndexFile
@@ -61,6 +61,7 @@ class IndexVerifier:
         self._living = living
         self._minimum = minimum
         self._skipped: list[tuple[int, int]] = []
+        self._damaged = DamagedRanges()
         self._own: list[Problem] = []
         self._missing: _Missing | None = None
         sound = self._examine(files, shape)
@@ -121,6 +122,10 @@ class IndexVerifier:
             yield from self._compare(entries, offsets[:part], hashes[:part])
             offsets, hashes = offsets[part:], hashes[part:]
 
+    def pass_damage(self, offset: int, end_offset: int) -> None:
+        """Entries that lead there are right: what they lead to is told as damage of the log."""
+        self._damaged.add(offset, end_offset)
+
     def finish(self, end_offset: int) -> Iterator[Problem]:
         """Compare what is left: nothing may be behind the log, but what is on its way."""
         yield from self._told()
@@ -145,7 +150,8 @@ class IndexVerifier:
         expected, found = _pairs(offsets, hashes), _pairs(entries.offsets, entries.hashes)
         missing = ~np.isin(expected, found) & ~self._is_skipped(offsets)
         yield from self._note_missing(offsets, missing, entries)
-        for at in np.flatnonzero(~np.isin(found, expected)).tolist():
+        strange = ~np.isin(found, expected) & ~self._damaged.hits(entries.offsets)
+        for at in np.flatnonzero(strange).tolist():
             path, position = self._place(entries, at)
             what = f"hash {int(entries.hashes[at])} of the record at {int(entries.offsets[at])}"
             yield Problem(path, position, OF_NO_KEY, "", what)

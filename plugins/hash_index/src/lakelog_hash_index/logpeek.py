@@ -20,6 +20,7 @@ from lakelog.layout import (
     MAGIC_V2,
     segment_name,
 )
+from lakelog_hash_index.indexfile import unreadable
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -102,14 +103,17 @@ class LogPeek:
     def _data(self, offset: int, length: int) -> memoryview | None:
         """Bytes of a segment; ``None`` where it is not there."""
         position = offset % self.segment_bytes
+        path = self.directory / segment_name(offset - position)
         try:
-            file = self.files.open(self.directory / segment_name(offset - position))
+            file = self.files.open(path)
+            try:
+                return memoryview(file.read_at(position, length))
+            finally:
+                file.close()
         except FileNotFoundError:
             return None
-        try:
-            return memoryview(file.read_at(position, length))
-        finally:
-            file.close()
+        except OSError as error:
+            raise unreadable(path, error) from error
 
 
 def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:

@@ -23,6 +23,9 @@ def recover(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read the whole log, not only what the stop touched.")
+    ] = False,
     on_damage: Annotated[
         Literal["skip", "refuse", "truncate"] | None,
         typer.Option(
@@ -38,7 +41,8 @@ def recover(
     """Recover a store after any stop, complete its queues and index, and leave a clean stop.
 
     What is cut from the log is kept in lakelog/quarantine/ of the store. Damage that has whole
-    records behind it stays in the log and is passed over by reads; the exit code is then 1.
+    records behind it stays in the log and is passed over by reads; the exit code is then 1, and
+    also where records at the end of the log are missing that were durable once.
     """
     given: dict[str, Any] = dict(map(assignment, assignments or ()))
     if on_damage is not None:
@@ -47,6 +51,7 @@ def recover(
         report = recover_store(
             store,
             dry_run=dry_run,
+            full=full,
             progress=advance,
             settings=settings,
             broker_conf=broker_conf,
@@ -56,7 +61,7 @@ def recover(
         write_lines([{"dry_run": dry_run, **recovery_row(report)}])
     else:
         typer.echo("\n".join(_lines(store, report, dry_run=dry_run)))
-    if report.damage:
+    if report.damage or report.missing:
         raise typer.Exit(DAMAGED)
 
 
@@ -73,5 +78,15 @@ def _next(report: RecoveryReport, *, dry_run: bool) -> str:
         return (
             "`lakelog repair` puts records in the place of the damage, without which RocketMQ "
             "would cut the log there"
+        )
+    if report.missing:
+        return (
+            "bring the missing files back from a copy of the store if there is one; the log goes "
+            "on at its end, and gives their queue offsets again (lakelog/missing.json has them)"
+        )
+    if not report.read_all:
+        return (
+            f"nothing; read from {report.read_from} on; earlier segments were not read: "
+            "`lakelog verify` reads all"
         )
     return "nothing; the store was closed cleanly, and can be opened by lakelog and by RocketMQ"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
@@ -16,10 +17,11 @@ from lakelog.cli.opening import open_for
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.walk import directory_of, walk_parts
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.layout import ABORT_FILE
+from lakelog.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.parallelscan import Part, WholeSegment
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.store import Store
+from lakelog.verifying import Problem
 
 
 @attrs.define
@@ -98,7 +100,7 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         reporter = Reporter(as_json=as_json)
         found = _findings(opened, checking, reporter, processes)
         if everything:
-            reporter.tell(check_checkpoint(opened.path, found.end_offset, found.last_timestamp_ms))
+            reporter.tell(_checkpoint(opened.path, found))
         reporter.finish()
         names = checking.names if checking is not None else ()
         if as_json:
@@ -107,6 +109,15 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
             typer.echo(_summary(found, opened, names, reporter.problems))
     if reporter.problems or not found.is_whole:
         raise typer.Exit(DAMAGED)
+
+
+def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
+    try:
+        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
+    except OSError as error:
+        file = Path(error.filename or path / CHECKPOINT_FILE)
+        words = "the checkpoint cannot be read"
+        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
 
 
 def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:

@@ -12,6 +12,7 @@ from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem
 from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR
+from lakelog.properties import REPAIRED_TOPIC
 from lakelog.testing.crash.ledger import Entry
 
 _NAME_DIGITS: Final = 20
@@ -49,6 +50,8 @@ class LogBytes:
             verify_frame(view, frame, offset, sealed=True)
         except CorruptRecord:
             return None
+        if frame.topic == REPAIRED_TOPIC:
+            return None  # what a repair put there
         return data if frame.size == len(data) else None
 
 

@@ -1,0 +1,154 @@
+"""What a log is known to have held behind the end that was found: records were lost at its end.
+
+Only what was durable counts. A power cut takes what was never synced, and units of it may be left:
+that is no loss. So after an unclean stop the checkpoint alone speaks, and only if lakelog wrote it;
+RocketMQ confirms what it did not sync, and keeps that when it cuts a log. After a clean stop of
+lakelog, log and queues agreed, and whatever any of them knows was there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.checkpoint import StoreCheckpoint
+from lakelog.consumequeue.ends import Kept
+from lakelog.errors import BadSegment, StoreError
+from lakelog.files import FileSystem, read_file, write_file
+from lakelog.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
+from lakelog.ownership import owner_pid
+from lakelog.positionspage import MAGIC, OWNER_PID, page_path
+from lakelog.queueends import QueueEnd
+from lakelog.queueoffsets import Queue
+from lakelog.recovery.report import Missing
+
+MISSING_FILE: Final = "missing.json"
+_LOG: Final = logging.getLogger("lakelog")
+_WORD_BYTES: Final = 8
+
+
+@attrs.frozen
+class Claims:
+    """What says how far a log reached.
+
+    :ivar clean: whether the store was closed cleanly
+    :ivar kept: what lakelog noted of the queues
+    :ivar ends: what the queues hold
+    """
+
+    files: FileSystem
+    path: Path
+    clean: bool
+    checkpoint: StoreCheckpoint
+    kept: Kept
+    ends: Mapping[Queue, QueueEnd]
+
+    def any(self) -> bool:
+        """Whether anything says that there was a log."""
+        has_units = any(each.end for each in self.ends.values())
+        return bool(self.checkpoint.confirm_offset or self.kept.marks or has_units)
+
+    def missing(self, end_offset: int) -> tuple[Missing, ...]:
+        """What was there behind ``end_offset``, by each that knows of it; nothing is changed."""
+        if not self._by_lakelog():
+            if self.checkpoint.confirm_offset > end_offset:
+                _LOG.warning(
+                    "%s: the log ends at %d, and the checkpoint confirms %d; lakelog was not the "
+                    "last to write it, so this need be no loss",
+                    self.path,
+                    end_offset,
+                    self.checkpoint.confirm_offset,
+                )
+            return ()
+        return tuple(
+            Missing(end_offset, reached, how)
+            for reached, how in self._durable()
+            if reached > end_offset
+        )
+
+    def next_offsets(self) -> dict[Queue, int]:
+        """What queues reached, also with units of what is missing."""
+        found = {queue: each.end for queue, each in self.ends.items()}
+        for queue, end in self.kept.ends.items():
+            found[queue] = max(end, found.get(queue, 0))
+        return found
+
+    def _durable(self) -> Iterator[tuple[int, str]]:
+        yield self.checkpoint.confirm_offset, f"{CHECKPOINT_FILE} confirms it as durable"
+        if self.clean:
+            marked = max((each.end for each in self.kept.marks), default=0)
+            yield marked, "lakelog/queues.json tells of its last record"
+            reached = max((each.reached for each in self.ends.values()), default=0)
+            yield reached, "the queues have units of it, and the stop was a clean one"
+
+    def _by_lakelog(self) -> bool:
+        """Whether lakelog was the last to write the checkpoint.
+
+        Its clean stop leaves one that confirms the last record with units; after any other stop
+        ``abort`` still names the process whose positions page is there.
+        """
+        marks = self.kept.marks
+        if marks and self.checkpoint.confirm_offset == marks[0].end:
+            return True
+        return not self.clean and self._died_open()
+
+    def _died_open(self) -> bool:
+        data = read_file(self.files, page_path(self.path)) or b""
+        words = memoryview(data[: len(data) - len(data) % _WORD_BYTES]).cast("Q")
+        if len(words) <= OWNER_PID or words[0] != MAGIC:
+            return False
+        return words[OWNER_PID] == owner_pid(self.files, self.path)
+
+
+def refuse_missing(missing: Sequence[Missing], commitlog: Path) -> None:
+    """Raise :class:`~lakelog.errors.BadSegment` if anything is missing."""
+    for each in missing:
+        raise BadSegment(
+            f"the log ends at {each.offset}, and reached to {each.end_offset} once: {each.how}. "
+            "on_damage = 'refuse' forbids to go on: bring the files back, or open the store with "
+            "on_damage='skip' to go on without what is missing",
+            path=commitlog,
+            offset=each.offset,
+        )
+
+
+def no_log(claims: Claims, commitlog: Path) -> StoreError:
+    """The error for a store that had a log, and has no segment now."""
+    reached = claims.checkpoint.confirm_offset
+    told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
+    return StoreError(
+        f"no segment is here, and {told} in {claims.path}; is the disk mounted, and is "
+        f"commitlog_path right? to begin a new log, remove {CHECKPOINT_FILE}, "
+        f"{CONSUMEQUEUE_DIR}/, index/ and {OWN_DIR}/queues.json of the store",
+        path=commitlog,
+    )
+
+
+def keep_missing(
+    files: FileSystem, path: Path, missing: Iterable[Missing], next_offsets: Mapping[Queue, int]
+) -> None:
+    """Note durably what is missing, and which queue offsets were given before."""
+    rows = [attrs.asdict(each) for each in missing]
+    if not rows:
+        return
+    try:
+        before = [row for row in _content(files, path)["missing"] if row not in rows]
+    except (ValueError, KeyError, TypeError):
+        before = []
+    table: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), end in sorted(next_offsets.items()):
+        table.setdefault(topic, {})[str(queue_id)] = end
+    content = json.dumps({"missing": before + rows, "next_offsets": table}, indent=1)
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / MISSING_FILE, content.encode() + b"\n")
+
+
+def _content(files: FileSystem, path: Path) -> dict[str, Any]:
+    content = read_file(files, path / OWN_DIR / MISSING_FILE)
+    empty: dict[str, Any] = {"missing": [], "next_offsets": {}}
+    return empty if content is None else json.loads(content)

@@ -1,0 +1,128 @@
+"""Errors of the operating system say which file it was, what was tried, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from core.tests.store.support import SEGMENT, a_store, open_small, read_small
+from lakelog import Message
+from lakelog.directory import readable
+from lakelog.errors import StoreError, StoreFailed
+from lakelog.files import RealFile, RealFileSystem
+
+FILES = RealFileSystem()
+
+
+def directory_in_place_of(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    file.mkdir()
+
+
+@pytest.mark.parametrize("name", ["abort", "checkpoint", "lakelog/positions", "lakelog/store.json"])
+def test_a_directory_where_a_file_belongs(name: str, tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    directory_in_place_of(tmp_path / name)
+    words = (f"{tmp_path / name}: cannot read: Is a directory", "move the directory away")
+    with pytest.raises(StoreError) as caught:
+        open_small(tmp_path)
+    assert all(word in str(caught.value) for word in words)
+    with pytest.raises(StoreError) as caught:
+        lakelog.recover(tmp_path, plugins=[], segment_size_bytes=SEGMENT)
+    assert all(word in str(caught.value) for word in words)
+    (tmp_path / name).rmdir()
+    with open_small(tmp_path) as store:
+        assert len(list(store.scan())) == 3
+
+
+def test_a_reader_of_a_store_whose_checkpoint_is_a_directory(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    (tmp_path / "abort").touch()
+    directory_in_place_of(tmp_path / "checkpoint")
+    with read_small(tmp_path) as reader:
+        assert len(list(reader.scan())) == 3
+        assert not reader.is_flushed_known
+
+
+def test_a_failed_sync_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store = open_small(tmp_path, flush="inline")
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fdatasync", fails)
+        with pytest.raises(StoreFailed, match=r"cannot sync: Input/output error: .*0{20}"):
+            store.put(Message("t", b"x"))
+    with pytest.raises(StoreFailed, match=r"0{20}"):
+        store.close()
+
+
+def test_every_call_of_a_file_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    gone = RealFile(path, 1 << 20)
+    for call in (
+        gone.size,
+        gone.sync,
+        gone.close,
+        lambda: gone.read_at(0, 1),
+        lambda: gone.write_at(0, b"x"),
+        lambda: gone.allocate(1),
+        lambda: gone.truncate(1),
+        lambda: gone.map(1, writable=False),
+    ):
+        with pytest.raises(OSError, match="cannot ") as caught:
+            call()
+        assert (caught.value.errno, caught.value.filename) == (errno.EBADF, str(path))
+
+
+def test_every_call_by_name_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    for call in (
+        lambda: FILES.open(path),
+        lambda: FILES.unlink(path),
+        lambda: FILES.remove_dir(path),
+        lambda: FILES.sync_dir(path),
+        lambda: FILES.rename(tmp_path / "other", path),
+    ):
+        with pytest.raises(FileNotFoundError, match="cannot ") as caught:
+            call()
+        assert caught.value.filename == str(path)
+    path.touch()
+    with pytest.raises(FileExistsError, match="cannot make a directory"):
+        FILES.make_dir(path)
+
+
+def test_a_write_that_stops_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, memoryview(data)[:3], at))
+    file = FILES.open(tmp_path / "file", write=True, create=True)
+    file.write_at(2, b"0123456789")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"\0\0" + b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "quota"),
+        (errno.EACCES, "check permissions"),
+        (errno.EROFS, "check permissions"),
+        (errno.EISDIR, "move the directory away"),
+        (errno.EIO, "see to the disk"),
+    ],
+)
+def test_the_advice_is_of_the_kind_of_error(number: int, words: str) -> None:
+    said = str(readable(OSError(number, os.strerror(number), "x/file"), Path("x")))
+    assert said.startswith(f"x/file: {os.strerror(number)}; ")
+    assert words in said
+
+
+def test_an_error_that_says_what_to_do_gets_no_other_advice() -> None:
+    error = OSError(errno.EINVAL, "no O_DIRECT here; choose another writer", "x/file")
+    assert str(readable(error, Path("x"))) == "x/file: no O_DIRECT here; choose another writer"
