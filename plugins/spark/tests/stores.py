@@ -70,3 +70,8 @@ def _row(each: StoredMessage, store: str) -> dict[str, Any]:
 
 def _time(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
+
+
+def milliseconds(when: datetime) -> int:
+    """A row's time in ms since 1970."""
+    return (when - _EPOCH) // timedelta(milliseconds=1)

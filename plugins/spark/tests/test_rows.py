@@ -17,21 +17,23 @@ from lakelog.sysflag import is_queued
 from lakelog_spark.columns import NAMES
 from lakelog_spark.errors import CorruptLog, NotKnown
 from lakelog_spark.options import FLUSHED, READABLE, ReadOptions
-from lakelog_spark.plan import LogRange, plan, ranges
+from lakelog_spark.plan import LogRange, plan
 from lakelog_spark.rows import rows, store_name
 from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES
+
+ALL = {"system_topics": "true", "decompress": "false"}
 
 
 def read(
     path: Path, parts: list[LogRange] | None = None, corrupt: str = "fail"
 ) -> list[dict[str, Any]]:
     """All rows, as a driver and its executors would read them."""
+    given = ReadOptions.of({**ALL, "path": str(path), "corrupt": corrupt})
     if parts is None:
         with lakelog.open(path, mode="read") as store:
-            parts = plan(store)
-    given = ReadOptions.of({"path": str(path), "corrupt": corrupt})
+            parts = plan(store, given)
     return [
         {**row, "properties": dict(row["properties"])}
         for part in parts
@@ -65,20 +67,6 @@ def test_the_columns_are_those_of_the_core_behind_the_store() -> None:
     assert NAMES[1:] == COLUMNS
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "edges"),
-    [
-        (0, 0, []),
-        (0, 5, [(0, 5)]),
-        (0, 10, [(0, 10)]),
-        (0, 25, [(0, 10), (10, 20), (20, 25)]),
-        (20, 31, [(20, 30), (30, 31)]),
-    ],
-)
-def test_one_range_per_segment(start: int, end: int, edges: list[tuple[int, int]]) -> None:
-    assert [(each.start, each.end) for each in ranges(start, end, 10)] == edges
-
-
 def test_all_columns_are_those_of_the_messages(store: Path) -> None:
     stored = queued(store)
     assert len(stored) == 300
@@ -104,7 +92,7 @@ def test_what_comes_after_the_plan_is_no_row(tmp_path: Path) -> None:
     with open_small(path) as made:
         made.put_batch(list(messages(100)))
         with lakelog.open(path, mode="read") as beside:
-            parts = plan(beside, READABLE)
+            parts = plan(beside, ReadOptions(path, until=READABLE))
         made.put_batch(list(messages(100)))
         assert len(read(path, parts)) == 100
     assert len(read(path)) == 200
@@ -112,7 +100,7 @@ def test_what_comes_after_the_plan_is_no_row(tmp_path: Path) -> None:
 
 def ends(path: Path, until: str | None) -> int:
     with lakelog.open(path, mode="read") as store:
-        return plan(store, until)[-1].end
+        return plan(store, ReadOptions(path, until=until))[-1].end
 
 
 def test_what_is_not_durable_is_no_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +166,7 @@ def a_segment_cut(path: Path) -> None:
 @pytest.mark.parametrize("damage", [zeros_at_the_end, a_segment_gone, a_segment_cut])
 def test_zeros_or_nothing_inside_of_the_log_is_damage(store: Path, damage: Any) -> None:
     with lakelog.open(store, mode="read") as opened:
-        parts = plan(opened)
+        parts = plan(opened, ReadOptions(store))
     damage(store)
     with pytest.raises(CorruptLog):
         read(store, parts)

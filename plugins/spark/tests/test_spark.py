@@ -13,6 +13,7 @@ import lakelog
 from lakelog.layout import segment_name
 from lakelog_spark.columns import NAMES
 from lakelog_spark.rows import store_name
+from lakelog_spark.source import PUSHDOWN
 from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
 from tests.support.fixtures import StoreFixtures
 
@@ -47,7 +48,7 @@ def collected(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def test_rows_and_partitions(spark: SparkSession, store: Path) -> None:
-    frame = spark.read.format("lakelog").load(str(store))
+    frame = spark.read.format("lakelog").option("max_partition_bytes", SEGMENT).load(str(store))
     segments = len(list((store / "commitlog").iterdir()))
     assert tuple(frame.columns) == NAMES
     assert frame.rdd.getNumPartitions() == segments > 3
@@ -59,7 +60,8 @@ def test_what_a_broker_left_under_the_other_name(
     spark: SparkSession, store_fixtures: StoreFixtures
 ) -> None:
     path = store_fixtures.get("real_broker").store
-    frame = spark.read.format("rocketmq").load(f"file://{path}")
+    everything = {"records": "all", "system_topics": "true", "decompress": "false"}
+    frame = spark.read.format("rocketmq").options(**everything).load(f"file://{path}")
     assert collected(frame) == stored(path)
 
 
@@ -98,11 +100,52 @@ def test_damage_fails_the_query_or_is_skipped(spark: SparkSession, tmp_path: Pat
     assert left.where(f"physical_offset = {broken.physical_offset}").count() == 0
 
 
+def test_damage_can_be_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as owner:
+        broken = owner.put_batch(list(messages(COUNT)))[COUNT // 2]
+    start = broken.physical_offset // SEGMENT * SEGMENT
+    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
+        os.pwrite(file.fileno(), b"!", broken.physical_offset - start + 4)
+    frame = spark.read.format("lakelog").option("corrupt", "collect").load(str(path))
+    (row,) = frame.where("error is not null").collect()
+    assert (row.physical_offset, row.topic) == (broken.physical_offset, None)
+    assert f"record at offset {broken.physical_offset}" in row.error
+    assert frame.count() == COUNT
+
+
+def test_filters_reach_the_source(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("lakelog").option("max_partition_bytes", SEGMENT).load(str(store))
+    rows = [row for row in stored(store) if row["topic"] == "topic-1" and row["queue_offset"] > 20]
+    assert rows
+    found = frame.where("topic = 'topic-1' AND queue_offset > 20")
+    assert collected(found) == rows
+    late = rows[-1]["physical_offset"]
+    assert frame.where(f"physical_offset >= {late}").rdd.getNumPartitions() == 1
+    assert frame.where("unique_key = 'none such'").rdd.getNumPartitions() == 1
+    assert frame.where(f"unique_key = '{rows[0]['unique_key']}'").count() == 1
+    last = rows[-1]["store_timestamp"].isoformat()
+    assert frame.where(f"store_timestamp > timestamp'{last}'").count() == sum(
+        row["store_timestamp"] > rows[-1]["store_timestamp"] for row in stored(store)
+    )
+
+
+def test_a_session_that_pushes_no_filters_reads_all_the_same(
+    spark: SparkSession, store: Path
+) -> None:
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        frame = spark.read.format("lakelog").load(str(store))
+        assert frame.where("topic = 'topic-1'").count() == COUNT // 3
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"corupt": "skip"}, "corupt in the options .*did you mean 'corrupt'"),
-        ({"corrupt": "no"}, "'no' is neither fail nor skip"),
+        ({"corrupt": "no"}, "'no' is neither fail, skip nor collect"),
     ],
 )
 def test_a_wrong_option_is_refused_at_load(

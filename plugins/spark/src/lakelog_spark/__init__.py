@@ -4,11 +4,25 @@
 >>> spark = lakelog_spark.session()                         # doctest: +SKIP
 >>> lakelog_spark.register(spark)                           # doctest: +SKIP
 >>> spark.read.format("lakelog").load("STORE").count()      # doctest: +SKIP
+
+Nothing is imported before it is used: this package is a plugin too, and every store loads it.
 """
 
 from __future__ import annotations
 
-from lakelog_spark.local import missing_java, session
-from lakelog_spark.source import register
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog_spark.local import missing_java, session
+    from lakelog_spark.source import register
 
 __all__ = ["missing_java", "register", "session"]
+
+_HOMES = {"missing_java": "local", "register": "source", "session": "local"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lakelog_spark.options import ReadOptions
 
 TYPES: Final = {
     "store": "string",
@@ -32,3 +35,16 @@ TYPES: Final = {
 
 NAMES: Final = tuple(TYPES)
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+ERROR: Final = "error"
+"""What is wrong with a row: a column of ``corrupt=collect`` only, behind all others."""
+
+
+def names_of(options: ReadOptions) -> tuple[str, ...]:
+    """The columns that a read gives: no ``body`` with ``include=headers``."""
+    kept = tuple(name for name in NAMES if options.bodies or name != "body")
+    return (*kept, ERROR) if options.corrupt == "collect" else kept
+
+
+def ddl_of(options: ReadOptions) -> str:
+    """The same, with their types."""
+    return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in names_of(options))

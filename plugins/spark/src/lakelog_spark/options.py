@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -11,14 +10,41 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
+from lakelog_spark.places import EARLIEST, LATEST, Place, place
+from lakelog_spark.values import SOURCE, count, names, nearest, refused, size, switch, word
+from lakelog_spark.wanted import LAST, Span, Wanted
 
 PATH: Final = "path"
-CORRUPT: Final = "corrupt"
-UNTIL: Final = "until"
 FLUSHED: Final = "flushed"
 READABLE: Final = "readable"
-KNOWN: Final = (PATH, CORRUPT, UNTIL)
-_SOURCE: Final = "the options of the data source"
+FAIL: Final = "fail"
+SKIP: Final = "skip"
+COLLECT: Final = "collect"
+AVAILABLE_NOW: Final = "available-now"
+PROCESSING_TIME: Final = "processing-time"
+MAX_PARTITION_BYTES: Final = 128 << 20
+DEFAULTS: Final[dict[str, str | None]] = {
+    PATH: None,
+    "store_id": None,
+    "topics": None,
+    "queues": None,
+    "tags": None,
+    "key": None,
+    "start": EARLIEST,
+    "end": LATEST,
+    "until": None,
+    "records": "queued",
+    "system_topics": "false",
+    "include": "body",
+    "decompress": "true",
+    "corrupt": FAIL,
+    "lost": FAIL,
+    "max_partition_bytes": str(MAX_PARTITION_BYTES),
+    "max_bytes_per_batch": None,
+    "max_rows_per_batch": None,
+    "trigger": AVAILABLE_NOW,
+}
+"""Every option, and what it is where it is not given."""
 
 
 @attrs.frozen
@@ -26,15 +52,37 @@ class ReadOptions:
     """Options of a read, checked.
 
     :ivar path: the store directory, absolute
-    :ivar skip_corrupt: whether damage is passed over and logged; else it ends the read
+    :ivar store_id: what the column ``store`` says, if not the store's own UUID
+    :ivar wanted: which records
+    :ivar start: where to begin; :ivar end: where to stop, itself left out
     :ivar until: ``flushed``: up to what is durable, which no crash takes back; ``readable``: all
         that can be read; ``None``: ``flushed`` where it is known, and else ``readable``. It is
         not known beside a living RocketMQ, and after its crash
+    :ivar bodies: whether rows have bodies; :ivar decompress: as their senders gave them
+    :ivar corrupt: what damage does: ``fail`` ends the read, ``skip`` passes over it and logs it,
+        ``collect`` makes a row of it whose column ``error`` says what is wrong
+    :ivar lost: whether a start that the log does not reach back to any more ends the read
+        (``fail``), or the first record that is there is taken for it (``skip``)
+    :ivar max_partition_bytes: how much of the log one task reads
+    :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
+    :ivar max_rows_per_batch: how many records one takes, if bounded
+    :ivar trigger: what kind of trigger the query has, see :mod:`.streaming`
     """
 
     path: Path
-    skip_corrupt: bool = False
+    store_id: str | None = None
+    wanted: Wanted = Wanted()  # noqa: RUF009  # it is frozen
+    start: Place = Place(word=EARLIEST)  # noqa: RUF009  # it is frozen
+    end: Place = Place(word=LATEST)  # noqa: RUF009  # it is frozen
     until: str | None = None
+    bodies: bool = True
+    decompress: bool = True
+    corrupt: str = FAIL
+    lost: str = FAIL
+    max_partition_bytes: int = MAX_PARTITION_BYTES
+    max_bytes_per_batch: int | None = None
+    max_rows_per_batch: int | None = None
+    trigger: str = AVAILABLE_NOW
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -42,19 +90,40 @@ class ReadOptions:
         for key in given:
             _check_known(key)
         if not given.get(PATH):
-            raise SettingsError("name a store directory: .load('STORE')", key=PATH, source=_SOURCE)
+            raise refused(PATH, "name a store directory: .load('STORE')")
+        option = {**DEFAULTS, **given}
+        start, end = place("start", str(option["start"])), place("end", str(option["end"]))
+        if end.word == EARLIEST:
+            raise refused("end", "a read that ends at the earliest message has none")
+        until, most_bytes = option["until"], option["max_bytes_per_batch"]
+        most_rows = option["max_rows_per_batch"]
         return cls(
-            _local(given[PATH]), _skips(given.get(CORRUPT, "fail")), _until(given.get(UNTIL))
+            path=_local(given[PATH]),
+            store_id=option["store_id"] or None,
+            wanted=_wanted(option, start, end),
+            start=start,
+            end=end,
+            until=None if until is None else word("until", until, (FLUSHED, READABLE)),
+            bodies=word("include", str(option["include"]), ("body", "headers")) == "body",
+            decompress=switch("decompress", str(option["decompress"])),
+            corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
+            lost=word("lost", str(option["lost"]), (FAIL, SKIP)),
+            max_partition_bytes=size("max_partition_bytes", str(option["max_partition_bytes"])),
+            max_bytes_per_batch=(
+                None if most_bytes is None else size("max_bytes_per_batch", most_bytes)
+            ),
+            max_rows_per_batch=None
+            if most_rows is None
+            else count("max_rows_per_batch", most_rows),
+            trigger=word("trigger", str(option["trigger"]), (AVAILABLE_NOW, PROCESSING_TIME)),
         )
 
 
 def _check_known(key: str) -> None:
     if key == "paths":
-        raise SettingsError("one load reads one store: union several", key=key, source=_SOURCE)
-    if key not in KNOWN:
-        nearest = get_close_matches(key, KNOWN, 1)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(KNOWN)}"
-        raise UnknownSetting(f"no such option; {hint}", key=key, source=_SOURCE)
+        raise refused(key, "one load reads one store: union several")
+    if key not in DEFAULTS:
+        raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
 
 
 def _local(path: str) -> Path:
@@ -66,20 +135,53 @@ def _local(path: str) -> Path:
         raise SettingsError(
             f"{path} is no directory: mount it, under the same path on every executor",
             key=PATH,
-            source=_SOURCE,
+            source=SOURCE,
         )
     return Path(path).absolute()
 
 
-def _skips(corrupt: str) -> bool:
-    if corrupt not in ("fail", "skip"):
-        raise SettingsError(f"{corrupt!r} is neither fail nor skip", key=CORRUPT, source=_SOURCE)
-    return corrupt == "skip"
+def _wanted(option: Mapping[str, str | None], start: Place, end: Place) -> Wanted:
+    topics, tags, key = option["topics"], option["tags"], option["key"]
+    system = switch("system_topics", str(option["system_topics"]))
+    queue_ids, queues = _queues(option["queues"])
+    chosen = None if topics is None else names("topics", topics)
+    named = chosen is not None or queues is not None
+    return Wanted(
+        topics=chosen,
+        queue_ids=queue_ids,
+        queues=queues,
+        times_ms=_span(start.time_ms, end.time_ms),
+        physical=_span(start.offset, end.offset),
+        by_queue=_by_queue(start, end),
+        tags=None if tags is None else names("tags", tags.replace("||", ",")),
+        key=key or None,
+        unqueued=word("records", str(option["records"]), ("queued", "all")) == "all",
+        system_topics=system or named,
+    )
 
 
-def _until(until: str | None) -> str | None:
-    if until not in (None, FLUSHED, READABLE):
-        raise SettingsError(
-            f"{until!r} is neither {FLUSHED} nor {READABLE}", key=UNTIL, source=_SOURCE
-        )
-    return until
+def _span(low: int | None, end: int | None) -> Span:
+    return Span(-LAST if low is None else low, LAST if end is None else end)
+
+
+def _by_queue(start: Place, end: Place) -> dict[tuple[str, int], Span]:
+    low, high = start.queues or {}, end.queues or {}
+    return {each: _span(low.get(each), high.get(each)) for each in {*low, *high}}
+
+
+def _queues(
+    text: str | None,
+) -> tuple[frozenset[int] | None, frozenset[tuple[str, int]] | None]:
+    """Queue ids of any topic, or queues as ``TOPIC/ID``."""
+    if text is None:
+        return None, None
+    given = names("queues", text)
+    if all(each.isdigit() for each in given):
+        return frozenset(map(int, given)), None
+    queues = set()
+    for each in sorted(given):
+        topic, slash, queue_id = each.rpartition("/")
+        if not slash or not topic or not queue_id.isdigit():
+            raise refused("queues", f"{each!r} is no queue; write 0,1 or TOPIC/0,TOPIC/1")
+        queues.add((topic, int(queue_id)))
+    return None, frozenset(queues)

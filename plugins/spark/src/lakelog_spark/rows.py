@@ -1,25 +1,27 @@
-"""What one task does: opens the store by itself, and turns its range of the log into rows."""
+"""What one task does: opens the store by itself, and turns its part of the log into rows."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakelog
-from lakelog.sysflag import PREPARED
-from lakelog_spark.columns import NAMES
+from lakelog.codec import RecordBatch
+from lakelog_spark.columns import names_of
 from lakelog_spark.errors import CorruptLog
-from lakelog_spark.options import ReadOptions
+from lakelog_spark.options import FAIL, SKIP, ReadOptions
 from lakelog_spark.plan import LogRange
+from lakelog_spark.stretches import stretches
+from lakelog_spark.wanted import Span, Wanted
 from lakelog_spark.whole import record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.codec import RecordBatch
     from lakelog.pieces import Damage
+    from lakelog_spark.tables import Tables
 
 _log = logging.getLogger("lakelog_spark")
 
@@ -33,28 +35,51 @@ def store_name(path: Path) -> str:
     return path.resolve().name if identity is None else identity.uuid
 
 
-def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
-    """Every record of ``part`` that stands in a queue, in the log's order.
+def rows(
+    options: ReadOptions, name: str, part: LogRange, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Every record of ``part`` that is wanted, in the log's order.
 
-    Raises :class:`CorruptLog` at damage, unless that is to be skipped.
+    :param wanted: what is wanted if that is less than the options say
+
+    Raises :class:`CorruptLog` at damage, unless that is to be skipped or collected.
     """
+    from lakelog_spark.tables import Tables, joined  # brings pyarrow
+
+    tables = Tables(name, names_of(options), options.bodies and options.decompress, lenient=True)
+    if options.corrupt == FAIL:
+        tables = Tables(name, tables.names, tables.unpack, lenient=False)
     with lakelog.open(options.path, mode="read") as store:
-        pieces = store.scan_pieces(part.start, part.end)
-        for batch in record_batches(pieces, part, _skip if options.skip_corrupt else _fail):
-            yield _table(batch, name)
+        yield from joined(_rows(store, options, part, wanted or options.wanted, tables))
 
 
-def _table(batch: RecordBatch, name: str) -> pa.RecordBatch:
-    """The batch under all of its columns, without prepared and rollback records."""
-    import pyarrow as pa
+def _rows(
+    store: lakelog.Store, options: ReadOptions, part: LogRange, wanted: Wanted, tables: Tables
+) -> Iterator[pa.RecordBatch]:
+    damages: list[Damage] = []
+    on_damage = _REPORTS.get(options.corrupt, damages.append)
+    for stretch in stretches(store, part):
+        pieces = store.scan_pieces(stretch.low, stretch.end)
+        for batch in record_batches(pieces, stretch, on_damage):
+            yield from _collected(damages, tables, wanted)
+            good = wanted.flags(batch)
+            if good.any():
+                yield tables.of_records(
+                    batch if good.all() else RecordBatch(batch.buffer, 0, batch.starts[good])
+                )
+        yield from _collected(damages, tables, wanted)
 
-    from lakelog.arrow import to_arrow
 
-    fields = to_arrow(batch, columns=NAMES[1:])
-    store = pa.repeat(pa.scalar(name, pa.string()), len(batch))
-    table = pa.RecordBatch.from_arrays([store, *fields.columns], names=list(NAMES))
-    queued = (batch.sys_flags & PREPARED) == 0
-    return table if queued.all() else table.filter(pa.array(queued))
+def _collected(damages: list[Damage], tables: Tables, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Rows of the damage that was met; of what it was nothing is known but its place."""
+    found = [each for each in damages if _is_in(each, wanted.physical)]
+    damages.clear()
+    if found:
+        yield tables.of_damage(found)
+
+
+def _is_in(damage: Damage, span: Span) -> bool:
+    return damage.offset < span.end and damage.end_offset > span.low
 
 
 def _fail(damage: Damage) -> None:
@@ -63,3 +88,6 @@ def _fail(damage: Damage) -> None:
 
 def _skip(damage: Damage) -> None:
     _log.warning("%s", damage)
+
+
+_REPORTS: dict[str, Callable[[Damage], None]] = {FAIL: _fail, SKIP: _skip}

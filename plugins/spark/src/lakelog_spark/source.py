@@ -1,45 +1,67 @@
-"""The data source ``lakelog``, also under the name ``rocketmq``: a batch reader.
+"""The data source ``lakelog``, also under the name ``rocketmq``: batch and streaming.
 
 Spark makes these objects in processes of its own, and sends them to its executors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_spark.columns import DDL, NAMES
+from lakelog_spark.columns import ddl_of, names_of
+from lakelog_spark.errors import OtherStore
 from lakelog_spark.options import ReadOptions
+from lakelog_spark.places import LATEST
 from lakelog_spark.plan import LogRange, plan
+from lakelog_spark.pushdown import narrowed
 from lakelog_spark.rows import rows, store_name
+from lakelog_spark.streaming import LakelogStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
 
 class LakelogReader(DataSourceReader):
     """Reads one store; its end is looked up once, so that one read sees one state of the log."""
 
     def __init__(self, options: ReadOptions) -> None:
-        with lakelog.open(options.path, mode="read") as store:
-            self._ranges = plan(store, options.until)
+        if options.start.word == LATEST:
+            raise SettingsError("start=latest is for streaming queries", key="start")
+        with lakelog.open(options.path, mode="read"):  # what is no store is told at once
+            self._name = options.store_id or store_name(options.path)
+        if options.start.store not in (None, self._name):
+            raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
-        self._name = store_name(options.path)
+        self._wanted = options.wanted
 
     def partitions(self) -> list[LogRange]:
-        """One per segment."""
-        return self._ranges
+        """Runs of records; called once per query."""
+        with lakelog.open(self._options.path, mode="read") as store:
+            return plan(store, self._options, self._wanted)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Rows of one segment; an empty store is one partition ``None``."""
+        """The rows of one run; where there are none Spark gives one partition ``None``."""
         if isinstance(partition, LogRange):
-            yield from rows(self._options, self._name, partition)
+            yield from rows(self._options, self._name, partition, self._wanted)
+
+
+class FilteringReader(LakelogReader):
+    """The same for a session that pushes filters down; Spark refuses it in any other."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Read less where filters allow it; Spark applies all of them again."""
+        self._wanted = narrowed(self._wanted, filters, self._name)
+        return filters
 
 
 class LakelogSource(DataSource):
@@ -51,15 +73,29 @@ class LakelogSource(DataSource):
         return "lakelog"
 
     def schema(self) -> str:
-        """The same for every store; refuses wrong options, which Spark shows at ``load``."""
-        ReadOptions.of(self.options)
-        return DDL
+        """Depends on ``include`` and ``corrupt`` only; refuses wrong options, at ``load``."""
+        return ddl_of(ReadOptions.of(self.options))
 
     def reader(self, schema: StructType) -> LakelogReader:
         """Look at the store as it is now."""
-        if schema.fieldNames() != list(NAMES):
+        options = self._checked(schema)
+        return FilteringReader(options) if filters_are_pushed() else LakelogReader(options)
+
+    def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
+        """Follow the store."""
+        return LakelogStreamReader(self._checked(schema))
+
+    def _checked(self, schema: StructType) -> ReadOptions:
+        options = ReadOptions.of(self.options)
+        if schema.fieldNames() != list(names_of(options)):
             raise SettingsError("the columns are given by the source: leave out .schema(...)")
-        return LakelogReader(ReadOptions.of(self.options))
+        return options
+
+
+def filters_are_pushed() -> bool:
+    """Whether this is the process that Spark plans a read with filters in."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", "") == _PUSHING_WORKER
 
 
 class RocketMQSource(LakelogSource):
@@ -72,6 +108,7 @@ class RocketMQSource(LakelogSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``lakelog`` and ``rocketmq`` known to a session."""
+    """Make the formats ``lakelog`` and ``rocketmq`` known to a session, which pushes filters."""
+    spark.conf.set(PUSHDOWN, "true")
     for source in (LakelogSource, RocketMQSource):
         spark.dataSource.register(source)

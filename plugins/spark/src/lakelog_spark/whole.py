@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog_spark.plan import LogRange
+from lakelog_spark.wanted import Span
 
 
 def record_batches(
-    pieces: Iterable[Piece], part: LogRange, on_damage: Callable[[Damage], None]
+    pieces: Iterable[Piece], part: Span, on_damage: Callable[[Damage], None]
 ) -> Iterator[RecordBatch]:
     """The records among ``pieces``, which must cover ``part``.
 
     A scan passes over bytes that nothing follows in silence if they are zero, and over segments
     that are not there: at the end of a log that is right, inside of it that is damage.
     """
-    at = part.start
+    at = part.low
     for piece in pieces:
         first, behind = _place(piece)
         if first > at:

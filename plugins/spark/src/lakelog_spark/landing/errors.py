@@ -1,0 +1,49 @@
+"""Why a store cannot land in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakelog.errors import LakelogError
+
+
+class LandingError(LakelogError):
+    """A store, and the table that it should land in, do not go together as they are."""
+
+
+class WrongLog(LandingError):
+    """The log does not hold what the table says has landed from it."""
+
+    def __init__(self, path: Path, table: str, why: str) -> None:
+        super().__init__(
+            f"{path} is not the log that {table} holds rows of: {why}. It was cut, restored from "
+            "an older copy, or is another store under the same identity: bring back the right "
+            "directory, land in a new table, or give this one its own --store-id"
+        )
+
+
+class Gone(LandingError):
+    """Messages were deleted from the log before they landed."""
+
+    def __init__(self, path: Path, table: str, at: int, minimum: int) -> None:
+        super().__init__(
+            f"{path}: the log begins at offset {minimum}, and {table} holds what is before {at}: "
+            f"the {minimum - at} bytes between were deleted before they landed; to go on behind "
+            "the gap, give --gaps accept"
+        )
+
+
+class TableMismatch(LandingError):
+    """A table is not one that messages of lakelog land in."""
+
+
+class Conflict(LandingError):
+    """Somebody else changed the table first; nothing of this commit is in it."""
+
+
+class TooManyConflicts(LandingError):
+    """Other writers were faster each time."""
+
+
+class TaskFailed(LandingError):
+    """A task could not turn its range into files; nothing of the pass has landed."""

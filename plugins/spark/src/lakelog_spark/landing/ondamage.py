@@ -1,0 +1,64 @@
+"""What a task does with bytes that are no records: it accounts for each byte of its range."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakelog.errors import CorruptRecord
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog_spark.errors import CorruptLog
+from lakelog_spark.landing.gathering import Span, edges
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+
+_log = logging.getLogger("lakelog_spark")
+
+
+@attrs.define
+class Damages:
+    """Either passes damage over, with a line in the log for each, or ends the task.
+
+    :ivar count: how much was passed over: pieces of the log, and bodies
+    """
+
+    skip: bool
+    count: int = 0
+
+    def records(self, pieces: Iterable[Piece], span: Span) -> Iterator[RecordBatch]:
+        """The records among ``pieces``, which must cover ``span``.
+
+        A scan says nothing of zeros that nothing follows, nor of segments that are not there.
+        """
+        at = span.start
+        for piece in pieces:
+            first, behind = edges(piece)
+            if first > at:
+                self.met(_nothing(at, first))
+            if isinstance(piece, Damage):
+                self.met(piece)
+            elif not isinstance(piece, Blank):
+                yield piece
+            at = max(at, behind)
+        if at < span.end:
+            self.met(_nothing(at, span.end))
+
+    def met(self, damage: Damage) -> None:
+        """Bytes that are no records; raises :class:`~lakelog_spark.errors.CorruptLog`."""
+        if not self.skip:
+            raise CorruptLog(damage)
+        self.count += 1
+        _log.warning("%s", damage)
+
+    def body(self, error: CorruptRecord, size: int) -> None:
+        """A whole record whose body cannot be unpacked."""
+        self.met(Damage(error.offset, error.offset + size, error))
+
+
+def _nothing(offset: int, end_offset: int) -> Damage:
+    what = "there are zeros or nothing where records were; was a segment deleted, moved or cut?"
+    return Damage(offset, end_offset, CorruptRecord(what, offset=offset))

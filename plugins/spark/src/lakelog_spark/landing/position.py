@@ -1,0 +1,99 @@
+"""How far a store has landed in a table: a range, and the last record of it as a fingerprint.
+
+The table is the only place that counts: a commit adds files and moves the position at once. As
+text it is one line of compact JSON under :func:`key`; version 1 of it has these members::
+
+    v        1
+    start    first byte of the log that the commit landed
+    end      behind the last one; the next range starts there
+    last     [offset, size, crc] of the last record before ``end``, CRC-32 of all of its bytes;
+             null while nothing has landed
+    next     {topic: {queue id: next queue offset}}, of what has landed so far
+    commit   number of the commit, by chance, by which its writer knows it again
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from secrets import randbits
+from typing import Final, TypeAlias
+
+import attrs
+
+PREFIX: Final = "lakelog.position."
+_VERSION: Final = 1
+_COMMIT_BITS: Final = 53  # what every JSON reader keeps exactly
+
+QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
+"""By topic and queue id the offset that the next message of that queue takes."""
+
+
+@attrs.frozen
+class Fingerprint:
+    """One record: :ivar offset: its place in the log; :ivar size: in bytes; :ivar crc: CRC-32."""
+
+    offset: int
+    size: int
+    crc: int
+
+
+@attrs.frozen
+class Position:
+    """What a commit says of one store.
+
+    :ivar start: first byte of the range that this commit landed
+    :ivar end: behind its last byte
+    :ivar last: the last record before ``end``; ``None`` while no record has landed
+    :ivar next_offsets: see :data:`QueueEnds`
+    :ivar commit: by which a writer knows its own commit again
+    """
+
+    start: int
+    end: int
+    last: Fingerprint | None = None
+    next_offsets: QueueEnds = attrs.field(factory=dict)
+    commit: int = attrs.field(factory=lambda: randbits(_COMMIT_BITS))
+
+
+def key(store: str) -> str:
+    """The name of the property that holds the position of ``store``."""
+    return PREFIX + store
+
+
+def to_text(position: Position) -> str:
+    """One line of JSON."""
+    last = position.last
+    return json.dumps(
+        {
+            "v": _VERSION,
+            "start": position.start,
+            "end": position.end,
+            "last": None if last is None else [last.offset, last.size, last.crc],
+            "next": position.next_offsets,
+            "commit": position.commit,
+        },
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+
+
+def from_text(text: str) -> Position:
+    """The position that ``text`` says; raises ``ValueError`` for what no lakelog wrote."""
+    try:
+        found = json.loads(text)
+        if found["v"] != _VERSION:
+            raise ValueError(f"it has version {found['v']}; this lakelog knows {_VERSION}")
+        last = None if found["last"] is None else Fingerprint(*map(int, found["last"]))
+        ends = {
+            topic: {int(queue): int(end) for queue, end in queues.items()}
+            for topic, queues in found["next"].items()
+        }
+        return Position(int(found["start"]), int(found["end"]), last, ends, int(found["commit"]))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{text[:200]!r} is no position: {error!r}") from None
+
+
+def merged(old: QueueEnds, new: QueueEnds) -> QueueEnds:
+    """Where each queue ends after ``new`` has landed behind ``old``."""
+    return {topic: {**old.get(topic, {}), **new.get(topic, {})} for topic in sorted({*old, *new})}

@@ -1,0 +1,50 @@
+"""Pass after pass, until there is nothing left or somebody says stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+
+from lakelog_spark.landing.dispatcher import Landed
+
+Pass = Callable[[], Landed | None]
+
+
+def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> None:
+    """Land what is there now; a log that grows faster than it lands never ends this."""
+    while not stop.is_set() and (landed := one_pass()) is not None:
+        on_landed(landed)
+
+
+def until_stopped(
+    one_pass: Pass, stop: Event, interval_seconds: float, on_landed: Callable[[Landed], None]
+) -> None:
+    """Land what comes, looking every ``interval_seconds`` where nothing is left."""
+    while not stop.is_set():
+        until_done(one_pass, stop, on_landed)
+        stop.wait(interval_seconds)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Event]:
+    """An event that SIGTERM and Ctrl-C set: the pass under way is finished first.
+
+    A second one ends the process as usual, which harms nothing.
+    """
+    stop = Event()
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def set_stop(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for each in before:
+        signal.signal(each, set_stop)
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

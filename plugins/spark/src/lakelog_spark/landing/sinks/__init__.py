@@ -1,0 +1,1 @@
+"""Where messages land: each kind of table behind one protocol, :class:`.base.Sink`."""

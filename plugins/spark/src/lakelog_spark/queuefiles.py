@@ -1,0 +1,157 @@
+"""The files of the queues as they stand: where records start, without reading the log.
+
+They are hints, read without the store's own care about them, which would cost a scan of what they
+may lack: whatever they say of the log is proved by the record that stands there. A unit is
+``offset i64 | size i32 | tags i64``, big-endian (RocketMQ's ``ConsumeQueue``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.files import File, FileSystem, RealFileSystem
+from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
+from lakelog.queueoffsets import Queue
+
+UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+_FILLER_SIZE: Final = 0x7FFFFFFF
+_NAME_DIGITS: Final = 20
+
+Raw = NDArray[Any]
+
+
+@attrs.define(eq=False)
+class QueueFiles:
+    """One queue; queue offsets count its units.
+
+    :ivar first: the first unit that a file has; :ivar end: behind the last one that was written
+    """
+
+    queue: Queue
+    _folder: Path
+    _bases: list[int]
+    _lengths: list[int]
+    _files: FileSystem
+    first: int = 0
+    end: int = 0
+    _open: dict[int, File] = attrs.field(factory=dict)
+
+    def load(self) -> QueueFiles:
+        """Find out where it ends: behind the last unit with a length, in the last file with any."""
+        self.first = self.end = self._bases[0] // UNIT.itemsize if self._bases else 0
+        for number in reversed(range(len(self._bases))):
+            low = self._bases[number] // UNIT.itemsize
+            end = self._end_in(low, low + self._lengths[number] // UNIT.itemsize)
+            if end > low:
+                self.end = end
+                break
+        return self
+
+    def _end_in(self, low: int, high: int) -> int:
+        while low < high:
+            middle = (low + high) // 2
+            raw = self.units(middle, 1)
+            if len(raw) and raw["size"][0] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def units(self, first: int, count: int) -> Raw:
+        """At most ``count`` units from ``first`` on, of one file or of several."""
+        parts = []
+        at, stop = first * UNIT.itemsize, (first + count) * UNIT.itemsize
+        for number, (base, length) in enumerate(zip(self._bases, self._lengths, strict=True)):
+            begin, end = max(at, base), min(stop, base + length - length % UNIT.itemsize)
+            if begin < end:
+                data = self._file(number).read_at(begin - base, end - begin)
+                parts.append(np.frombuffer(data[: len(data) - len(data) % UNIT.itemsize], UNIT))
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, UNIT), *parts])
+
+    def _file(self, number: int) -> File:
+        if number not in self._open:
+            self.close()  # a search stays in one file for most of its steps
+            path = self._folder / f"{self._bases[number]:0{_NAME_DIGITS}d}"
+            self._open[number] = self._files.open(path)
+        return self._open[number]
+
+    def first_from(self, offset: int, low: int | None = None, high: int | None = None) -> int:
+        """The first unit of a record that starts at or behind a physical offset, else the end."""
+        low = self.first if low is None else low
+        high = self.end if high is None else high
+        while low < high:
+            middle = (low + high) // 2
+            raw = self.units(middle, 1)
+            if len(raw) and int(raw["offset"][0]) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def place(self, unit: int) -> tuple[int, int] | None:
+        """Where the record of a unit stands, and its length, in bytes; ``None`` for a filler."""
+        raw = self.units(unit, 1) if self.first <= unit < self.end else None
+        if raw is None or not len(raw) or not real(raw)[0]:
+            return None
+        return int(raw["offset"][0]), int(raw["size"][0])
+
+    def close(self) -> None:
+        """Let go of files."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def real(raw: Raw) -> NDArray[np.bool_]:
+    """Which units lead to a record; the others are fillers, or were never written."""
+    found: NDArray[np.bool_] = (raw["size"] > 0) & ~(
+        (raw["size"] == _FILLER_SIZE) & (raw["offset"] == 0)
+    )
+    return found
+
+
+@contextmanager
+def queue_files(path: Path, files: FileSystem | None = None) -> Iterator[list[QueueFiles]]:
+    """The queues of the store directory ``path`` of which anything was written."""
+    seam = files or RealFileSystem()
+    opened: list[QueueFiles] = []
+    try:
+        for folder, queue in _folders(path / CONSUMEQUEUE_DIR):
+            listing = [(int(a), b) for a, b in seam.list(folder) if _is_name(a)]
+            bases, lengths = [a for a, _ in listing], [b for _, b in listing]
+            found = QueueFiles(queue, folder, bases, lengths, seam)
+            opened.append(found)
+            found.load()
+            found.close()
+        yield [each for each in opened if each.end > each.first]
+    finally:
+        for each in opened:
+            each.close()
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, Queue]]:
+    if not root.is_dir():
+        return
+    for topic in sorted(os.listdir(root)):
+        folder = root / topic
+        if folder.is_dir():
+            for name in sorted(os.listdir(folder)):
+                if name.isascii() and name.isdigit():
+                    yield folder / name, (topic, int(name))
+
+
+def topics_of_batches(path: Path) -> frozenset[str]:
+    """Topics whose queues are of batches, whose units are others."""
+    root = path / BATCHCONSUMEQUEUE_DIR
+    return frozenset(os.listdir(root)) if root.is_dir() else frozenset()
+
+
+def _is_name(name: str) -> bool:
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,37 @@
+"""Topics that a broker, or a repair, keeps for its own ends (RocketMQ's ``TopicValidator``).
+
+Messages that wait in them come again under their real topic, once they are delivered: as rows they
+would be there twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakelog.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        REPAIRED_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "TBW102",
+    }
+)
+PREFIXES: Final = ("rmq_sys_", "%RETRY%")
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether ``topic`` is one of them; that of dead letters, ``%DLQ%``, is not.
+
+    >>> is_system_topic("%RETRY%group"), is_system_topic("orders")
+    (True, False)
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith(PREFIXES)

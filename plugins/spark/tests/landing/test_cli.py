@@ -1,0 +1,175 @@
+"""The commands, as a shell runs them."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+import lakelog
+from lakelog import Message
+from lakelog.cli.app import make_app
+from lakelog_spark import plugin
+from plugins.spark.tests.landing.tables import assert_exactly, keys_of, make, read
+from plugins.spark.tests.stores import messages, open_small
+
+_LONGEST_SECONDS = 60
+LAKELOG = str(Path(sys.executable).with_name("lakelog"))
+
+
+def run(*arguments: object) -> Result:
+    app = make_app()
+    plugin.lakelog_cli_commands(app)
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_the_commands_are_found_when_the_package_is_installed(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    command = [LAKELOG, "dispatch", str(store_path), "--to", f"{kind}:{tmp_path / 't'}", "--once"]
+    subprocess.run(command, check=True, capture_output=True, timeout=_LONGEST_SECONDS)
+    assert_exactly(kind, tmp_path / "t", keys_of(store_path, identity(store_path)))
+
+
+def identity(store: Path) -> str:
+    return str(json.loads((store / "lakelog" / "store.json").read_text())["uuid"])
+
+
+def test_dispatch_once_lands_all(kind: str, store_path: Path, tmp_path: Path) -> None:
+    arguments = ("dispatch", store_path, "--to", f"{kind}:{tmp_path / 't'}", "--once")
+    assert run(*arguments).exit_code == 0
+    again = run(*arguments)
+    assert again.exit_code == 0
+    assert again.stderr == ""
+    assert_exactly(kind, tmp_path / "t", keys_of(store_path, identity(store_path)))
+
+
+def test_dispatch_goes_on_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    store, table = tmp_path / "s", tmp_path / "t"
+    command = [LAKELOG, "dispatch", str(store), "--to", f"parquet:{table}", "--interval-ms", "20"]
+    with open_small(store, flush="inline") as owner:
+        make("parquet", table)
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            owner.put_batch(list(messages(40)))
+            _until_rows(table, 40)
+            owner.put_batch(list(messages(10)))
+            _until_rows(table, 50)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=_LONGEST_SECONDS)
+    assert process.returncode == 0, errors
+    assert_exactly("parquet", table, keys_of(store, identity(store)))
+
+
+def _until_rows(table: Path, count: int) -> None:
+    end = time.monotonic() + _LONGEST_SECONDS
+    while read("parquet", table).num_rows < count:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+_POOL = """
+import os, time
+from lakelog_spark.landing import engines
+with engines.pool(2) as workers:
+    print(workers.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_processes_of_the_pool_end_with_a_killed_dispatcher() -> None:
+    command = [sys.executable, "-c", _POOL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        assert _is_alive(worker)
+        process.kill()
+    end = time.monotonic() + _LONGEST_SECONDS
+    while _is_alive(worker):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_wrong_usage_is_one_line(store_path: Path, tmp_path: Path) -> None:
+    for arguments, words in {
+        ("--to", "nowhere"): "is not KIND:PATH",
+        ("--to", "hudi:/x"): "is not KIND:PATH",
+        ("--to", f"delta:{tmp_path / 'd'}", "--table", "a.b"): "has no name",
+        ("--to", f"iceberg:{tmp_path / 'i'}", "--table", "flat"): "is not NAMESPACE.TABLE",
+    }.items():
+        done = run("dispatch", store_path, *arguments, "--once")
+        assert done.exit_code == 2
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_store_that_is_another_is_refused_in_one_line(store_path: Path, tmp_path: Path) -> None:
+    to = ("--to", f"parquet:{tmp_path / 't'}", "--once", "--store-id", "S")
+    assert run("dispatch", store_path, *to).exit_code == 0
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put(Message("t", b"1"))
+    done = run("dispatch", other, *to)
+    assert done.exit_code == 2
+    assert "no whole record is there" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_export_to_tables_adds_what_is_new(kind: str, store_path: Path, tmp_path: Path) -> None:
+    arguments = ("export", store_path, "--to", tmp_path / "t", "--format", kind)
+    assert run(*arguments).stdout == "300 rows\n"
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(7)))
+    assert run(*arguments).stdout == "7 rows\n"
+    assert_exactly(kind, tmp_path / "t", keys_of(store_path, identity(store_path)))
+
+
+def test_export_of_a_topic(store_path: Path, tmp_path: Path) -> None:
+    arguments = ("export", store_path, "--to", tmp_path / "t", "--topic", "topic-1")
+    assert run(*arguments).stdout == "100 rows\n"
+    assert set(read("parquet", tmp_path / "t")["topic"].to_pylist()) == {"topic-1"}
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert "new folder" in done.stderr
+
+
+def test_export_since_a_time(store_path: Path, tmp_path: Path) -> None:
+    arguments = ("export", store_path, "--format", "jsonl", "--since")
+    assert run(*arguments, "2999-01-01", "--to", tmp_path / "a").stdout == "0 rows\n"
+    assert run(*arguments, "2020-01-01", "--to", tmp_path / "b").stdout == "300 rows\n"
+
+
+def test_export_to_text_gives_every_body(store_path: Path, tmp_path: Path) -> None:
+    for name in ("jsonl", "csv"):
+        done = run("export", store_path, "--to", tmp_path / name, "--format", name)
+        assert done.stdout == "300 rows\n", done.stderr
+    lines = [json.loads(each) for each in (tmp_path / "jsonl").read_text().splitlines()]
+    with (tmp_path / "csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    with lakelog.open(store_path, mode="read") as store:
+        stored = list(store.scan())
+    for message, line, row in zip(stored, lines, rows, strict=True):
+        assert _body(line) == _body(row) == message.body
+        assert line["physical_offset"] == int(row["physical_offset"]) == message.physical_offset
+        assert line["properties"] == json.loads(row["properties"]) == message.properties
+        assert row["tags"] == (message.tags or "")
+
+
+def _body(row: dict[str, str]) -> bytes:
+    encoded = row.get("body_base64")
+    return base64.b64decode(encoded) if encoded else row["body"].encode()

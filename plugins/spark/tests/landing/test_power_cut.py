@@ -1,0 +1,71 @@
+"""A power cut takes what was not synced; new messages take its offsets. No table ever held it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import lakelog
+from lakelog import Message
+from lakelog_spark.landing.dispatcher import Source
+from plugins.spark.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
+from plugins.spark.tests.stores import SEGMENT, messages, open_small
+
+_LONG_MS = 3_600_000
+
+
+def cut_power(store: Path, flushed: int, into: Path) -> None:
+    """Copy a store as the worst power cut leaves it: behind ``flushed`` there are zeros."""
+    shutil.copytree(store, into)
+    for segment in (into / "commitlog").iterdir():
+        kept = max(0, flushed - int(segment.name))
+        size = segment.stat().st_size
+        if kept < size:
+            data = segment.read_bytes()[:kept]
+            segment.write_bytes(data + bytes(size - kept))
+    for folder in ("consumequeue", "index"):  # never synced by force: they may be gone as well
+        shutil.rmtree(into / folder, ignore_errors=True)
+    (into / "checkpoint").unlink(missing_ok=True)
+
+
+def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
+    store, after, table = tmp_path / "s", tmp_path / "after", tmp_path / "t"
+    with open_small(store) as owner:
+        owner.put_batch(list(messages(100)))
+    timed = {"flush": "timed", "timed.flush_interval_ms": _LONG_MS}
+    with open_small(store, **timed) as owner:
+        durable = owner.flushed_offset
+        owner.put_batch([Message("t", b"lost" * 20, queue_id=0) for _ in range(100)])
+        assert owner.max_offset > owner.flushed_offset == durable
+        sink = make(kind, table)
+        land_all(Source(store, "S"), sink)
+        assert read(kind, table).num_rows == 100
+        cut_power(store, owner.flushed_offset, after)
+    with open_small(after) as owner:
+        assert owner.max_offset < durable + SEGMENT
+        assert sum(1 for _ in owner.scan()) == 100
+        owner.put_batch([Message("t", b"new", queue_id=0) for _ in range(50)])
+    land_all(Source(after, "S"), make(kind, table))
+    assert_exactly(kind, table, keys_of(after, "S"))
+
+
+def test_what_is_synced_while_it_lands_stays(tmp_path: Path) -> None:
+    """The same with a short interval: how much lands is by chance, that it stays is not."""
+    store, table = tmp_path / "s", tmp_path / "t"
+    sink = make("parquet", table)
+    source = Source(store, "S")
+    timed = {"flush": "timed", "timed.flush_interval_ms": 5, "timed.flush_thorough_interval_ms": 10}
+    with open_small(store, **timed) as owner:
+        for _ in range(30):
+            owner.put_batch(list(messages(20)))
+            land_all(source, sink)
+            time.sleep(0.003)
+        land_all(source, sink)
+        cut_power(store, owner.flushed_offset, tmp_path / "after")
+    with open_small(tmp_path / "after") as owner:
+        owner.put_batch([Message("t", b"new", queue_id=0) for _ in range(50)])
+    land_all(Source(tmp_path / "after", "S"), sink)
+    assert_exactly("parquet", table, keys_of(tmp_path / "after", "S"))
+    with lakelog.open(tmp_path / "after", mode="read") as reader:
+        assert reader.flushed_offset > 0

@@ -1,0 +1,34 @@
+"""Tasks that Spark runs write what tasks here write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakelog_spark.landing import engines
+from lakelog_spark.landing.dispatcher import Source, land
+from lakelog_spark.landing.errors import TaskFailed
+from plugins.spark.tests.landing.tables import SMALL, assert_exactly, keys_of, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_spark_lands_all(kind: str, spark: SparkSession, store_path: Path, tmp_path: Path) -> None:
+    engine, sink = engines.spark(spark), make(kind, tmp_path / "t")
+    while land(Source(store_path, "S"), sink, engine, SMALL):
+        pass
+    assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_damage_is_told_with_its_place(
+    spark: SparkSession, store_path: Path, tmp_path: Path
+) -> None:
+    segment = min((store_path / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[4] ^= 0xFF
+    segment.write_bytes(data)
+    with pytest.raises(TaskFailed, match="offset 0"):
+        land(Source(store_path, "S"), make("parquet", tmp_path / "t"), engines.spark(spark), SMALL)

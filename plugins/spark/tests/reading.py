@@ -1,0 +1,46 @@
+"""Reads a store as Spark would, without it: plans, and does every task's work in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import Filter, InputPartition
+
+from lakelog_spark.options import ReadOptions
+from lakelog_spark.plan import LogRange
+from lakelog_spark.source import FilteringReader, LakelogReader
+
+Rows = list[dict[str, Any]]
+
+
+def options(path: Path, **given: str) -> ReadOptions:
+    return ReadOptions.of({"path": str(path), **given})
+
+
+def reader(path: Path, filters: Iterable[Filter] = (), /, **given: str) -> LakelogReader:
+    made = FilteringReader(options(path, **given))
+    made.pushFilters(list(filters))
+    return made
+
+
+def read(path: Path, filters: Iterable[Filter] = (), /, **given: str) -> Rows:
+    return rows_of(made := reader(path, filters, **given), made.partitions())
+
+
+def rows_of(made: Any, parts: Iterable[InputPartition]) -> Rows:
+    return [
+        {**row, "properties": dict(row["properties"] or {})}
+        for part in parts
+        for table in made.read(part)
+        for row in table.to_pylist()
+    ]
+
+
+def offsets(rows: Rows) -> list[int]:
+    return [row["physical_offset"] for row in rows]
+
+
+def spans(parts: Iterable[LogRange]) -> list[tuple[int, int]]:
+    return [(each.start, each.end) for each in parts]

@@ -1,0 +1,257 @@
+"""Options choose rows: all of what they choose, and nothing else, however it is found."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
+
+import lakelog
+from lakelog import Message
+from lakelog.errors import CorruptRecord, SettingsError
+from lakelog.layout import segment_name
+from lakelog.sysflag import COMPRESSED
+from lakelog_spark.ends import readable_end
+from lakelog_spark.errors import OffsetGone, OtherStore
+from lakelog_spark.landmarks import Landmarks
+from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
+from plugins.spark.tests.stores import SEGMENT, messages, milliseconds, open_small
+from tests.support.fixtures import NAMES as FIXTURES
+from tests.support.fixtures import StoreFixtures
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("selection") / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(240)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(store: Path) -> Rows:
+    return read(store)
+
+
+@pytest.mark.parametrize(
+    ("given", "wants"),
+    [
+        ({"topics": "topic-1"}, lambda row: row["topic"] == "topic-1"),
+        ({"topics": "topic-1,topic-2"}, lambda row: row["topic"] != "topic-0"),
+        ({"topics": "none"}, lambda _: False),
+        ({"queues": "0,3"}, lambda row: row["queue_id"] in (0, 3)),
+        (
+            {"queues": "topic-1/0,topic-2/3"},
+            lambda row: (row["topic"], row["queue_id"]) in (("topic-1", 0), ("topic-2", 3)),
+        ),
+        ({"tags": "tag-1 || tag-3"}, lambda row: row["tags"] in ("tag-1", "tag-3")),
+        ({"key": "key-77"}, lambda row: "key-77" in row["keys"]),
+        (
+            {"key": "all", "topics": "topic-1"},
+            lambda row: row["topic"] == "topic-1" and row["keys"],
+        ),
+        ({"key": f"{33:032X}"}, lambda row: row["unique_key"] == f"{33:032X}"),
+        (
+            {"start": '{"topic-1": {"2": 10}}', "end": '{"topic-1": {"2": 12}}'},
+            lambda row: (
+                (row["topic"], row["queue_id"]) != ("topic-1", 2) or 10 <= row["queue_offset"] < 12
+            ),
+        ),
+        ({"start": "2020-01-01"}, lambda _: True),
+        ({"end": "2020-01-01"}, lambda _: False),
+    ],
+)
+@pytest.mark.parametrize("most_bytes", ["40k", "1g"])
+def test_options(
+    given: dict[str, str], wants: Callable[[Row], bool], most_bytes: str, store: Path, rows: Rows
+) -> None:
+    found = read(store, max_partition_bytes=most_bytes, **given)
+    assert found == [row for row in rows if wants(row)]
+
+
+def test_a_range_of_the_log_need_not_begin_with_a_record(store: Path, rows: Rows) -> None:
+    low, end = rows[100]["physical_offset"] + 1, rows[200]["physical_offset"] - 1
+    found = read(store, start=f'{{"offset": {low}}}', end=f'{{"offset": {end}}}')
+    assert found == rows[101:200]
+
+
+def test_times(store_fixtures: StoreFixtures) -> None:
+    """Spark applies every filter again, so that the ms of a limit may come along."""
+    path = store_fixtures.get("real_broker").store
+    given = {"system_topics": "true", "max_partition_bytes": "64k"}
+    rows = read(path, **given)
+    middle = rows[len(rows) // 2]["store_timestamp"]
+    late = read(path, [GreaterThanOrEqual(("store_timestamp",), middle)], **given)
+    assert late == [row for row in rows if row["store_timestamp"] >= middle]
+    early = read(path, [LessThan(("store_timestamp",), middle)], **given)  # Spark looks again
+    assert early == [row for row in rows if row["store_timestamp"] <= middle]
+
+
+def test_system_topics_are_for_those_who_ask(store_fixtures: StoreFixtures) -> None:
+    path = store_fixtures.get("real_broker").store
+    with_all = {row["topic"] for row in read(path, system_topics="true")}
+    system = {each for each in with_all if each.startswith(("RMQ_SYS", "SCHEDULE", "rmq_sys"))}
+    assert system
+    assert {row["topic"] for row in read(path)} == {
+        each for each in with_all - system if not each.startswith("%RETRY%")
+    }
+    topic = min(system)
+    assert {row["topic"] for row in read(path, topics=topic)} == {topic}
+    assert read(path, [EqualTo(("topic",), topic)]) == []
+
+
+def test_headers_have_no_body(store: Path, rows: Rows) -> None:
+    without = [{name: row[name] for name in row if name != "body"} for row in rows]
+    assert read(store, include="headers") == without
+
+
+def test_a_store_can_be_given_a_name(store: Path) -> None:
+    assert {row["store"] for row in read(store, store_id="broker-a")} == {"broker-a"}
+
+
+def test_starts_that_make_no_sense(store: Path) -> None:
+    with pytest.raises(SettingsError, match="streaming"):
+        reader(store, start="latest")
+    with pytest.raises(OtherStore):
+        reader(store, start='{"offset": 0, "store": "other"}')
+    with pytest.raises(OffsetGone, match="holds 0 to"):
+        reader(store, start='{"offset": 99999999}').partitions()
+
+
+# --- bodies that clients compressed ---
+
+
+def test_bodies_are_unpacked_unless_that_is_not_wanted(store_fixtures: StoreFixtures) -> None:
+    path = store_fixtures.get("basic").store
+    stored = [row for row in read(path, decompress="false") if row["sys_flag"] & COMPRESSED]
+    unpacked = [row for row in read(path) if row["sys_flag"] & COMPRESSED]
+    assert [zlib.decompress(row["body"]) for row in stored] == [row["body"] for row in unpacked]
+    assert stored
+
+
+def packed_badly(path: Path) -> list[int]:
+    """Whole records, one of which says wrongly that its body is zlib's."""
+    with open_small(path) as made:
+        done = made.put_batch([Message("t", b"body %d" % at) for at in range(5)])
+    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
+        os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), done[2].physical_offset + 36)
+    return [each.physical_offset for each in done]
+
+
+def test_a_body_that_cannot_be_unpacked(tmp_path: Path) -> None:
+    places = packed_badly(tmp_path / "store")
+    with pytest.raises(CorruptRecord, match="no UNSET data"):
+        read(tmp_path / "store")
+    for how in ("skip", "collect"):
+        found = read(tmp_path / "store", corrupt=how)
+        assert offsets(found) == places
+        assert [row["body"] for row in found] == [b"body %d" % at for at in range(5)]
+        if how == "collect":
+            assert [row["error"] is None for row in found] == [True, True, False, True, True]
+
+
+# --- damage as rows ---
+
+
+def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(100)))
+    whole = read(path, corrupt="collect")
+    assert {row["error"] for row in whole} == {None}
+    bad, after = whole[40]["physical_offset"], whole[41]["physical_offset"]
+    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
+        os.pwrite(file.fileno(), b"!", bad + 4)
+    found = read(path, corrupt="collect")
+    assert found[:40] + found[41:] == whole[:40] + whole[41:]
+    damage = found[40]
+    assert (damage["physical_offset"], damage["store_size"]) == (bad, after - bad)
+    assert f"passed over {bad} to {after}" in damage["error"]
+    assert {damage[name] for name in ("topic", "queue_id", "body", "keys")} == {None}
+
+
+# --- the end of a log ---
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_the_end_is_found_where_the_core_finds_it(name: str, store_fixtures: StoreFixtures) -> None:
+    path = store_fixtures.get(name).store
+    with lakelog.open(path, mode="read") as opened, Landmarks.of(opened) as marks:
+        assert readable_end(marks) == opened.max_offset
+
+
+def test_whole_records_behind_a_hole_that_a_crash_left_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        done = made.put_batch([Message("t", bytes([at]) * 900) for at in range(60)])
+    (path / "abort").write_text("1")
+    hole = done[50].physical_offset
+    start = hole // SEGMENT * SEGMENT
+    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
+        os.pwrite(file.fileno(), bytes(done[51].physical_offset - hole), hole - start)
+    found = read(path, corrupt="skip", until="readable")
+    assert offsets(found) == [each.physical_offset for each in done if each != done[50]]
+
+
+# --- queues that may lack something ---
+
+
+def few(path: Path) -> lakelog.Store:
+    owner = open_small(path)
+    every = [Message("few" if at % 50 == 3 else "many", bytes(300)) for at in range(500)]
+    owner.put_batch(every)
+    assert owner.wait_dispatched()
+    return owner
+
+
+def test_beside_an_owner_the_last_part_is_read_without_its_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog_spark.ends.NOT_YET_QUEUED_BYTES", 2 * SEGMENT)
+    with few(tmp_path / "store"):
+        made = reader(tmp_path / "store", topics="few", until="readable")
+        parts = made.partitions()
+        assert [each.units is not None for each in parts] == [True, False]
+        assert parts[0].end == parts[1].start
+        assert len(rows_of(made, parts)) == 10
+
+
+def test_after_a_crash_queues_are_not_believed(tmp_path: Path) -> None:
+    few(tmp_path / "store").close()
+    assert reader(tmp_path / "store", topics="few").partitions()[0].units is not None
+    (tmp_path / "store" / "abort").write_text("1")
+    given = {"topics": "few", "until": "readable"}
+    assert reader(tmp_path / "store", **given).partitions()[0].units is None
+    assert len(read(tmp_path / "store", **given)) == 10
+
+
+def test_times_far_apart_are_found_without_a_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes pass after the first half."""
+    path, clock = tmp_path / "store", time.time
+    with open_small(path) as owner:
+        owner.put_batch(list(messages(120)))
+        monkeypatch.setattr("time.time", lambda: clock() + 600)
+        monkeypatch.setattr("time.time_ns", lambda: int((clock() + 600) * 1e9))
+        late = owner.put_batch(list(messages(120)))
+    monkeypatch.undo()
+    rows = read(path)
+    if rows[-1]["store_timestamp"] - rows[0]["store_timestamp"] < timedelta(minutes=9):
+        pytest.fail("the clock of this test is not the store's")
+    start = str(milliseconds(rows[-1]["store_timestamp"]) - 300_000)
+    parts = reader(path, start=start, max_partition_bytes="16k").partitions()
+    assert parts[0].start >= late[0].physical_offset - 4000
+    assert read(path, start=start) == rows[120:]
+    parts = reader(path, end=start, max_partition_bytes="16k").partitions()
+    assert parts[-1].end <= late[0].physical_offset + 4000
+    assert read(path, end=start) == rows[:120]

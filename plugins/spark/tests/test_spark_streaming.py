@@ -1,0 +1,89 @@
+"""A real streaming query reads everything once, under each kind of trigger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakelog
+from lakelog_spark.progress import lag, place_of
+from plugins.spark.tests.reading import offsets, read
+from plugins.spark.tests.stores import messages, open_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+COUNT = 300
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(COUNT)))
+    return path
+
+
+def third(path: Path) -> str:
+    with lakelog.open(path, mode="read") as opened:
+        return str(opened.max_offset // 3)
+
+
+def run(
+    spark: SparkSession, store: Path, target: Path, given: dict[str, str], *, now: bool = True
+) -> StreamingQuery:
+    """A query that lands all there is in Parquet, and remembers in a folder beside it."""
+    stream = spark.readStream.format("lakelog").options(**given).load(str(store))
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{target}.state")
+    triggered = (
+        writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")
+    )
+    query = triggered.start(str(target))
+    try:
+        if now:
+            assert query.awaitTermination(120)
+        else:
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    return query
+
+
+def landed(spark: SparkSession, target: Path) -> list[int]:
+    rows = spark.read.parquet(str(target)).orderBy("physical_offset").collect()
+    return [row.physical_offset for row in rows]
+
+
+def test_available_now_drains_a_backlog_of_three_caps(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "table"
+    given = {"max_bytes_per_batch": third(store), "max_rows_per_batch": str(COUNT // 3)}
+    query = run(spark, store, target, given)
+    assert landed(spark, target) == offsets(read(store))
+    progress = query.lastProgress
+    assert progress is not None
+    assert lag(store, progress["sources"][0]["endOffset"]).bytes == 0
+    with open_small(store) as owner:
+        owner.put_batch(list(messages(10)))
+    run(spark, store, target, given)
+    assert landed(spark, target) == offsets(read(store))
+
+
+def test_bounded_batches_go_on_after_a_restart(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "table"
+    given = {"max_bytes_per_batch": third(store), "trigger": "processing-time"}
+    query = run(spark, store, target, given, now=False)
+    ends = [place_of(each["sources"][0]["endOffset"]) for each in query.recentProgress]
+    assert len(set(ends)) >= 3
+    assert landed(spark, target) == offsets(read(store))
+    with open_small(store) as owner:
+        owner.put_batch(list(messages(COUNT)))
+    query = run(spark, store, target, given, now=False)
+    assert len(query.recentProgress) >= 3
+    assert landed(spark, target) == offsets(read(store))
