@@ -215,7 +215,7 @@ def twice(**more: Any) -> CrashPlan:
 PAGE_OR_SO: Final = 3_000
 """Bodies of records that share few pages with others."""
 CUTS: Final = {"on_damage": "truncate"}
-LOST: Final = "messages that were promised are lost"
+LOST: Final = "messages that were promised are lost|no segment is here"
 AHEAD: Final = "the checkpoint claims"
 BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     acknowledge_before_sync: (planned(flush="inline"), LOST),
