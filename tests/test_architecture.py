@@ -224,3 +224,16 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
             if FORBIDDEN.search(line):
                 found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
     assert found == []
+
+
+def test_every_silenced_check_says_why_on_its_line() -> None:
+    silenced = re.compile(r"# (?:noqa|type: ignore)\b")
+    argued = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\])  # \w")
+    mute = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in checked_files()
+        if file.suffix == ".py" and file != Path(__file__)
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if silenced.search(line) and not argued.search(line)
+    ]
+    assert mute == []

@@ -46,7 +46,7 @@ def _import_all() -> None:
         for writer, flush in (("file", "group-commit"), ("mmap", "timed"), ("staged", "inline")):
             settings = {"writer": writer, "flush": flush}
             for job in ("all", "read", "recover", "repair"):
-                WORKLOADS[job](Path(folder, writer), settings, "x", ignore)  # type: ignore[arg-type]  # as above
+                WORKLOADS[job](Path(folder, writer), settings, "x", ignore)  # type: ignore[arg-type]  # a function is enough
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:

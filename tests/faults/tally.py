@@ -44,7 +44,7 @@ def main() -> None:
     with Path(sys.argv[1]).open() as file:
         found = summed(file)
     for name in sorted(found, key=lambda name: (name == "all", name)):
-        print(name, *(f"{word}={found[name][word]}" for word in COUNTS))  # noqa: T201  # its duty
+        print(name, *(f"{word}={found[name][word]}" for word in COUNTS))  # noqa: T201  # a table for a person
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Gate(_Base):
         try:
             return sleeper.acquire(timeout=-1 if timeout is None else max(timeout, 0))
         finally:
-            self._acquire_restore(state)  # type: ignore[attr-defined]  # as above
+            self._acquire_restore(state)  # type: ignore[attr-defined]  # the lock's
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
 

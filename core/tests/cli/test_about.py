@@ -92,7 +92,7 @@ class _Greeter:
     def greet(self, fail: bool = False) -> None:
         if fail:
             raise StoreFailed("disk gone\nreally", path="/p")
-        print("hello")  # noqa: T201
+        print("hello")  # noqa: T201  # what a plugin's command does
 
 
 @pytest.mark.parametrize(

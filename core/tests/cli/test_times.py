@@ -20,7 +20,7 @@ NOON: Final = datetime(2026, 11, 21, 12, tzinfo=BERLIN)
 
 def _ms(*parts: int) -> int:
     """A time in Berlin."""
-    return round(datetime(*parts, tzinfo=BERLIN).timestamp() * 1000)  # type: ignore[misc,arg-type]
+    return round(datetime(*parts, tzinfo=BERLIN).timestamp() * 1000)  # type: ignore[misc,arg-type]  # parts are whole numbers, of which datetime wants some
 
 
 @pytest.mark.parametrize(

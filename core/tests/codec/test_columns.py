@@ -93,7 +93,7 @@ def test_parts_of_columns() -> None:
 @pytest.mark.parametrize("name", ["queue_ids", "tags", "keys"])
 def test_columns_of_different_lengths(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} has 1 entries for 2 bodies"):
-        MessageColumns("t", [b"a", b"b"], **{name: ["1"]})  # type: ignore[arg-type]
+        MessageColumns("t", [b"a", b"b"], **{name: ["1"]})  # type: ignore[arg-type]  # any of the columns by name
 
 
 @pytest.mark.parametrize(

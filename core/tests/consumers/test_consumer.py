@@ -240,7 +240,7 @@ def test_a_light_queue_holds_messages_of_other_topics(tmp_path: Path) -> None:
     ("change", "match"),
     [
         ({"start": "first"}, "no place in a queue"),
-        ({"start": datetime(2020, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"start": datetime(2020, 1, 1)}, "no time zone"),  # noqa: DTZ001  # refused for just that
         ({"commit": "auto"}, "'explicit' or 'batch'"),
         ({"queue_ids": []}, "no queues"),
         ({"queue_ids": [-1]}, "no queues"),

@@ -78,7 +78,7 @@ def log_of_store(store: Store) -> LogReader:
 def put_numbered(store: Store, count: int, topic: str = "t", **more: object) -> None:
     """Messages of about 300 bytes whose bodies start with their number."""
     messages = [
-        Message(topic, b"%06d" % number + b"." * 150, queue_id=0, **more)  # type: ignore[arg-type]
+        Message(topic, b"%06d" % number + b"." * 150, queue_id=0, **more)  # type: ignore[arg-type]  # any field by name
         for number in range(count)
     ]
     for start in range(0, count, 20):

@@ -76,7 +76,7 @@ def test_bounds_and_bad_arguments() -> None:
     assert search.offset_by_time("unknown", 0, 5) == 0
     assert search.earliest_time("unknown", 0) is None
     with pytest.raises(ValueError, match="'middle' is unknown"):
-        search.offset_by_time("t", 0, 5, "middle")  # type: ignore[arg-type]
+        search.offset_by_time("t", 0, 5, "middle")  # type: ignore[arg-type]  # a wrong word is the test
     with pytest.raises(ValueError, match="queue id -1"):
         search.offset_by_time("t", -1, 5)
 

@@ -161,6 +161,6 @@ def test_the_innermost_package_is_named(tmp_path: Path) -> None:
 
     modules = {"a": Module(str(tmp_path)), "a.b": Module(str(tmp_path / "b"), 5), "none": None}
     file = tmp_path / "b" / "c" / "x.toml"
-    assert package_of(file, modules) == "a.b"  # type: ignore[arg-type]
-    assert package_of(tmp_path / "x.toml", modules) == "a"  # type: ignore[arg-type]
-    assert package_of(tmp_path.parent / "x.toml", modules) is None  # type: ignore[arg-type]
+    assert package_of(file, modules) == "a.b"  # type: ignore[arg-type]  # stands in for sys.modules
+    assert package_of(tmp_path / "x.toml", modules) == "a"  # type: ignore[arg-type]  # stands in for sys.modules
+    assert package_of(tmp_path.parent / "x.toml", modules) is None  # type: ignore[arg-type]  # stands in for sys.modules

@@ -28,7 +28,7 @@ def test_nothing_given_is_all_defaults(resolved: Resolve) -> None:
 
 def test_settings_are_frozen(resolved: Resolve) -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        resolved().core.writer = "mmap"  # type: ignore[misc]
+        resolved().core.writer = "mmap"  # type: ignore[misc]  # it is frozen: that is the test
 
 
 def test_the_order_of_the_sources(

@@ -38,11 +38,11 @@ class NthFails(RealFileSystem):
     def arm(self, nth: int, code: int, chosen: Chosen) -> None:
         self.fired.clear()
         with self._lock:  # type: ignore[attr-defined]  # set past a frozen class
-            self._plan[:] = [nth, code, chosen]  # type: ignore[attr-defined]  # as above
+            self._plan[:] = [nth, code, chosen]  # type: ignore[attr-defined]  # set past a frozen class
 
     def check(self, call: str, path: Path) -> None:
-        with self._lock:  # type: ignore[attr-defined]  # as above
-            plan = self._plan  # type: ignore[attr-defined]  # as above
+        with self._lock:  # type: ignore[attr-defined]  # set past a frozen class
+            plan = self._plan  # type: ignore[attr-defined]  # set past a frozen class
             nth, code, chosen = plan
             if not nth or not chosen(call, path):
                 return

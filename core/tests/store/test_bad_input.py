@@ -70,7 +70,7 @@ def test_an_empty_directory_cannot_be_read(tmp_path: Path) -> None:
 
 def test_an_unknown_mode(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'write'.*'owner' or 'read'"):
-        lakelog.open(tmp_path, mode="write", plugins=[])  # type: ignore[arg-type]
+        lakelog.open(tmp_path, mode="write", plugins=[])  # type: ignore[arg-type]  # a wrong mode is the test
 
 
 # --- segments ----------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ def test_a_message_that_no_record_can_hold(name: str, tmp_path: Path) -> None:
 
 
 NO_MESSAGES: dict[str, Any] = {
-    "body": Message("t", "text"),  # type: ignore[arg-type]
-    "topic": Message(5),  # type: ignore[arg-type]
+    "body": Message("t", "text"),  # type: ignore[arg-type]  # a wrong type is the test
+    "topic": Message(5),  # type: ignore[arg-type]  # a wrong type is the test
     "None": None,
 }
 

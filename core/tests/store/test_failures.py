@@ -322,7 +322,7 @@ def test_an_opening_that_fails_is_undone(tmp_path: Path) -> None:
 
 def hanging(store: Store, hang: threading.Event) -> threading.Event:
     """Make the next write wait; the event that is given tells that it does."""
-    active = store._owned.segments.active  # type: ignore[union-attr]
+    active = store._owned.segments.active  # type: ignore[union-attr]  # an owner has it
     write, hangs = active.write, threading.Event()
 
     def slow(position: int, data: Any) -> None:
@@ -330,7 +330,7 @@ def hanging(store: Store, hang: threading.Event) -> threading.Event:
         hang.wait(20)
         write(position, data)
 
-    active.write = slow  # type: ignore[method-assign]
+    active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
     return hangs
 
 
@@ -356,14 +356,14 @@ def test_a_write_that_hangs(tmp_path: Path) -> None:
 def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
     """Waiting long is no refusal where it is many that take the time, and not one."""
     with open_small(tmp_path, os_page_cache_busy_timeout_ms=150) as store:
-        active = store._owned.segments.active  # type: ignore[union-attr]
+        active = store._owned.segments.active  # type: ignore[union-attr]  # an owner has it
         write, pause = active.write, threading.Event()
 
         def slow(position: int, data: Any) -> None:
             pause.wait(0.02)
             write(position, data)
 
-        active.write = slow  # type: ignore[method-assign]
+        active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
         with ThreadPoolExecutor(16) as pool:
             results = list(pool.map(lambda _: store.put(Message("t")), range(32)))
         assert {each.status for each in results} == {PutStatus.PUT_OK}

@@ -101,7 +101,7 @@ def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> No
                 time.sleep(0.001)
             store.wait_dispatched()
             leave(disk, free_pages * PAGE)
-        with pytest.raises(PutRefused, match="No space left") as caught:  # noqa: PT012
+        with pytest.raises(PutRefused, match="No space left") as caught:  # noqa: PT012  # which of the puts is refused is not known
             for _ in range(1000):
                 put_next()
         assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED

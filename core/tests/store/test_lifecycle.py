@@ -109,7 +109,7 @@ def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:
         store.wait_dispatched()
         for topic in ("order", "", "..", None):
             with pytest.raises(ValueError, match="no queue of topic"):
-                store.delete_topic(topic)  # type: ignore[arg-type]
+                store.delete_topic(topic)  # type: ignore[arg-type]  # a wrong type is the test
     assert not (tmp_path / "lakelog" / "tombstones.json").exists()
 
 

@@ -81,7 +81,7 @@ def test_a_reader_stops_at_puts_without_a_result(tmp_path: Path) -> None:
     waits, go_on = threading.Event(), threading.Event()
     with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
         fill(owner, 3)
-        appender = owner._owned.appender  # type: ignore[union-attr]
+        appender = owner._owned.appender  # type: ignore[union-attr]  # an owner has it
 
         class Slow:
             def submit(self, _end_offset: int, _wait: bool) -> PutStatus:
@@ -104,7 +104,7 @@ def test_a_reader_stops_at_puts_without_a_result(tmp_path: Path) -> None:
 def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
         results = fill(owner, 10)
-        positions = owner._owned.positions  # type: ignore[union-attr]
+        positions = owner._owned.positions  # type: ignore[union-attr]  # an owner has it
         positions.words[FLAGS] = STAGED
         positions.words[COMMITTED] = results[4].end_offset
         assert len(list(reader.scan())) == 5
@@ -197,7 +197,7 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
 def test_a_page_of_another_process_is_not_believed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
         assert Belief(FILES, tmp_path).page() is not None
-        words = owner._owned.positions.words  # type: ignore[union-attr]
+        words = owner._owned.positions.words  # type: ignore[union-attr]  # an owner has it
         for word, wrong in ((OWNER_START, 1), (OWNER_PID, 1 << 22), (0, MAGIC + 1)):
             right, words[word] = words[word], wrong
             assert Belief(FILES, tmp_path).page() is None

@@ -28,6 +28,6 @@ def test_no_columns_and_bad_columns(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         assert len(store.put_batch(MessageColumns("t", []))) == 0
         with pytest.raises(PutRefused, match="message 2 of the batch") as caught:
-            store.put_batch(MessageColumns("t", [b"a", b"b", "c"]))  # type: ignore[list-item]
+            store.put_batch(MessageColumns("t", [b"a", b"b", "c"]))  # type: ignore[list-item]  # a wrong type is the test
         assert caught.value.status is PutStatus.MESSAGE_ILLEGAL
         assert list(store.scan()) == []

@@ -73,7 +73,7 @@ class BadDispatcher(TestBodies):
         return Counting(path)
 
 
-BadDispatcher.__test__ = False  # type: ignore[attr-defined]
+BadDispatcher.__test__ = False  # type: ignore[attr-defined]  # pytest reads it of any class
 
 
 def test_a_dispatcher_that_counts_twice_is_found(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_looks_while_it_grows_find_whole_runs_and_no_damage(tmp_path: Path) -> N
                 found = list(seen.offsets("t", "all", *FOREVER))
                 assert found == offsets[: len(found)][::-1]
                 looks[at] += 1
-        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+        except BaseException as error:  # noqa: BLE001  # told by the test's own thread
             failures.append(error)
 
     index.dispatch(batch[:STEP])

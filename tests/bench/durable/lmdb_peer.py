@@ -25,7 +25,7 @@ class Peer:
     def open(self, directory: Path, options: Options) -> None:
         self._env = lmdb.open(str(directory), map_size=_MAP_BYTES, max_spare_txns=4)
         if options.get("grouped"):
-            self.put = Gathering(self._commit).put  # type: ignore[method-assign]  # another way
+            self.put = Gathering(self._commit).put  # type: ignore[method-assign]  # grouped, as asked for
 
     def put(self, body: bytes) -> None:
         self._commit([body])

@@ -19,21 +19,17 @@ class NoFlush:
 
     def __init__(self) -> None:
         self._log: Flushable | None = None
+        self._staged: Flushable | None = None
 
     def start(self, log: Flushable) -> None:
         """Remember the log for the end."""
         self._log = log
-        if log.staged:
-            self.submit = self._commit  # type: ignore[method-assign]  # decided once, at start
+        self._staged = log if log.staged else None
 
-    def _commit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
-        """Hand it to the page cache, and with it all that was appended before."""
-        if self._log is not None:
-            self._log.commit()
-        return _PUT_OK
-
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
-        """Nothing to wait for."""
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam gives both
+        """Nothing to wait for; what is staged goes to the page cache."""
+        if self._staged is not None:
+            self._staged.commit()
         return _PUT_OK
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ def queues_of(
         given = encoder.queues.choose_many(topic, count)
     elif not is_shared(given) and None in given:  # type: ignore[operator]  # a sequence then
         given = [encoder.queue_of(each) for each in columns]
-    ids = as_column([given] if is_shared(given) else list(given), INT)  # type: ignore[arg-type]  # numbers
+    ids = as_column([given] if is_shared(given) else list(given), INT)  # type: ignore[arg-type]  # whole numbers
     if ids.min() < 0:
         raise UnlikeError
     if len(ids) == 1 and queued:

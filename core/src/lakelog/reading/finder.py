@@ -57,13 +57,13 @@ class Finder:
 
         Raises :class:`~lakelog.errors.StoreError` where no dispatcher keeps queues.
         """
-        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # a Protocol
+        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # only asked of, never made
         if queues is None:
             raise StoreError(
                 "no queues are kept here: name 'consume-queue' in the setting 'dispatchers'",
                 path=path,
             )
-        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # a Protocol
+        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)

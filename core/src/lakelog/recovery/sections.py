@@ -82,8 +82,8 @@ class _InOrder:
     def accepts(
         self,
         record: memoryview,  # noqa: ARG002  # a judge is given all three
-        offset: int,  # noqa: ARG002  # as above
-        gap_start: int,  # noqa: ARG002  # as above
+        offset: int,  # noqa: ARG002  # a judge is given it
+        gap_start: int,  # noqa: ARG002  # a judge is given it
     ) -> bool:
         return True  # reading ends before the gap, wherever that ends
 

@@ -90,7 +90,7 @@ class Events:
         for source, caller in self._plugged.callers(hook):
             try:
                 caller(**arguments)
-            except Exception as error:  # noqa: BLE001 - whatever is raised is a veto
+            except Exception as error:  # noqa: BLE001  # whatever is raised is a veto
                 return source, error
         return None
 
@@ -98,7 +98,7 @@ class Events:
         for source, caller in self._plugged.callers(hook):
             try:
                 caller(**arguments)
-            except Exception as error:  # noqa: BLE001 - observers are isolated
+            except Exception as error:  # noqa: BLE001  # observers are isolated
                 _log(source, hook, error)
 
 

@@ -24,7 +24,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
     if not is_union(hint):
         return hint, False
     rest = tuple(arg for arg in get_args(hint) if arg is not types.NoneType)
-    bare = rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007 (made at run time)
+    bare = rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007  # of types that are only known at run time
     return bare, len(rest) < len(get_args(hint))
 
 

@@ -77,5 +77,5 @@ def _places(module: ModuleType | None) -> list[str]:
     places = getattr(module, "__dict__", {}).get("__path__", ())
     try:
         return [os.path.abspath(place) for place in places if isinstance(place, str)]
-    except Exception:  # noqa: BLE001 (a foreign __path__ may do anything)
+    except Exception:  # noqa: BLE001  # a foreign __path__ may do anything
         return []

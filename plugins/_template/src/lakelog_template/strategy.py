@@ -23,7 +23,7 @@ class EveryN:
         """Keep the log."""
         self._log = log
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002 - appends are counted
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # appends are counted
         """Sync if it is time; a put that must not wait leaves that to the next one."""
         if self._is_due(wait):
             self._log.sync()

@@ -41,7 +41,7 @@ class Timed:
         """Start the thread."""
         self._log = log
         if not self._settings.fixed_rate:
-            self.submit = self._submit_and_wake  # type: ignore[method-assign]  # decided once
+            self.submit = self._submit_and_wake  # type: ignore[method-assign]  # one test less in each put
         self._thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
         self._thread.start()
 

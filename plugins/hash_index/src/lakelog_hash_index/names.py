@@ -40,5 +40,5 @@ def next_name(moment: datetime, last: str | None) -> str:
 
 
 def _moment_of(name: str) -> datetime:
-    seconds = datetime.strptime(name[:-3], _SECONDS)  # noqa: DTZ007 - local, as in the name
+    seconds = datetime.strptime(name[:-3], _SECONDS)  # noqa: DTZ007  # local, as in the name
     return seconds + int(name[-3:]) * _MILLISECOND

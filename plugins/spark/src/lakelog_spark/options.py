@@ -71,9 +71,9 @@ class ReadOptions:
 
     path: Path
     store_id: str | None = None
-    wanted: Wanted = Wanted()  # noqa: RUF009  # it is frozen
-    start: Place = Place(word=EARLIEST)  # noqa: RUF009  # it is frozen
-    end: Place = Place(word=LATEST)  # noqa: RUF009  # it is frozen
+    wanted: Wanted = Wanted()  # noqa: RUF009  # frozen, so that all may share it
+    start: Place = Place(word=EARLIEST)  # noqa: RUF009  # frozen, so that all may share it
+    end: Place = Place(word=LATEST)  # noqa: RUF009  # frozen, so that all may share it
     until: str | None = None
     bodies: bool = True
     decompress: bool = True

@@ -81,7 +81,7 @@ def test_two_stores_land_side_by_side(kind: str, store_path: Path, tmp_path: Pat
         store.put_batch(list(messages(120)))
     sources = [Source(store_path, "S"), Source(other, "O")]
     sink = make(kind, tmp_path / "t")
-    while any([land(each, sink, in_process, SMALL) for each in sources]):  # noqa: C419  # each
+    while any([land(each, sink, in_process, SMALL) for each in sources]):  # noqa: C419  # a generator would stop at the first that lands
         pass
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S") + keys_of(other, "O"))
 

@@ -38,7 +38,7 @@ GO_ON: Final = frozenset(
 """With these, more may stand at the next offset; the others say that the offset was wrong."""
 
 
-def get(  # noqa: PLR0913  # its options
+def get(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],

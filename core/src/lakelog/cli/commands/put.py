@@ -26,7 +26,7 @@ BATCH: Final = 512
 STDIN: Final = "-"
 
 
-def put(  # noqa: PLR0913  # its options
+def put(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For what names no other.")],
     bodies: Annotated[

@@ -21,7 +21,7 @@ from lakelog.cli.options import (
 from lakelog.cli.shown import shown
 
 
-def query(  # noqa: PLR0913  # its options
+def query(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,
     *,

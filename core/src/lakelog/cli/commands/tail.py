@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 0.1
 BATCH: Final = 32
 
 
-def tail(  # noqa: PLR0913  # its options
+def tail(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,
     queues: Annotated[

@@ -261,7 +261,7 @@ class _Simulation:
             self._go_on(workload, expected)
         except Violation as violation:
             self._broken(at[0], f"{at[1]}, and on", image, str(violation))
-        except Exception as error:  # noqa: BLE001  # as of the run
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is a violation
             text = f"{type(error).__name__}: {error}"
             self._broken(at[0], f"{at[1]}, and on", image, text)
         finally:
