@@ -100,12 +100,6 @@ def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int], joined: bool
     assert surveyed(offsets, cuts, joined=joined).next_offsets == {("a", 0): FAR + 3}
 
 
-def test_a_jump_over_offsets_that_the_log_lost_is_one() -> None:
-    found = surveyed([0, 1, 2, FAR], [], joined=False)
-    found.skip_to(("a", 0), FAR)
-    assert found.next_offsets == {("a", 0): FAR + 1}
-
-
 def test_the_first_record_tells_where_a_log_without_its_front_goes_on() -> None:
     found = surveyed([5000], [], joined=False)
     found.tell_doubts()

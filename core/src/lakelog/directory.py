@@ -18,7 +18,6 @@ from lakelog.layout import (
     ABORT_BACKUP_FILE,
     ABORT_FILE,
     CHECKPOINT_FILE,
-    COMMITLOG_DIR,
     LOCK_FILE,
     OWN_DIR,
     segment_name,
@@ -38,7 +37,7 @@ class StoreDirectory:
     @classmethod
     def of(cls, files: FileSystem, path: Path, core: StoreSettings) -> StoreDirectory:
         """The directory of a store with these settings."""
-        return cls(files, path, path / (core.commitlog_path or COMMITLOG_DIR))
+        return cls(files, path, core.commitlog(path))
 
     def is_new(self) -> bool:
         """Whether no store is there yet, and one can be made.

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
+    from pathlib import Path
 
     from lakelog.results import PutResult
     from lakelog.status import PutStatus
@@ -254,3 +255,12 @@ class PutRefused(LakelogError):
         super().__init__(f"{status.name}: {what}")
         self.status = status
         self.accepted: Sequence[PutResult] = ()
+
+
+def unreadable(path: Path, error: OSError) -> StoreError:
+    """The error for a file that is there and cannot be read."""
+    return StoreError(
+        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
+        "limit of open files",
+        path=path,
+    )

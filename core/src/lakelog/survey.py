@@ -171,13 +171,6 @@ class Survey:
             self.next_offsets[queue] = chain.next
         self.raise_offset(queue, end)
 
-    def skip_to(self, queue: Queue, end: int) -> None:
-        """Offsets before ``end`` went to messages that the log lost: a jump there is right."""
-        chain = self.chains.get(queue)
-        if chain is not None and chain.doubt_next == end + 1:
-            chain.next, chain.doubt_next, end = end + 1, -1, end + 1
-        self.raise_offset(queue, end)
-
     @staticmethod
     def _fits(chain: Chain, end: int, reached: int) -> bool:
         missing = chain.next - 1 - end

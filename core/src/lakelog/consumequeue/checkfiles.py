@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.consumequeue.openfiles import OpenFiles, unreadable
+from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.errors import unreadable
 from lakelog.files import File, FileSystem
 from lakelog.layout import segment_name
 from lakelog.segmentdir import SegmentFile, segment_files

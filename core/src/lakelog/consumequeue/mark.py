@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.consumequeue.openfiles import unreadable
+from lakelog.errors import unreadable
 from lakelog.files import FileSystem
-from lakelog.layout import COMMITLOG_DIR, segment_name
+from lakelog.layout import segment_name
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import RecordBatch
@@ -60,7 +60,7 @@ class LogHeads:
     @classmethod
     def of(cls, context: Context) -> LogHeads:
         """The log of a store."""
-        directory = context.path / (context.core.commitlog_path or COMMITLOG_DIR)
+        directory = context.core.commitlog(context.path)
         return cls(context.files, directory, context.core.segment_size_bytes)
 
     def holds(self, mark: Mark) -> bool:

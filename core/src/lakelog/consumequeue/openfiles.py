@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreError
+from lakelog.errors import unreadable
 from lakelog.files import File, FileSystem
 
 MOST_OPEN: Final = 512
@@ -106,12 +106,3 @@ class OpenFiles:
         opened.dropped = True
         if not opened.users:
             opened.file.close()
-
-
-def unreadable(path: Path, error: OSError) -> StoreError:
-    """The error for a file that is there and cannot be read."""
-    return StoreError(
-        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
-        "limit of open files",
-        path=path,
-    )

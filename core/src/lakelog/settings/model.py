@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 from attrs import field, validators
 
-from lakelog.layout import DEFAULT_SEGMENT_SIZE_BYTES
+from lakelog.layout import COMMITLOG_DIR, DEFAULT_SEGMENT_SIZE_BYTES
 
 
 @attrs.frozen(kw_only=True)
@@ -66,3 +66,7 @@ class StoreSettings:
     os_page_cache_busy_timeout_ms: int = field(default=1_000, validator=validators.ge(0))
     preallocate: bool = True
     on_damage: Literal["skip", "refuse", "truncate"] = "skip"
+
+    def commitlog(self, path: Path) -> Path:
+        """Where the segments of the store directory ``path`` stand."""
+        return path / (self.commitlog_path or COMMITLOG_DIR)

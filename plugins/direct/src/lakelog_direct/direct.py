@@ -176,9 +176,7 @@ class DirectWriter:
 def _check_place(settings: DirectSettings, context: Context) -> None:
     """Before anything of a store is made where it could not be written."""
     try:
-        check_place(
-            context.path / (context.core.commitlog_path or "commitlog"), settings.block_bytes
-        )
+        check_place(context.core.commitlog(context.path), settings.block_bytes)
     except OSError as error:
         raise StoreError(error.strerror or str(error), path=error.filename) from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.errors import CorruptIndex, StoreError
+from lakelog.errors import CorruptIndex, unreadable
 from lakelog.files import FileSystem
 from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import ENTRY, SLOT, Header, Shape
@@ -109,15 +109,6 @@ def index_files(
             else:
                 wrong.append(_wrong_length(directory / name, length, shape))
     return found, wrong
-
-
-def unreadable(path: Path, error: OSError) -> StoreError:
-    """The error for a file that is there and cannot be read."""
-    return StoreError(
-        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
-        "limit of open files",
-        path=path,
-    )
 
 
 def _wrong_length(path: Path, length: int, shape: Shape) -> CorruptIndex:

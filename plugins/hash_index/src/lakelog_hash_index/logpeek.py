@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog.errors import unreadable
 from lakelog.files import FileSystem
 from lakelog.layout import (
     AT_MAGIC,
     BLANK,
     BLANK_MIN_BYTES,
-    COMMITLOG_DIR,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     segment_name,
 )
-from lakelog_hash_index.indexfile import unreadable
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -44,7 +43,7 @@ class LogPeek:
     @classmethod
     def of(cls, context: Context) -> LogPeek:
         """The log of a store."""
-        directory = context.path / (context.core.commitlog_path or COMMITLOG_DIR)
+        directory = context.core.commitlog(context.path)
         return cls(context.files, directory, context.core.segment_size_bytes)
 
     def has_keys(self, start: int, end: int, *, behind_first: bool) -> bool:

@@ -19,7 +19,7 @@ import attrs
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.files import FileSystem
-from lakelog.layout import BLANK, COMMITLOG_DIR, SEGMENT_NAME_DIGITS
+from lakelog.layout import BLANK, SEGMENT_NAME_DIGITS
 from lakelog_spark.queuefiles import QueueFiles, queue_files
 
 FEW: Final = 4
@@ -100,7 +100,7 @@ class Landmarks:
 
 def log_folder(store: lakelog.Store) -> Path:
     """Where the segments stand."""
-    return store.path / (store.settings.core.commitlog_path or COMMITLOG_DIR)
+    return store.settings.core.commitlog(store.path)
 
 
 def segment_starts(store: lakelog.Store) -> list[int]:
