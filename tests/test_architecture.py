@@ -36,6 +36,7 @@ LAYERS: Final = (
     "store opening rebuild recovering",
     "check repairing parallelscan",
     "cli",
+    "__main__",
 )
 ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.split()}
 
