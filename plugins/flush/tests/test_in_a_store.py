@@ -109,7 +109,7 @@ def test_a_put_that_does_not_wait_is_not_held_up_and_is_flushed_soon(
 def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
     disk: Disk, tmp_path: Path
 ) -> None:
-    store = open_on(disk, tmp_path / "s")
+    store = open_on(disk, tmp_path / "s", preallocate=False)  # the next segment is synced too
     with ThreadPoolExecutor(8) as pool, disk.stalled():
         waiting = [pool.submit(store.put, message()) for _ in range(8)]
         waiting += [store.put_async(message()) for _ in range(8)]
