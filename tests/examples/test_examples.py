@@ -28,7 +28,7 @@ EXAMPLES: Final = sorted(
 ARGUMENTS: Final = {"demo.py": ["20000"]}
 TIMEOUT_SECONDS: Final = 280
 """The first Spark session of a machine downloads packages."""
-SPARK: Final = ("demo.py", "log_to_iceberg.py")
+SPARK: Final = ("demo.py", "log_to_iceberg.py", "write_back.py")
 BLOCK: Final = re.compile(r"^<!-- run -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAKE: Final = re.compile(r"\bmake ([a-z]+)\b")
 LINK: Final = re.compile(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)")

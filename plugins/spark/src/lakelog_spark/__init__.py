@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakelog_spark.local import missing_java, session
+    from lakelog_spark.shipping import ship
     from lakelog_spark.source import register
+    from lakelog_spark.writing.finish import finish_write
 
-__all__ = ["missing_java", "register", "session"]
+__all__ = ["finish_write", "missing_java", "register", "session", "ship"]
 
-_HOMES = {"missing_java": "local", "register": "source", "session": "local"}
+_HOMES = {
+    "finish_write": "writing.finish",
+    "missing_java": "local",
+    "register": "source",
+    "session": "local",
+    "ship": "shipping",
+}
 
 
 def __getattr__(name: str) -> Any:

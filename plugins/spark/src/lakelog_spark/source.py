@@ -21,10 +21,13 @@ from lakelog_spark.plan import LogRange, plan
 from lakelog_spark.pushdown import narrowed
 from lakelog_spark.rows import rows, store_name
 from lakelog_spark.streaming import LakelogStreamReader
+from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.writer import LakelogWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -84,6 +87,21 @@ class LakelogSource(DataSource):
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
         """Follow the store."""
         return LakelogStreamReader(self._checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
+        """Append rows to the store; only where no other owner is."""
+        return LakelogWriter(schema, WriteOptions.of(self.options), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802  # Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002  # Spark gives it
+        overwrite: bool,  # noqa: ARG002  # Spark gives it
+    ) -> DataSourceStreamWriter:
+        """Not yet: refused."""
+        raise SettingsError(
+            "streams cannot be written to a store yet: take writeStream.foreachBatch, and in it "
+            "df.write.format('lakelog').option('job_id', f'NAME-{batch_id}')"
+        )
 
     def _checked(self, schema: StructType) -> ReadOptions:
         options = ReadOptions.of(self.options)

@@ -1,0 +1,184 @@
+"""Staged rows into the log, once each, whatever stops the driver and how often it starts again.
+
+Before each append a note of where it begins is durable, and behind it the append is, before the
+next note is. So whoever comes back finds at most one batch of which the note does not say whether
+it is in the log; then the log is asked. All of this is done by the owner of the store, so that no
+two do it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+import lakelog
+from lakelog.errors import LakelogError
+from lakelog.files import FileSystem
+from lakelog.message import Message
+from lakelog_spark.writing.errors import HandoverStopped, StagingLost
+from lakelog_spark.writing.journal import (
+    MANIFEST,
+    Journal,
+    read_journal,
+    read_manifest,
+    write_journal,
+    write_manifest,
+)
+from lakelog_spark.writing.resolve import missing
+from lakelog_spark.writing.staging import (
+    Part,
+    Staged,
+    folder_of,
+    opened,
+    remove,
+    remove_staged,
+    verify,
+)
+
+_log = logging.getLogger(__name__)
+
+At = Callable[[str], None]
+"""Told of each step that was done; a test ends the process there."""
+
+
+def _nothing(_step: str) -> None:
+    """Nobody listens."""
+
+
+@attrs.frozen
+class Handover:
+    """What hands the rows of one job over.
+
+    :ivar store: open as the owner, with a flush strategy that makes each put durable
+    """
+
+    files: FileSystem
+    store: lakelog.Store
+    job: str
+    named: bool = False
+    at: At = _nothing
+
+    @property
+    def folder(self) -> Path:
+        """Where the job's files stand."""
+        return folder_of(self.store.path, self.job)
+
+    def run(self, parts: Sequence[Part] | None = None) -> int:
+        """Append what of the job is not in the log; how many rows that were.
+
+        :param parts: what was staged; without effect where an earlier call has settled it
+
+        Raises :class:`.HandoverStopped` where some of it may be in the log.
+        """
+        settle_others(self.files, self.store, self.job)
+        journal = read_journal(self.files, self.folder)
+        if journal is not None and journal.done:
+            _log.warning("job %s is in the log already: nothing is appended", self.job)
+            self._clean()
+            return 0
+        settled = read_manifest(self.files, self.folder)
+        if settled is None:
+            settled = self._settle(parts)
+        try:
+            return self._append_all(settled, journal or Journal(named=self.named))
+        except (LakelogError, OSError) as error:
+            raise HandoverStopped(self.store.path, self.job, error) from error
+
+    def _settle(self, parts: Sequence[Part] | None) -> list[Part]:
+        if parts is None:
+            raise StagingLost(self.folder, f"the staged rows of job {self.job}", "none")
+        ordered = sorted(parts, key=lambda each: each.partition)
+        for part in ordered:
+            verify(self.files, self.folder, part)
+        self.files.make_dir(self.folder)
+        write_manifest(self.files, self.folder, ordered)
+        self.at("settled")
+        return ordered
+
+    def _append_all(self, parts: Sequence[Part], journal: Journal) -> int:
+        journal = looked_up(self.files, self.store, self.folder, parts, journal)
+        before = journal.rows
+        while journal.part < len(parts):
+            journal = self._append_part(parts[journal.part], journal)
+        write_journal(self.files, self.folder, attrs.evolve(journal, done=True))
+        self.at("done")
+        self._clean()
+        return journal.rows - before
+
+    def _append_part(self, part: Part, journal: Journal) -> Journal:
+        if part.file is not None:
+            verify(self.files, self.folder, part)
+            with opened(self.folder, part) as staged:
+                while journal.batch < part.batches:
+                    journal = self._append_batch(staged, journal)
+        return attrs.evolve(journal, part=journal.part + 1, batch=0)
+
+    def _append_batch(self, staged: Staged, journal: Journal) -> Journal:
+        """Append a batch, or what is left of it; the answer is about the next one."""
+        messages = staged.messages(journal.batch)
+        if journal.left is not None:
+            messages = [messages[at] for at in journal.left]
+        if messages:
+            journal = attrs.evolve(journal, offset=self.store.max_offset)
+            write_journal(self.files, self.folder, journal)
+            self.at("intended")
+            self._append(messages)
+            self.at("appended")
+        rows = journal.rows + len(messages)
+        return attrs.evolve(journal, batch=journal.batch + 1, left=None, offset=None, rows=rows)
+
+    def _append(self, messages: Sequence[Message]) -> None:
+        end = self.store.put_batch(messages)[-1].end_offset
+        if self.store.flushed_offset < end:
+            raise LakelogError(
+                f"{self.store.path}: the flush strategy made {self.store.flushed_offset} of {end} "
+                "bytes durable; take flush=inline"
+            )
+
+    def _clean(self) -> None:
+        remove_staged(self.files, self.folder)
+        remove(self.files, self.folder, [MANIFEST])
+        self.at("cleaned")
+
+
+def looked_up(
+    files: FileSystem, store: lakelog.Store, folder: Path, parts: Sequence[Part], journal: Journal
+) -> Journal:
+    """What is known once the log was asked about the append that may have begun, if one may."""
+    if journal.offset is None:
+        return journal
+    part = parts[journal.part]
+    verify(files, folder, part)
+    with opened(folder, part) as staged:
+        messages = staged.messages(journal.batch)
+    left = range(len(messages)) if journal.left is None else journal.left
+    still = missing(store, folder.name, journal.offset, [messages[at] for at in left])
+    rows = journal.rows + len(left) - len(still)
+    return attrs.evolve(journal, left=tuple(left[at] for at in still), offset=None, rows=rows)
+
+
+def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
+    """Ask the log about other jobs that were stopped, before anything else comes into it."""
+    staging = folder_of(store.path, job).parent
+    for folder in sorted(staging.iterdir()) if staging.is_dir() else ():
+        if folder.name != job and (folder / MANIFEST).exists():
+            try:
+                _settle_other(files, store, folder)
+            except (LakelogError, OSError) as error:
+                _log.warning("job %s stays as it is: %s", folder.name, error)
+
+
+def _settle_other(files: FileSystem, store: lakelog.Store, folder: Path) -> None:
+    journal = read_journal(files, folder)
+    if journal is None or journal.done or journal.offset is None:
+        return
+    parts = read_manifest(files, folder) or []
+    journal = looked_up(files, store, folder, parts, journal)
+    write_journal(files, folder, journal)
+    _log.warning(
+        "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends the "
+        "others", folder.name, journal.rows, str(store.path), folder.name,
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""What is known of how far a job's rows are in the log: written before each append, durably.
+
+``manifest.json`` says what is to be appended, and is written once; ``journal.json`` how far that
+has come. A job without a manifest has appended nothing; one whose journal says ``done``, all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files import FileSystem, read_file, write_file
+from lakelog_spark.writing.errors import BadJournal
+from lakelog_spark.writing.staging import Part
+
+JOURNAL: Final = "journal.json"
+MANIFEST: Final = "manifest.json"
+VERSION: Final = 1
+_SHOWN: Final = 80
+
+
+@attrs.frozen
+class Journal:
+    """How far a job has come.
+
+    :ivar part: which part of the manifest is next; :ivar batch: which of its batches
+    :ivar left: which messages of that batch are to be appended; ``None`` is all of them
+    :ivar offset: where the append of these began, if one may have begun: some of them may stand
+        in the log from there on
+    :ivar rows: how many rows are in the log, those of an append that may have begun left out
+    :ivar named: whether somebody gave the job its id, and may give it again at any time
+    """
+
+    part: int = 0
+    batch: int = 0
+    left: tuple[int, ...] | None = None
+    offset: int | None = None
+    rows: int = 0
+    done: bool = False
+    named: bool = False
+
+
+def read_journal(files: FileSystem, folder: Path) -> Journal | None:
+    """The journal of a job, if it has one; raises :class:`.BadJournal`."""
+    found = _read(files, folder / JOURNAL)
+    if found is None:
+        return None
+    try:
+        left = found.pop("left")
+        return Journal(left=None if left is None else tuple(left), **found)
+    except (KeyError, TypeError):
+        raise BadJournal(folder / JOURNAL, _short(found)) from None
+
+
+def write_journal(files: FileSystem, folder: Path, journal: Journal) -> None:
+    """Note it durably."""
+    _write(files, folder / JOURNAL, attrs.asdict(journal))
+
+
+def read_manifest(files: FileSystem, folder: Path) -> list[Part] | None:
+    """What is to be appended, if that is settled; raises :class:`.BadJournal`."""
+    found = _read(files, folder / MANIFEST)
+    if found is None:
+        return None
+    try:
+        return [Part(**each) for each in found["parts"]]
+    except (KeyError, TypeError):
+        raise BadJournal(folder / MANIFEST, _short(found)) from None
+
+
+def write_manifest(files: FileSystem, folder: Path, parts: Sequence[Part]) -> None:
+    """Settle what is to be appended."""
+    _write(files, folder / MANIFEST, {"parts": [attrs.asdict(each) for each in parts]})
+
+
+def _read(files: FileSystem, path: Path) -> dict[str, Any] | None:
+    content = read_file(files, path)
+    if content is None:
+        return None
+    try:
+        found = json.loads(content)
+    except ValueError:
+        raise BadJournal(path, repr(content[:_SHOWN])) from None
+    if not isinstance(found, dict) or found.pop("version", None) != VERSION:
+        raise BadJournal(path, _short(found))
+    return found
+
+
+def _short(found: object) -> str:
+    return str(found)[:_SHOWN]
+
+
+def _write(files: FileSystem, path: Path, content: dict[str, Any]) -> None:
+    text = json.dumps({"version": VERSION, **content})
+    write_file(files, path, text.encode() + b"\n")

@@ -1,0 +1,80 @@
+"""What ``df.write.format("lakelog")`` can be told; anything else is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import UnknownSetting
+from lakelog_spark.options import PATH, ReadOptions
+from lakelog_spark.values import SOURCE, nearest, refused, switch
+
+DEFAULTS: Final[dict[str, str | None]] = {
+    PATH: None,
+    "create": "false",
+    "settings": None,
+    "job_id": None,
+    "ignore_position_columns": "false",
+    "decompress": "true",
+}
+"""Every option, and what it is where it is not given."""
+_JOB: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+@attrs.frozen
+class WriteOptions:
+    """Options of a write, checked.
+
+    :ivar path: the store directory, absolute; executors see it under the same name
+    :ivar create: whether a store is made where none is
+    :ivar settings: a file of settings to open the store with, beside its own
+    :ivar job: names the rows: what was appended under it is not appended again
+    :ivar named: whether somebody gave that name
+    :ivar ignore_position_columns: whether columns that only the store can fill are passed over
+    :ivar decompress: whether bodies are as their senders gave them, whatever ``sys_flag`` says
+    """
+
+    path: Path
+    create: bool
+    settings: str | None
+    job: str
+    named: bool
+    ignore_position_columns: bool
+    decompress: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> WriteOptions:
+        """Check what Spark was given; raises :class:`~lakelog.errors.SettingsError`."""
+        for key in given:
+            if key not in DEFAULTS:
+                hint = nearest(key, DEFAULTS)
+                raise UnknownSetting(f"no such option; {hint}", key=key, source=SOURCE)
+        if not given.get(PATH):
+            raise refused(PATH, "name a store directory: .save('STORE')")
+        option = {**DEFAULTS, **given}
+        job = option["job_id"]
+        return cls(
+            path=ReadOptions.of({PATH: given[PATH]}).path,
+            create=switch("create", str(option["create"])),
+            settings=option["settings"] or None,
+            job=str(uuid4()) if job is None else checked_job(job),
+            named=job is not None,
+            ignore_position_columns=switch(
+                "ignore_position_columns", str(option["ignore_position_columns"])
+            ),
+            decompress=switch("decompress", str(option["decompress"])),
+        )
+
+
+def checked_job(job: str) -> str:
+    """A job's id, which names a folder."""
+    if not _JOB.fullmatch(job):
+        raise refused(
+            "job_id", f"{job!r} cannot name a folder; give up to 100 letters, digits, '_-.'"
+        )
+    return job

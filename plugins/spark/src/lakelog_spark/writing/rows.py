@@ -1,0 +1,216 @@
+"""Rows as messages: checked whole by the task, so that a handover meets nothing illegal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+
+from lakelog.codec.encoder import Encoder
+from lakelog.codec.limits import Limits
+from lakelog.codec.messageproperties import message_properties
+from lakelog.codec.queuechoice import RoundRobin
+from lakelog.errors import IllegalMessage
+from lakelog.message import Message
+from lakelog.properties import KEYS, TAGS, UNIQUE_KEY, join_keys
+from lakelog.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
+from lakelog_spark.writing.columns import ACCEPTED
+from lakelog_spark.writing.errors import BadRow
+
+if TYPE_CHECKING:
+    from lakelog.settings.model import StoreSettings
+
+_PACKED: Final = COMPRESSED | COMPRESSION_MASK
+_BATCH: Final = INNER_BATCH | NEED_UNWRAP
+_ROWS: Final = 8192
+_BYTES: Final = 4 << 20
+_OVERHEAD: Final = 160
+"""About what a record takes beside topic, properties and body, in bytes; rather more."""
+
+
+@attrs.frozen
+class Target:
+    """What a task has to know of the store.
+
+    :ivar queues: how many queues a message that names none is spread over
+    :ivar batch_bytes: how much of the log one staged batch may take, about; a fraction of a
+        segment, so that all of it lands in one
+    """
+
+    body_bytes: int
+    segment_bytes: int
+    queues: int
+    batch_bytes: int
+    light_queues: int | None
+    record_crc: bool
+    store_host: str
+
+    @classmethod
+    def of(cls, core: StoreSettings) -> Target:
+        """From the settings of the store."""
+        return cls(
+            core.max_message_size_bytes,
+            core.segment_size_bytes,
+            core.queues_per_topic,
+            min(_BYTES, core.segment_size_bytes // 4),
+            core.max_light_queues if core.light_queues else None,
+            core.record_crc,
+            core.store_host,
+        )
+
+    def encoder(self) -> Encoder:
+        """What the store will encode with."""
+        limits = Limits.of(self.body_bytes, self.segment_bytes)
+        return Encoder(
+            limits, self.store_host, self.record_crc, self.light_queues, RoundRobin(self.queues)
+        )
+
+
+class Rows:
+    """The rows of one partition, as batches of messages, each to be appended at once."""
+
+    def __init__(self, target: Target, partition: int, *, decompress: bool) -> None:
+        self._target = target
+        self._partition = partition
+        self._cleared = ~_PACKED if decompress else ~0
+        self._encoder = target.encoder()
+        self._turns: dict[str, int] = {}
+        self._row = 0
+
+    def batches(self, tables: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
+        """In their order; raises :class:`.BadRow`."""
+        held: list[Message] = []
+        size = 0
+        for message in self._messages(tables):
+            length = _length(message)
+            if held and (size + length > self._target.batch_bytes or len(held) == _ROWS):
+                yield self._checked(held)
+                held, size = [], 0
+            held.append(message)
+            size += length
+        if held:
+            yield self._checked(held)
+
+    def _checked(self, messages: list[Message]) -> list[Message]:
+        """Encode them for nothing but to see that it can be done."""
+        try:
+            self._encoder.encode(messages)
+        except IllegalMessage:
+            self._find_bad(messages)
+            raise
+        self._row += len(messages)
+        return messages
+
+    def _find_bad(self, messages: Sequence[Message]) -> None:
+        for at, each in enumerate(messages):
+            try:
+                self._encoder.encode_one(each)
+            except IllegalMessage as error:
+                raise BadRow(self._partition, self._row + at, str(error)) from None
+
+    def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+        number = 0
+        for table in tables:
+            for row in _dicts(table):
+                try:
+                    yield self._message(row)
+                except ValueError as error:
+                    raise BadRow(self._partition, number, str(error)) from None
+                number += 1
+
+    def _message(self, row: Mapping[str, Any]) -> Message:
+        topic, body = row["topic"], row["body"]
+        if topic is None or body is None:
+            raise ValueError(f"{'topic' if topic is None else 'body'} is null")
+        queue_id, born_ms = row.get("queue_id"), row.get("born_timestamp")
+        return Message(
+            topic,
+            body,
+            properties=_properties(row),
+            queue_id=self._queue(topic) if queue_id is None else queue_id,
+            flag=_int("flag", row),
+            sys_flag=self._sys_flag(_int("sys_flag", row)),
+            born_timestamp_ms=time.time_ns() // 1_000_000 if born_ms is None else born_ms,
+            born_host=row.get("born_host"),
+            reconsume_times=_int("reconsume_times", row),
+        )
+
+    def _queue(self, topic: str) -> int:
+        """Round robin; the partitions begin at different queues."""
+        turn = self._turns[topic] = self._turns.get(topic, self._partition - 1) + 1
+        return turn % self._target.queues
+
+    def _sys_flag(self, given: int) -> int:
+        if given & PREPARED:
+            raise ValueError(
+                f"sys_flag {given} is of a prepared or rolled-back message, which only the store "
+                "of its transaction can hold; filter by transaction_type IN ('NONE', 'COMMIT')"
+            )
+        if given & _BATCH:
+            raise ValueError(f"sys_flag {given} is of an inner batch, which cannot be written")
+        return given & self._cleared
+
+
+def _int(name: str, row: Mapping[str, Any]) -> int:
+    value = row.get(name)
+    if value is None:
+        return 0
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{name} {value} does not fit into 32 bits")
+    return int(value)
+
+
+def _length(message: Message) -> int:
+    properties: Any = message.properties or b""
+    return len(message.body) + len(properties) + 3 * len(message.topic) + _OVERHEAD
+
+
+def _properties(row: Mapping[str, Any]) -> bytes | None:
+    """The property string: the map in its order, then what other columns say and it does not."""
+    more, unique = row.get("properties"), row.get("unique_key")
+    tags, keys = row.get("tags"), row.get("keys")
+    if not more and unique is None:  # the common case, and much cheaper
+        return message_properties(tags, _joined(keys) if keys else None, None) or None
+    named = dict(more or ())
+    if tags is not None:
+        named[TAGS] = tags
+    if keys and _pieces(named.get(KEYS)) != _pieces(_joined(keys)):
+        named[KEYS] = _joined(keys)
+    if unique is not None:
+        named[UNIQUE_KEY] = unique
+    if None in named.values():
+        raise ValueError(f"property {next(k for k, v in named.items() if v is None)!r} is null")
+    return message_properties(None, None, named) or None
+
+
+def _joined(keys: str | Sequence[str | None]) -> str:
+    if isinstance(keys, str):
+        return keys
+    for each in keys:
+        if not each or " " in each:
+            raise ValueError(f"key {each!r} is null, empty or holds a space, which separates keys")
+    return join_keys(keys)  # type: ignore[arg-type]  # none is null
+
+
+def _pieces(keys: str | None) -> list[str]:
+    return [each for each in (keys or "").split(" ") if each]
+
+
+def _dicts(table: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = [name for name in table.schema.names if name in ACCEPTED]
+    columns = [_plain(name, table.column(name)) for name in names]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _plain(name: str, column: pa.Array) -> list[Any]:
+    if name == "body" and not pa.types.is_null(column.type):
+        column = column.cast(pa.binary())
+    if name == "born_timestamp" and pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        return [None if each is None else each // 1000 for each in micros.to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found

@@ -1,0 +1,206 @@
+"""Staged rows: one file per partition, written whole, synced, then given its name.
+
+It is an Arrow IPC file, each batch of which is appended at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, repeat
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from uuid import uuid4
+
+import attrs
+import pyarrow as pa
+
+from lakelog.checksum import crc32
+from lakelog.files import File, FileSystem
+from lakelog.layout import OWN_DIR
+from lakelog.message import Message
+from lakelog_spark.writing.errors import StagingLost
+
+STAGING_DIR: Final = "staging"
+SUFFIX: Final = ".arrow"
+_UNFINISHED: Final = ".tmp"
+_CHUNK: Final = 1 << 20
+_TYPES: Final = {
+    "topic": pa.string(),
+    "body": pa.binary(),
+    "properties": pa.binary(),
+    "queue_id": pa.int32(),
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "born_timestamp_ms": pa.int64(),
+    "born_host": pa.string(),
+    "reconsume_times": pa.int32(),
+}
+"""Fields of :class:`~lakelog.Message`."""
+_SCHEMA: Final = pa.schema(list(_TYPES.items()))
+_GIVEN: Final = 1 + [each.name for each in attrs.fields(Message)].index("reconsume_times")
+"""How many fields of a message are given; those without a column can all be ``None``."""
+
+
+@attrs.frozen
+class Part:
+    """The staged rows of one partition.
+
+    :ivar file: its name in the folder of the job; ``None`` where there are no rows
+    """
+
+    partition: int
+    file: str | None
+    rows: int
+    batches: int
+    bytes: int
+    crc: int
+
+
+def folder_of(store: Path, job: str) -> Path:
+    """Where what belongs to a job stands."""
+    return store / OWN_DIR / STAGING_DIR / job
+
+
+def stage(
+    files: FileSystem, folder: Path, partition: int, run: str, batches: Iterable[list[Message]]
+) -> Part:
+    """Write the rows of one partition; durable when this returns.
+
+    :param run: the run of the job, whose files one abort removes
+    """
+    name = f"{partition:05d}-{run}-{uuid4().hex[:8]}{SUFFIX}"
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        return Part(partition, None, 0, 0, 0, 0)
+    files.make_dir(folder)
+    unfinished = folder / (name + _UNFINISHED)
+    sink = _Sink(files.open(unfinished, write=True, create=True))
+    try:
+        counts = _write(sink, chain((first,), rest))
+        sink.file.sync()
+    except BaseException:
+        with suppress(OSError):
+            files.unlink(unfinished)
+        raise
+    finally:
+        sink.file.close()
+    files.rename(unfinished, folder / name)
+    files.sync_dir(folder)
+    return Part(partition, name, sum(counts), len(counts), sink.written, sink.crc)
+
+
+def _write(sink: _Sink, batches: Iterable[list[Message]]) -> list[int]:
+    """Write them; how many messages each has."""
+    counts = []
+    with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
+        for messages in batches:
+            writer.write_batch(_table(messages))
+            counts.append(len(messages))
+    return counts
+
+
+def _table(messages: list[Message]) -> pa.RecordBatch:
+    columns = [
+        pa.array([getattr(each, name) for each in messages], kind) for name, kind in _TYPES.items()
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+class _Sink:
+    """A file to be written from its start, which counts and sums up what is written."""
+
+    closed = False
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.written = 0
+        self.crc = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.file.write_at(self.written, view)
+        self.crc = crc32(view, self.crc)
+        self.written += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.written
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """The owner syncs."""
+
+    def close(self) -> None:
+        """The owner closes."""
+
+
+def verify(files: FileSystem, folder: Path, part: Part) -> None:
+    """Raise :class:`.StagingLost` if the file is not as it was staged."""
+    if part.file is None:
+        return
+    path = folder / part.file
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        raise StagingLost(path, f"{part.rows} staged rows", "no such file") from None
+    try:
+        found = file.size(), _crc_of(file)
+    finally:
+        file.close()
+    if found != (part.bytes, part.crc):
+        expected = f"{part.bytes} bytes with CRC {part.crc:08x}"
+        raise StagingLost(path, expected, f"{found[0]} bytes with CRC {found[1]:08x}")
+
+
+def _crc_of(file: File) -> int:
+    crc = position = 0
+    while data := file.read_at(position, _CHUNK):
+        crc = crc32(data, crc)
+        position += len(data)
+    return crc
+
+
+@contextmanager
+def opened(folder: Path, part: Part) -> Iterator[Staged]:
+    """The batches of a file that was verified; one at a time is in memory."""
+    with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
+        yield Staged(reader)
+
+
+@attrs.frozen
+class Staged:
+    """Batches of messages by their numbers."""
+
+    _reader: pa.ipc.RecordBatchFileReader
+
+    def messages(self, number: int) -> list[Message]:
+        """The messages of one batch."""
+        table = self._reader.get_batch(number)
+        columns = {name: table.column(name).to_pylist() for name in _TYPES}
+        each = [columns.get(field.name, repeat(None)) for field in attrs.fields(Message)[:_GIVEN]]
+        return list(map(Message, *each))
+
+
+def remove_run(files: FileSystem, folder: Path, run: str) -> None:
+    """Remove what one run of a job staged, and the folder if nothing else is in it."""
+    remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])
+
+
+def remove_staged(files: FileSystem, folder: Path) -> None:
+    """Remove all that is staged, by whatever run; other files stay."""
+    ends = (SUFFIX, SUFFIX + _UNFINISHED)
+    remove(files, folder, [name for name, _ in files.list(folder) if name.endswith(ends)])
+
+
+def remove(files: FileSystem, folder: Path, names: Iterable[str]) -> None:
+    """Remove files of a job; what is gone already is no error."""
+    for name in names:
+        with suppress(FileNotFoundError):
+            files.unlink(folder / name)
+    if folder.is_dir() and not any(folder.iterdir()):
+        with suppress(OSError):  # a late task may put something there
+            files.remove_dir(folder)

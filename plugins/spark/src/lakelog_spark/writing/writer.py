@@ -1,0 +1,95 @@
+"""What Spark calls: checks at planning, stages in tasks, hands over in the driver.
+
+Spark makes it in one process, and sends it to those that write, commit and abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import attrs
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from lakelog.errors import SettingsError
+from lakelog.files import RealFileSystem
+from lakelog_spark.writing.columns import check
+from lakelog_spark.writing.errors import StagingLost
+from lakelog_spark.writing.finish import open_owned
+from lakelog_spark.writing.handover import Handover
+from lakelog_spark.writing.journal import read_journal, read_manifest
+from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.pruning import prune
+from lakelog_spark.writing.rows import Rows, Target
+from lakelog_spark.writing.staging import Part, folder_of, remove_run, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@attrs.frozen
+class Staged(WriterCommitMessage):
+    """What a task tells the driver; ``part`` is ``None`` where the job was staged before."""
+
+    part: Part | None
+
+
+class LakelogWriter(DataSourceArrowWriter):
+    """Appends rows to a store that nobody owns."""
+
+    def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise SettingsError(
+                "a log is only appended to: take mode('append'); to begin anew, remove the "
+                "directory or name another one",
+                key="mode",
+            )
+        fields = [(each.name, each.dataType.simpleString()) for each in schema.fields]
+        check(fields, ignore_position_columns=options.ignore_position_columns)
+        self._options = options
+        self._run = uuid4().hex
+        self._folder = folder_of(options.path, options.job)
+        with open_owned(options.path, options.settings, create=options.create) as store:
+            self._target = Target.of(store.settings.core)
+        files = RealFileSystem()
+        self._is_staged = (
+            read_manifest(files, self._folder) is not None
+            or read_journal(files, self._folder) is not None
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one partition."""
+        if self._is_staged:
+            return Staged(None)
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        rows = Rows(self._target, partition, decompress=self._options.decompress)
+        batches = rows.batches(iterator)
+        return Staged(stage(RealFileSystem(), self._folder, partition, self._run, batches))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Hand over what was staged; durable when this returns."""
+        options, files = self._options, RealFileSystem()
+        with open_owned(options.path, options.settings) as store:
+            handover = Handover(files, store, options.job, named=options.named)
+            handover.run(None if self._is_staged else self._parts(messages))
+            prune(files, options.path)
+
+    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+        parts = [each.part for each in messages if isinstance(each, Staged) and each.part]
+        if len({each.partition for each in parts}) != len(messages):
+            expected = f"one file for each of {len(messages)} partitions"
+            raise StagingLost(self._folder, expected, sorted(each.partition for each in parts))
+        return parts
+
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],  # noqa: ARG002  # Spark gives them
+    ) -> None:
+        """Remove what was staged, unless some of it may be in the log: that can be finished."""
+        files = RealFileSystem()
+        if read_manifest(files, self._folder) is None:
+            remove_run(files, self._folder, self._run)

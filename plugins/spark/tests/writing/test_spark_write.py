@@ -1,0 +1,111 @@
+"""A real session appends rows to stores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+
+import lakelog
+from lakelog_spark.writing.staging import STAGING_DIR
+from plugins.spark.tests.stores import messages, open_small
+from plugins.spark.tests.writing import retrying
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNT = 300
+_LONGEST_SECONDS = 200
+GIVEN = (
+    "topic", "queue_id", "body", "tags", "keys", "properties", "unique_key", "born_timestamp_ms",
+    "born_host", "flag", "sys_flag", "reconsume_times",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("spark_write") / "source"
+    with open_small(path) as made:
+        made.put_batch(list(messages(COUNT)))
+    return path
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    open_small(tmp_path / "target").close()
+    return tmp_path / "target"
+
+
+def given(path: Path) -> list[tuple[Any, ...]]:
+    """What a sender gave, in the order of the log."""
+    with lakelog.open(path, mode="read") as store:
+        return [tuple(getattr(each, name) for name in GIVEN) for each in store.scan()]
+
+
+def append(frame: DataFrame, path: Path, **options: str) -> None:
+    frame.write.format("lakelog").mode("append").options(**options).save(str(path))
+
+
+def staged(path: Path) -> list[str]:
+    return sorted(file.name for file in (path / "lakelog" / STAGING_DIR).glob("*/*"))
+
+
+def test_a_store_is_copied_once(spark: SparkSession, source: Path, target: Path) -> None:
+    frame = spark.read.format("lakelog").option("max_partition_bytes", "48k").load(str(source))
+    assert frame.rdd.getNumPartitions() > 1
+    for _ in range(2):
+        append(frame, target, ignore_position_columns="true", job_id="copy")
+    assert given(target) == given(source)
+    with lakelog.open(target, mode="read") as store:
+        assert store.flushed_offset == store.max_offset
+    assert staged(target) == ["journal.json"]
+
+
+def test_a_task_that_fails_leaves_nothing(spark: SparkSession, target: Path) -> None:
+    """And its neighbours neither; what is wrong with the row is said."""
+    frame = spark.range(0, 100, 1, 4).selectExpr(
+        "'t' topic", "if(id = 60, null, cast(id as string)) body"
+    )
+    with pytest.raises(PythonException, match="row 10 of partition 2: body is null"):
+        append(frame, target)
+    assert given(target) == []
+    assert staged(target) == []
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_once_is_tried_again(target: Path, tmp_path: Path) -> None:
+    """In a session of its own: a local one retries only where its master says so."""
+    command = [sys.executable, retrying.__file__, str(target), str(tmp_path / "failed")]
+    subprocess.run(command, check=True, timeout=_LONGEST_SECONDS)
+    assert (tmp_path / "failed").exists()
+    with lakelog.open(target, mode="read") as store:
+        assert [int(each.body) for each in store.scan()] == list(range(100))
+    assert staged(target) == ["journal.json"]
+
+
+def test_what_is_refused_before_any_task(spark: SparkSession, target: Path, tmp_path: Path) -> None:
+    rows = spark.range(3).selectExpr("'t' topic", "'b' body")
+    with pytest.raises(AnalysisException, match=r"tag \(did you mean tags\?\)"):
+        append(rows.selectExpr("*", "body as tag"), target)
+    with pytest.raises(AnalysisException, match=r"only appended to: take mode\('append'\)"):
+        rows.write.format("lakelog").mode("overwrite").save(str(target))
+    with open_small(target), pytest.raises(AnalysisException, match="owns this store"):
+        append(rows, target)
+    with pytest.raises(AnalysisException, match="give option create=true"):
+        append(rows, tmp_path / "new")
+    settings = tmp_path / "settings.toml"
+    settings.write_text('segment_size_bytes = "64KiB"\npreallocate = false\n')
+    append(rows, tmp_path / "new", create="true", settings=str(settings))
+    assert len(given(tmp_path / "new")) == 3
+    _refuse_streams(spark, target, tmp_path)
+
+
+def _refuse_streams(spark: SparkSession, target: Path, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("'t' topic", "'b' body")
+    writer = stream.writeStream.format("lakelog").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(StreamingQueryException, match="foreachBatch"):
+        writer.start(str(target)).awaitTermination(_LONGEST_SECONDS)

@@ -1,0 +1,203 @@
+"""Columns, rows and options of a write."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelog
+from lakelog.codec import RecordBatch
+from lakelog.errors import SettingsError
+from lakelog.message import Message
+from lakelog.properties import decode_properties
+from lakelog.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
+from lakelog_spark.columns import TYPES
+from lakelog_spark.tables import Tables
+from lakelog_spark.writing.columns import ACCEPTED, BY_STORE, check
+from lakelog_spark.writing.errors import BadRow
+from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.rows import Rows, Target
+from plugins.spark.tests.stores import messages, open_small
+
+TARGET = Target(
+    body_bytes=1 << 20, segment_bytes=4 << 20, queues=4, batch_bytes=4096, light_queues=None,
+    record_crc=False, store_host="127.0.0.1:10911",
+)  # fmt: skip
+OPTIONS = {"path": "s"}
+
+
+KINDS = {"keys": pa.list_(pa.string()), "properties": pa.map_(pa.string(), pa.string())}
+
+
+def batches(*rows: dict[str, Any], partition: int = 0, plain: bool = True) -> list[list[Message]]:
+    columns = {name: column(name, [row.get(name) for row in rows]) for row in rows for name in row}
+    table = pa.RecordBatch.from_pydict(columns)
+    return list(Rows(TARGET, partition, decompress=plain).batches([table]))
+
+
+def column(name: str, values: list[Any]) -> pa.Array:
+    is_text = any(isinstance(each, str) for each in values)
+    return pa.array(values, None if is_text else KINDS.get(name))
+
+
+def one(**row: Any) -> Message:
+    ((message,),) = batches({"topic": "t", "body": b"b", **row})
+    return message
+
+
+def properties(**row: Any) -> dict[str, str]:
+    given = one(**row).properties
+    assert isinstance(given, bytes)
+    return decode_properties(given)
+
+
+# --- columns ---
+
+
+def test_columns_that_a_read_gives_are_known() -> None:
+    assert set(TYPES) == {name for name in ACCEPTED if name in TYPES} | set(BY_STORE)
+    check(list(TYPES.items()), ignore_position_columns=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("topic string", "a column is missing: body"),
+        ("topic string, body binary, body string", "twice: body"),
+        ("topic string, body binary, tag string, x int", r"tag \(did you mean tags\?\), x; leave"),
+        ("topic string, body int, flag string", r"body is int and must be binary or string, flag"),
+        ("topic string, body void", "no values at all: body"),
+        ("topic string, body binary, store string", "store; to copy what was read"),
+        ("topic string, body binary, error string", "no message has such a column: error"),
+    ],
+)
+def test_other_columns_are_refused(columns: str, said: str) -> None:
+    fields = [(name, kind) for name, kind in map(str.split, columns.split(", "))]
+    with pytest.raises(SettingsError, match=said):
+        check(fields, ignore_position_columns=False)
+
+
+# --- options ---
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "name a store directory"),
+        ({**OPTIONS, "creat": "true"}, "did you mean 'create'"),
+        ({**OPTIONS, "create": "yes"}, "'yes' is neither true nor false"),
+        ({**OPTIONS, "job_id": "a/b"}, "cannot name a folder"),
+        ({**OPTIONS, "job_id": ".."}, "cannot name a folder"),
+        ({"path": "s3://bucket"}, "is no directory: mount it"),
+    ],
+)
+def test_wrong_options_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        WriteOptions.of(given)
+
+
+def test_jobs_without_a_name_get_one_each() -> None:
+    first, second = WriteOptions.of(OPTIONS), WriteOptions.of(OPTIONS)
+    assert first.job != second.job
+    assert not first.named
+    assert WriteOptions.of({**OPTIONS, "job_id": "mine-1"}).named
+
+
+# --- rows ---
+
+
+def test_what_a_sender_gave_comes_back(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        store.put_batch(list(messages(60)))
+        stored = list(store.scan())
+        pieces = [each for each in store.scan_pieces() if isinstance(each, RecordBatch)]
+    table = Tables("s", list(TYPES), unpack=True, lenient=False)
+    rows = Rows(TARGET, 0, decompress=True)
+    found = [each for batch in rows.batches(map(table.of_records, pieces)) for each in batch]
+    with open_small(tmp_path / "t") as store:
+        store.put_batch(found)
+        again = list(store.scan())
+    for one_stored, other in zip(stored, again, strict=True):
+        for name in ("topic", "body", "properties", "queue_id", "flag", "sys_flag", "born_host",
+                     "born_timestamp_ms", "reconsume_times", "keys"):  # fmt: skip
+            assert getattr(one_stored, name) == getattr(other, name)
+
+
+def test_queues_are_taken_in_turn_from_another_one_in_each_partition() -> None:
+    rows = [{"topic": topic, "body": b""} for topic in "aababa"]
+    found = [(each.topic, each.queue_id) for batch in batches(*rows, partition=3) for each in batch]
+    assert found == [("a", 3), ("a", 0), ("b", 3), ("a", 1), ("b", 0), ("a", 2)]
+    assert one(queue_id=7).queue_id == 7
+    assert one(queue_id=None).queue_id == 0
+
+
+def test_batches_are_bounded_and_keep_the_order() -> None:
+    rows = [{"topic": "t", "body": f"{number:0700d}".encode()} for number in range(50)]
+    found = batches(*rows)
+    assert [each.body for batch in found for each in batch] == [row["body"] for row in rows]
+    assert max(map(len, found)) == TARGET.batch_bytes // (700 + 163)
+    large = batches({"topic": "t", "body": bytes(9000)}, {"topic": "t", "body": b""})
+    assert list(map(len, large)) == [1, 1]
+
+
+def test_tags_keys_and_properties_are_one_string() -> None:
+    assert properties(tags="a", keys=["k", "l"], unique_key="U") == {
+        "TAGS": "a", "KEYS": "k l", "UNIQ_KEY": "U",
+    }  # fmt: skip
+    assert properties(keys="k l")["KEYS"] == "k l"
+    read = [("KEYS", "k  l "), ("wort", "süß"), ("TAGS", "old")]
+    assert properties(properties=read, keys=["k", "l"], tags="new") == {**dict(read), "TAGS": "new"}
+    assert properties(properties=read, keys=["m"])["KEYS"] == "m"
+    assert one(keys=[], properties=[]).properties is None
+
+
+def test_times() -> None:
+    when = datetime(2026, 11, 21, 10, 0, 0, 123_999, UTC)
+    assert one(born_timestamp=when).born_timestamp_ms == int(when.timestamp() * 1000)
+    assert one(born_timestamp=when.replace(tzinfo=None)).born_timestamp_ms == 1795255200123
+    assert one(born_timestamp=5).born_timestamp_ms == 5
+    assert abs((one().born_timestamp_ms or 0) / 1000 - datetime.now(UTC).timestamp()) < 60
+
+
+def test_flags_say_what_the_body_is() -> None:
+    packed = COMPRESSED | 0x300 | MULTI_TAGS | COMMIT
+    assert one(sys_flag=packed).sys_flag == MULTI_TAGS | COMMIT
+    ((stored,),) = batches({"topic": "t", "body": b"", "sys_flag": packed}, plain=False)
+    assert stored.sys_flag == packed
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"topic": None}, "row 1 of partition 5: topic is null"),
+        ({"body": None}, "body is null"),
+        ({"topic": "a/b"}, "row 1 of partition 5: .*cannot name a directory"),
+        ({"body": bytes(2 << 20)}, "row 1 .* the body takes 2097152 bytes; 1048576 is the most"),
+        ({"tags": "a\x01b"}, "holds the character 0x01"),
+        ({"keys": ["a b"]}, "'a b' is null, empty or holds a space"),
+        ({"keys": [None]}, "key None"),
+        ({"properties": [("a", None)]}, "property 'a' is null"),
+        ({"queue_id": -1}, "queue -1 cannot be"),
+        ({"queue_id": 1 << 40}, "row 1 of partition 5"),
+        ({"flag": 1 << 31}, "flag 2147483648 does not fit into 32 bits"),
+        ({"sys_flag": PREPARED}, "transaction_type IN"),
+        ({"sys_flag": INNER_BATCH}, "inner batch"),
+        ({"born_host": "nobody"}, "nobody"),
+    ],
+)
+def test_bad_rows_are_told_by_their_numbers(row: dict[str, Any], said: str) -> None:
+    good = {"topic": "t", "body": b"b"}
+    with pytest.raises(BadRow, match=said):
+        batches(good, {**good, **row}, partition=5)
+
+
+def test_what_a_task_knows_of_the_store(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s", queues_per_topic=3) as store:
+        target = Target.of(store.settings.core)
+    assert (target.queues, target.batch_bytes) == (3, (16 << 10) // 4)
+    with lakelog.open(tmp_path / "s", mode="read", queues_per_topic=3) as store:
+        assert Target.of(store.settings.core) == target
