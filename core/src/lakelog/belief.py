@@ -74,11 +74,17 @@ class ReaderFlushed:
         page = self._page()
         if page is not None:
             return page.flushed
-        if not (self._path / ABORT_FILE).exists() and not is_owned(self._files, self._path):
-            return log_end()
+        if self._is_stopped():
+            end = log_end()
+            if self._is_stopped():  # an owner that came meanwhile may have moved the end
+                return end
         if not self._ran_lakelog_last():
             return None
         return min(self._confirmed(), log_end()) or None
+
+    def _is_stopped(self) -> bool:
+        """Whether nobody owns the store, and its last owner closed it."""
+        return not (self._path / ABORT_FILE).exists() and not is_owned(self._files, self._path)
 
     def _confirmed(self) -> int:
         try:

@@ -80,7 +80,10 @@ def page_path(path: Path) -> Path:
 
 
 def make_page(files: FileSystem, path: Path) -> memoryview[int]:
-    """The words of this process's page, in state ``OPENING``, all positions 0.
+    """The words of this process's page, in state ``OPENING``, all positions as they were, or 0.
+
+    A reader may have looked at the state before and look at a position after: the former owner's
+    is as right for it as a moment ago, and 0 would show it a log without messages.
 
     The caller holds the store's lock. Raises ``OSError``, and then leaves no new file behind.
     """
@@ -97,8 +100,9 @@ def make_page(files: FileSystem, path: Path) -> memoryview[int]:
     finally:
         file.close()
     words[STATE] = State.OPENING
-    for at in (*range(1, STATE), FLAGS):
-        words[at] = 0
+    if words[0] != MAGIC:
+        for at in (*range(1, STATE), FLAGS):
+            words[at] = 0
     pid = os.getpid()
     words[OWNER_PID], words[OWNER_START] = pid, process_start(pid) or 0
     words[0] = MAGIC

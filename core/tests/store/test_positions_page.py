@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from core.tests.store.faults import NthFails
 from core.tests.store.owners import an_owner
 from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from lakelog import Message, PutStatus, publishing
-from lakelog.belief import Belief
+from lakelog.belief import Belief, ReaderFlushed
 from lakelog.checkpoint import read_checkpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files import RealFileSystem
@@ -281,6 +282,39 @@ def test_no_room_for_a_page_is_an_error_and_leaves_nothing(tmp_path: Path) -> No
         make_page(files, tmp_path)
     assert not page_path(tmp_path).exists()
     assert make_page(files, tmp_path)[STATE] == State.OPENING
+
+
+def test_who_looked_just_before_the_owner_changed_sees_no_empty_log(tmp_path: Path) -> None:
+    """A reader that has seen the state, and is held up until the next owner makes its page."""
+    a_store(tmp_path, 3)
+    with open_small(tmp_path) as owner:
+        end = owner.max_offset
+        page = page_of(tmp_path)
+    words = make_page(FILES, tmp_path)
+    assert words[STATE] == State.OPENING
+    assert (page.readable, page.flushed) == (end, end)
+
+
+def test_words_of_no_page_are_not_kept(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    page_path(tmp_path).write_bytes(b"\x7f" * PAGE_BYTES)
+    assert not any(make_page(FILES, tmp_path)[1:OWNER_PID])
+
+
+def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with open_small(tmp_path) as store:
+        durable = store.max_offset
+    flushed = ReaderFlushed(FILES, tmp_path, lambda: None)
+    with ExitStack() as owners:
+        ends = list[int]()
+
+        def end_beside_an_owner() -> int:
+            if not ends:
+                ends.append(owners.enter_context(an_owner(tmp_path)).ask("put", 1)[0])
+            return ends[0]
+
+        assert flushed.end(end_beside_an_owner) == durable < ends[0]
 
 
 def test_half_a_page_is_no_page(tmp_path: Path) -> None:
