@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import lakelog
-from lakelog import Store
+from lakelog import Store, StoredMessage
 from lakelog.errors import StoreError
 from lakelog.recovery.report import RecoveryReport
 from tests.faults.conftest import Outcome
@@ -30,22 +30,39 @@ def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = Fal
     return {str(event["ack"]) for event in outcome.told("ack") if event["end"] <= flushed}
 
 
-def check_recovered(path: Path, settings: Mapping[str, Any], keys: Iterable[str]) -> None:
-    """Open the store as its owner, which recovers it, and compare it with what must be there."""
+def check_recovered(
+    path: Path,
+    settings: Mapping[str, Any],
+    keys: Iterable[str],
+    look: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Open the store as its owner, which recovers it, and compare it with what must be there.
+
+    :param look: looks at it once it is recovered, before anything is put
+    :return: all keys that are there, in the log's order
+    """
     must = set(keys)
     with opened(path, settings) as store:
         before = _check(store, must)
+        look()
         store.put(message_of("afterwards"))
     with opened(path, settings) as store:
         assert _report(store).clean
         after = _check(store, {*must, "afterwards"})
     assert after == [*before, "afterwards"]
+    return before
 
 
 def keys_of(path: Path, settings: Mapping[str, Any]) -> list[str]:
     """The keys in a store, checked, by opening it as its owner."""
     with opened(path, settings) as store:
         return _check(store, set())
+
+
+def places_of(path: Path, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Keys and where they stand, in the log's order, by opening it as its owner."""
+    with opened(path, settings) as store:
+        return {str(each.properties["KEYS"]): each.physical_offset for each in _messages(store)}
 
 
 def opened(path: Path, settings: Mapping[str, Any]) -> Store:
@@ -61,7 +78,7 @@ def _report(store: Store) -> RecoveryReport:
 def _check(store: Store, must: set[str]) -> list[str]:
     """Keys in the log's order; each is there once, and a queue knows it."""
     assert store.wait_dispatched()
-    messages = [each for each in store.scan() if each.topic == TOPIC]
+    messages = _messages(store)
     found = [str(message.properties["KEYS"]) for message in messages]
     assert must - set(found) == set()
     assert len(found) == len(set(found)), "a message is there twice"
@@ -69,6 +86,10 @@ def _check(store: Store, must: set[str]) -> list[str]:
         assert bytes(message.body) == body_of(key)
     _check_queues(store, {(each.queue_id, each.physical_offset) for each in messages})
     return found
+
+
+def _messages(store: Store) -> list[StoredMessage]:
+    return [each for each in store.scan() if each.topic == TOPIC]
 
 
 def _check_queues(store: Store, placed: set[tuple[int, int]]) -> None:

@@ -27,6 +27,7 @@ JOB: Final[Mapping[str, Any]] = {
     "nth": 1,
     "forever": False,
     "kill_after_seconds": None,
+    "kill_after_events": None,  # as soon as it has told so many
     "file_limit_bytes": None,
     "tolerates_break": False,  # the disk goes away under it, and any error will do
     "patience_seconds": PATIENCE_SECONDS,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import lakelog
 from lakelog import Store
 from lakelog.errors import BadSegment, NotAStore
+from tests.faults.load import put_under_load
 from tests.faults.workload import (
     SEGMENT_BYTES,
     Tell,
@@ -114,6 +115,7 @@ def _follow(path: Path, settings: Mapping[str, Any], seen: dict[str, int], tell:
 WORKLOADS: Final = {
     "all": put_all,
     "until-killed": put_until_killed,
+    "load": put_under_load,
     "slow": put_while_slow,
     "open": open_and_close,
     "recover": recover,

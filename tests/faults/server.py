@@ -26,13 +26,20 @@ import attrs
 from tests.faults.jobs import WORKLOADS
 
 _SPECIAL: Final = {"SHORT": -1, "KILL": -2, "SLOW": -3}
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> None:
     """Serve until the input ends."""
+    _end_with_parent()
     _import_all()
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)  # noqa: T201  # that is the protocol
+
+
+def _end_with_parent() -> None:
+    """Nobody is left behind where a test run is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _import_all() -> None:
@@ -61,7 +68,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     if job["kill_after_seconds"] is not None:
         killer = threading.Timer(job["kill_after_seconds"], os.kill, (child, signal.SIGKILL))
         killer.start()
-    text, hung = _read(reading, job["patience_seconds"])
+    text, hung = _read(reading, child, job)
     if killer is not None:
         killer.cancel()
         killer.join()
@@ -96,6 +103,7 @@ class _Teller:
 
 def _child(job: dict[str, Any], writing: int) -> None:
     code = 1
+    _end_with_parent()
     tell = _Teller(writing, None if job["call"] is None else ctypes.CDLL(None))
     try:
         threading.excepthook = lambda hook: tell({"crashed": _traceback(hook.exc_value)})
@@ -123,9 +131,10 @@ def _arm(shim: ctypes.CDLL, job: dict[str, Any]) -> None:
     shim.fault_arm(job["call"].encode(), error, job["nth"], job["forever"], folder)
 
 
-def _read(reading: int, seconds: float) -> tuple[str, bool]:
+def _read(reading: int, child: int, job: Mapping[str, Any]) -> tuple[str, bool]:
     """All that the child writes until it ends, and whether it took too long."""
-    found, until = bytearray(), time.monotonic() + seconds
+    found, until = bytearray(), time.monotonic() + job["patience_seconds"]
+    left = job["kill_after_events"]
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
         if not ready:
@@ -134,6 +143,9 @@ def _read(reading: int, seconds: float) -> tuple[str, bool]:
         if not data:
             return found.decode(), False
         found += data
+        if left is not None and (left := left - data.count(b"\n")) <= 0:
+            os.kill(child, signal.SIGKILL)
+            left = None
 
 
 if __name__ == "__main__":

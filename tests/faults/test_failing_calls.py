@@ -15,7 +15,16 @@ import pytest
 
 from tests.faults.checking import DURABLE, check_recovered, kept, takes_direct
 from tests.faults.conftest import Outcome, Workers
-from tests.faults.matrix import ALL, FAULTS, HARMLESS, UNUSED, every_nth, named, some
+from tests.faults.matrix import (
+    ALL,
+    FAULTS,
+    HARMLESS,
+    UNUSED,
+    WRITES_ALL,
+    every_nth,
+    named,
+    some,
+)
 
 SAMPLE: Final = {
     "fdatasync": {"writer": "file", "flush": "group-commit"},
@@ -100,7 +109,7 @@ def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[s
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
-@pytest.mark.parametrize("settings", ALL, ids=named)
+@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL], ids=named)
 def test_every_nth_call_fails(
     faulty: Workers,
     tmp_path: Path,

@@ -2,8 +2,8 @@
 
 A loop file system is shut down under a living owner, without writing back what is in the page
 cache, then mounted again. What is answered once the shutdown has begun does not count: in a real
-power cut nobody would hear of it. On ext4 some such answers were lost, up to 80 ms behind the
-beginning of the call; why a sync returns 0 there is not known.
+power cut nobody would hear of it, and ``fdatasync`` itself returns 0 then for bytes that are lost,
+see :mod:`tests.faults.test_kernel_cut`.
 """
 
 from __future__ import annotations

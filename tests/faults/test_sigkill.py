@@ -8,9 +8,7 @@ process follows all the while.
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +16,8 @@ import pytest
 
 import lakelog
 from tests.faults.checking import check_recovered, kept, takes_direct
-from tests.faults.conftest import Outcome, Workers
-from tests.faults.jobs import STOP
+from tests.faults.conftest import Workers
+from tests.faults.following import check_followed, followed
 from tests.faults.matrix import ALL, named
 from tests.faults.workload import SEGMENT_BYTES
 
@@ -67,35 +65,6 @@ def _look(path: Path, must: list[str]) -> None:
     assert set(must) - found == set()
 
 
-@contextmanager
-def _followed(path: Path, settings: Mapping[str, Any]) -> Iterator[list[Outcome]]:
-    """Have a process read the store meanwhile; what it told is there at the end."""
-    told = list[Outcome]()
-    stop = path.with_name(STOP)
-
-    def follow(reader: Workers) -> None:
-        told.append(reader.run(path, settings, workload="follow", patience_seconds=1000, call=None))
-
-    with Workers.started() as reader:
-        reader.run(path, settings, workload="read")  # so that it is awake when things begin
-        thread = threading.Thread(target=follow, args=(reader,))
-        thread.start()
-        try:
-            yield told
-        finally:
-            stop.touch()
-            thread.join()
-
-
-def _check_followed(told: list[Outcome], must: list[str]) -> None:
-    assert told, "the reader broke down"
-    assert told[0].exit == 0
-    assert max(event["looked"] for event in told[0].told("looked")) > 0
-    assert not told[0].has("moved")
-    vanished = {key for event in told[0].told("vanished") for key in event["vanished"]}
-    assert vanished & set(must) == set()
-
-
 def _rounds(
     workers: Workers, folder: Path, settings: Mapping[str, Any], rounds: int, seed: int
 ) -> None:
@@ -103,9 +72,9 @@ def _rounds(
         pytest.skip("the file system of the temporary folder takes no O_DIRECT")
     path = folder / f"seed-{seed}" / "store"
     path.parent.mkdir()
-    with _followed(path, settings) as told:
+    with followed(path, settings) as told:
         must = _kill_again_and_again(workers, path, settings, rounds, seed)
-    _check_followed(told, must)
+    check_followed(told, must)
 
 
 @pytest.mark.parametrize("settings", SAMPLE, ids=named)

@@ -6,6 +6,7 @@ an error here, as are misspelt hooks and arguments.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -39,6 +40,7 @@ def check_hooks(plugin: object, complain: Complaint) -> None:
         )
 
 
+@functools.cache
 def known_hooks() -> dict[str, list[str]]:
     """List the hooks that there are, with the names of their arguments."""
     return {
