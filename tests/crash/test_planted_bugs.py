@@ -238,7 +238,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     ),
     abort_removed_before_data_is_synced: (
         twice(),
-        f"end of the log|not found|goes over|not in quarantine|{AHEAD}|{LOST}",
+        f"end of the log|not found|goes over|should point to|not in quarantine|{AHEAD}|{LOST}",
     ),
     position_counted_before_commit: (planned(writer="staged", flush="inline"), f"{LOST}|{AHEAD}"),
     flushed_read_after_the_sync: (planned(flush="group-commit"), f"{LOST}|{AHEAD}"),

@@ -15,7 +15,7 @@ def whole_texts(batch: RecordBatch) -> NDArray[np.bool_]:
     Looks at the last byte of the text in each sector; what is not zero there was not lost.
     """
     good = np.ones(len(batch), np.bool_)
-    for at in np.flatnonzero(_doubtful(batch)).tolist():
+    for at in _doubtful(batch).nonzero()[0].tolist():
         start, end = int(batch.starts[at]), int(batch.ends[at])
         good[at] = not lost_text(
             batch.buffer[start:end],

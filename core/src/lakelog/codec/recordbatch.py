@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 ShortInts = NDArray[np.int32]
 Fields = NDArray[Any]
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
+_NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
 _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets"})
 """Attributes that are not one element per record."""
 
@@ -61,8 +62,7 @@ class RecordBatch:
         return gather(self.buffer, SUFFIX, self.body_positions - SUFFIX.itemsize)
 
     def _native(self, field: str) -> Fields:
-        column = self._prefix[field]
-        return column.astype(column.dtype.newbyteorder("="))
+        return self._prefix[field].astype(_NATIVE[field])
 
     @cached_property
     def sizes(self) -> ShortInts:

@@ -70,7 +70,7 @@ def sound_records(
     """
     good = np.asarray((batch.sizes == sizes) & (batch.physical_offsets == offsets))
     for holds in (*_SHAPES, topics_are_text, *(_CHECKSUMS if verify else ())):
-        left = np.flatnonzero(good)
+        left = good.nonzero()[0]
         # What failed must not be looked at again: its lengths lead anywhere.
         some = batch if len(left) == len(batch) else _some(batch, left)
         good[left] = holds(some)

@@ -48,7 +48,7 @@ def have_seals(batch: RecordBatch) -> NDArray[np.bool_]:
 
 def _sealed(batch: RecordBatch) -> Ints:
     """Which records end with a property that is a seal."""
-    long_enough = np.flatnonzero(batch.property_lengths >= RECORD_CRC_BYTES)
+    long_enough = (batch.property_lengths >= RECORD_CRC_BYTES).nonzero()[0]
     at = batch.ends[long_enough] - RECORD_CRC_BYTES
     return np.asarray(long_enough[anywhere(batch.buffer, _START)[at] == START])
 

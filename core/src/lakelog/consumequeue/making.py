@@ -87,7 +87,7 @@ class QueueMaker:
 
     def folders(self, queue: Queue) -> list[Path]:
         """Where files of a queue may stand."""
-        return [self._path / name / queue[0] / str(queue[1]) for name in DIRECTORIES]
+        return [self._path.joinpath(name, queue[0], str(queue[1])) for name in DIRECTORIES]
 
     def _kinds(self, kept_entries: int) -> tuple[Kind, ...]:
         """What files may stand there."""

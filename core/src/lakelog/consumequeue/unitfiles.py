@@ -38,7 +38,7 @@ class UnitFiles:
     :ivar bases: queue offset of the first unit of each file, in order, without a gap
     """
 
-    __slots__ = ("_dirty", "_entries", "_files", "_opened", "bases", "directory")
+    __slots__ = ("_dirty", "_entries", "_files", "_opened", "_paths", "bases", "directory")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class UnitFiles:
         self._opened = opened
         self._dirty = dirty
         self._entries = entries
+        self._paths: dict[int, Path] = {}
         self.directory = directory
         self.bases: list[int] = []
 
@@ -130,7 +131,10 @@ class UnitFiles:
 
     def path(self, base: int) -> Path:
         """The file whose first unit has queue offset ``base``."""
-        return self.directory / segment_name(base * UNIT_BYTES)
+        path = self._paths.get(base)
+        if path is None:
+            path = self._paths[base] = self.directory / segment_name(base * UNIT_BYTES)
+        return path
 
     def _base_of(self, file: SegmentFile) -> int:
         size = self._entries * UNIT_BYTES

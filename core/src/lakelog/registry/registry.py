@@ -44,18 +44,21 @@ class Registry:
     @classmethod
     def load(
         cls,
-        plugins: Sequence[object] | None,
+        plugins: Sequence[object] | Registry | None,
         environ: Mapping[str, str],
         disabled: Iterable[str] = (),
         path: Sequence[str] | None = None,
     ) -> Registry:
         """Load and check plugins; touches no file of a store.
 
-        :param plugins: plugins to use beside the core's own; ``None`` takes those installed
+        :param plugins: plugins to use beside the core's own; ``None`` takes those installed, and a
+            registry is taken as it is
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to leave alone
         :param disabled: names of further plugins to leave alone
         :param path: where installed packages are looked for; ``None`` is ``sys.path``
         """
+        if isinstance(plugins, Registry):
+            return plugins
         searched = sys.path if path is None else path
         more = installed_sources(searched) if plugins is None else given_sources(plugins)
         plugged = plug_in([builtin_source(), *more], switched_off(environ, disabled))

@@ -15,6 +15,7 @@ from lakelog.errors import LakelogError, PluginError
 from lakelog.files import FileSystem, read_file
 from lakelog.layout import ABORT_FILE
 from lakelog.message import Message, StoredMessage
+from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog.segmentdir import segment_files
 from lakelog.store import Store
@@ -49,7 +50,7 @@ class Checker:
         :param before: the log as the crash left it
         :param tool: what works on the store first
         """
-        claimed = read_checkpoint(self.opener.real, path).confirm_offset
+        claimed = self._claimed(path)
         if tool is not None:
             self.mended(path, tool)
         store = self.opened(path)
@@ -62,6 +63,17 @@ class Checker:
         finally:
             with suppress(LakelogError):
                 store.close()
+
+    def _claimed(self, path: Path) -> int:
+        """How much of the log the checkpoint claims, and nobody has asked to cut.
+
+        A repair keeps what stands behind damage, whatever the settings say; where these have the
+        log cut there, the next open does so, the checkpoint notwithstanding.
+        """
+        claimed = read_checkpoint(self.opener.real, path).confirm_offset
+        if self.opener.settings.core.on_damage != "truncate":
+            return claimed
+        return min([claimed, *(each.offset for each in read_damage(self.opener.real, path))])
 
     def opened(self, path: Path) -> Store:
         """The store, recovered."""

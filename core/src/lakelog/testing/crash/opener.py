@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -34,7 +34,6 @@ class Opener:
 
     registry: Registry
     settings: Settings
-    plugins: Sequence[object] | None
     arguments: Mapping[str, Any]
     real: FileSystem = attrs.field(factory=HastyFileSystem)
 
@@ -56,7 +55,7 @@ class Opener:
         )
         registry.factory(Kind.WRITER, plan.writer)
         registry.factory(Kind.FLUSH_STRATEGY, plan.flush)
-        return cls(registry, settings, plan.plugins, arguments)
+        return cls(registry, settings, arguments)
 
     @property
     def has_key_index(self) -> bool:
@@ -70,6 +69,6 @@ class Opener:
     def mend(self, path: Path, tool: Tool, files: FileSystem | None = None) -> bool:
         """Let ``tool`` work on the store in ``path``; whether there was one."""
         with suppress(NotAStore):
-            tool(path, plugins=self.plugins, files=files or self.real, **self.arguments)
+            tool(path, plugins=self.registry, files=files or self.real, **self.arguments)
             return True
         return False

@@ -7,7 +7,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -30,6 +30,7 @@ STORE: Final = "store"
 _POINTS_OF_A_RUN: Final = 60
 _IMAGES_OF_A_POINT: Final = 6
 _POINTS_OF_A_SECOND_CRASH: Final = 6
+_IMAGES_OF_A_SECOND_POINT: Final = 4
 _TOOL_SHARE: Final = 0.04
 _TOOL_SHARE_OF_SECOND_CRASHES: Final = 0.3
 _SYNC_SECONDS: Final = 0.0003
@@ -146,6 +147,23 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
+def _different(
+    points: Sequence[CrashPoint], chosen: Sequence[int], rng: Random, most: int
+) -> Iterator[tuple[CrashPoint, Image, str]]:
+    """Images of some points, none twice: where it comes from, too.
+
+    The latest come first: of images that are the same, that one has promised the most.
+    """
+    seen: set[int] = set()
+    for number in chosen:
+        point = points[number]
+        for image in images(point, rng, most):
+            digest = image.digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield point, image, f"point {number} ({point.where})"
+
+
 def _some_tool(rng: Random, share: float) -> Tool | None:
     return rng.choice(TOOLS) if rng.random() < share else None
 
@@ -203,22 +221,12 @@ class _Simulation:
             self._broken(seed, "no crash", None, f"names changed past the file system: {leaks}")
 
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
-        """The latest first: of images that are the same, that one has promised the most."""
-        chosen = sorted(rng.sample(range(len(points)), min(len(points), _POINTS_OF_A_RUN)))
-        seen: set[int] = set()
-        for number in reversed(chosen):
-            point = points[number]
-            for image in images(point, rng, _IMAGES_OF_A_POINT):
-                digest = image.digest()
-                if digest in seen:
-                    continue
-                seen.add(digest)
-                where = f"point {number} ({point.where})"
-                self._try(
-                    image, point, ledger.expected(point.before, point.after), rng, (seed, where)
-                )
-                if self.outcome.images >= self.most:
-                    return
+        count = min(len(points), _POINTS_OF_A_RUN)
+        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
+        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_POINT):
+            self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
+            if self.outcome.images >= self.most:
+                return
 
     def _try(
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
@@ -294,14 +302,12 @@ class _Simulation:
     def _crash_second(
         self, points: list[CrashPoint], ledger: Ledger, rng: Random, at: tuple[str, str]
     ) -> None:
-        for number in sorted(
-            rng.sample(range(len(points)), min(len(points), _POINTS_OF_A_SECOND_CRASH))
-        ):
-            point = points[number]
-            for image in images(point, rng, 4):
-                where = f"{at[1]}, second crash at point {number} ({point.where})"
-                self._check(image, ledger.expected(point.before, point.after), rng, (at[0], where))
-                self.outcome.second += 1
+        count = min(len(points), _POINTS_OF_A_SECOND_CRASH)
+        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
+        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_SECOND_POINT):
+            place = (at[0], f"{at[1]}, second crash at {where}")
+            self._check(image, ledger.expected(point.before, point.after), rng, place)
+            self.outcome.second += 1
 
     def _broken(self, run: str, where: str, image: Image | None, what: str) -> None:
         kept = None
