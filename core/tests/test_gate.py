@@ -22,7 +22,7 @@ def test_a_wait_that_nobody_ends_is_over_in_time_and_leaves_nobody_behind() -> N
     gate = Gate()
     with gate:
         assert not gate.wait(0.01)
-        assert not gate._sleepers
+        assert not gate.sleepers
 
 
 def test_whoever_waits_lets_others_in_and_all_are_woken() -> None:
@@ -65,7 +65,7 @@ def test_threads_that_wait_for_a_future_get_its_result() -> None:
     future = PutFuture()
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(future.result, PATIENCE_SECONDS) for _ in range(3)]
-        until(lambda: len(future._condition._sleepers) == 3)  # type: ignore[attr-defined]  # a Gate's
+        until(lambda: len(future._condition.sleepers) == 3)  # type: ignore[attr-defined]  # a Gate's
         future.set_result(RESULT)
         assert all(each.result(PATIENCE_SECONDS) is RESULT for each in waiting)
 

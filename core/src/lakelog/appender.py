@@ -14,7 +14,7 @@ from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicato
 from lakelog.layout import BLANK_MIN_BYTES
 from lakelog.message import Message
 from lakelog.positions import Confirmations
-from lakelog.putfuture import PutFuture
+from lakelog.putfuture import PutFuture, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
@@ -156,34 +156,38 @@ class Appender:
             return
         finish = partial(self._answer, batch, end, futures)
         try:
-            outcomes = [self._flush.submit(end, batch.wait)]
+            outcome = self._flush.submit(end, batch.wait)
+            outcomes = [outcome]
             if self._replicator is not None:
                 outcomes.append(self._replicator.submit(end, batch.wait))
         except StoreFailed as error:
             self._confirm(end)
             fail_all(futures, error)
             return
-        _when_all(outcomes, finish)
+        if self._replicator is None and not isinstance(outcome, PutStatus):
+            outcome.add_done_callback(finish)
+        else:
+            _when_all(outcomes, finish)
 
     def _answer(
         self,
         batch: EncodedBatch,
         end: int,
         futures: Sequence[PutFuture],
-        outcomes: Sequence[Outcome],
+        flushed: Outcome,
+        *copied: Outcome,
     ) -> None:
         """Every outcome is known: confirm, and hand out the results."""
         try:
-            status = PutStatus.PUT_OK
-            for outcome in outcomes:
+            status = _await(flushed)
+            for outcome in copied:
                 status = _combined(status, _await(outcome))
         except LakelogError as error:
             self._confirm(end)
             fail_all(futures, error)
             return
         self._confirm(end)
-        for future, result in zip(futures, batch.results(status), strict=True):
-            future.set_result(result)
+        settle(futures, batch.results(status))
 
     # --- end ---
 
@@ -220,4 +224,4 @@ def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
         if not isinstance(outcome, PutStatus) and not outcome.done():
             outcome.add_done_callback(lambda _: _when_all(outcomes, finish))
             return
-    finish(outcomes)
+    finish(*outcomes)

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from lakelog.errors import PutRefused
 from lakelog.gate import Gate
 from lakelog.message import Message
-from lakelog.putfuture import PutFuture
+from lakelog.putfuture import PutFuture, begin
 from lakelog.status import PutStatus
 
 Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
@@ -41,30 +41,31 @@ class Coalescer:
 
     def put(self, message: Message) -> PutFuture:
         """Queue ``message``; its future gets what a put would return or raise."""
-        future = PutFuture()
+        future, waiting = PutFuture(), self._waiting
         with self._changed:
-            if self._direct and getattr(message, "wait_store_ok", False) and self._is_idle():
-                self._appending = True
+            if self._appending or waiting or not self._is_direct(message):
+                if self._thread is None or self._closed or len(waiting) >= MAX_WAITING:
+                    self._await_room()
+                waiting.append((message, future))
                 self._last = future
-            else:
-                self._queue(message, future)
+                if self._changed.sleepers:
+                    self._changed.notify_all()
                 return future
+            self._appending = True
+            self._last = future
         self._run_burst([(message, future)])
         return future
 
-    def _is_idle(self) -> bool:
-        """Nothing waits, is being appended, or has no result yet."""
-        if self._closed or self._waiting or self._appending:
+    def _is_direct(self, message: Message) -> bool:
+        """Whether the caller is to append it; for when nothing waits or is being appended."""
+        if not self._direct or self._closed or not getattr(message, "wait_store_ok", False):
             return False
         return self._last is None or self._last.done()
 
-    def _queue(self, message: Message, future: PutFuture) -> None:
+    def _await_room(self) -> None:
         while len(self._waiting) >= MAX_WAITING and not self._closed:
             self._changed.wait()
         self._start()
-        self._waiting.append((message, future))
-        self._last = future
-        self._changed.notify_all()
 
     def _start(self) -> None:
         if self._closed:
@@ -79,7 +80,7 @@ class Coalescer:
 
     def _run_burst(self, burst: Burst) -> None:
         try:
-            begun = [each for each in burst if each[1].set_running_or_notify_cancel()]
+            begun = [each for each in burst if begin(each[1])]
             if begun:
                 self._put(begun)
         finally:
@@ -100,9 +101,13 @@ class Coalescer:
         with self._changed:
             while self._appending or not (self._waiting or self._closed):
                 self._changed.wait()
-            self._appending = bool(self._waiting)
-            size = min(MAX_BURST, len(self._waiting))
-            burst = [self._waiting.popleft() for _ in range(size)]
+            waiting = self._waiting
+            self._appending = bool(waiting)
+            if len(waiting) > MAX_BURST:
+                burst = [waiting.popleft() for _ in range(MAX_BURST)]
+            else:
+                burst = list(waiting)
+                waiting.clear()
             self._changed.notify_all()
         return burst
 

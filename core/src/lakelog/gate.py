@@ -16,12 +16,15 @@ else:
 
 
 class Gate(_Base):
-    """What a :class:`concurrent.futures.Future` and a queue need of a ``threading.Condition``."""
+    """What a :class:`concurrent.futures.Future` and a queue need of a ``threading.Condition``.
 
-    __slots__ = ("_sleepers",)
+    :ivar sleepers: a lock for each who sleeps; who sees none inside need not call ``notify_all``
+    """
+
+    __slots__ = ("sleepers",)
 
     def __init__(self) -> None:
-        self._sleepers: list[Any] = []
+        self.sleepers: list[Any] = []
 
     def wait(self, timeout: float | None = None) -> bool:
         """Leave the gate, sleep until ``notify_all``, enter again; ``False`` if not in time.
@@ -30,16 +33,16 @@ class Gate(_Base):
         """
         sleeper = Lock()
         sleeper.acquire()
-        self._sleepers.append(sleeper)
+        self.sleepers.append(sleeper)
         state = self._release_save()  # type: ignore[attr-defined]  # the lock's, as Condition uses it
         try:
             return sleeper.acquire(timeout=-1 if timeout is None else max(timeout, 0))
         finally:
             self._acquire_restore(state)  # type: ignore[attr-defined]  # the lock's
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
+            if sleeper in self.sleepers:
+                self.sleepers.remove(sleeper)
 
     def notify_all(self) -> None:
         """Wake all who sleep; for whoever is inside."""
-        while self._sleepers:
-            self._sleepers.pop().release()
+        while self.sleepers:
+            self.sleepers.pop().release()

@@ -33,6 +33,7 @@ from lakelog.positionspage import State
 from lakelog.preallocate import Preallocator, SegmentMaker
 from lakelog.publishing import Publisher
 from lakelog.queueoffsets import QueueOffsets
+from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
 from lakelog.recovery.mend import mend
@@ -122,9 +123,12 @@ def open_owned(
         lock, is_new = _take(directory, core, undo)
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
         begin(progress, READING)
-        plan = examine(directory, core, progress, full=full)
+        ahead = Ahead(directory, core.segment_size_bytes)
+        undo.callback(ahead.leave)
+        plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
         publisher = _publisher(directory, checkpoint, lock, undo)
         publisher.tell(State.RECOVERING)
+        ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
         opened = taking.open(plan, report, lock, arrivals, publisher, is_new=is_new)
         _publish(opened)

@@ -27,6 +27,8 @@ GATHER_SECONDS: Final = 0.01
 LET_IN_SECONDS: Final = 0.001
 """How long somebody who wants a pause has to take it."""
 FEW_BYTES: Final = 1 << 18
+MORE_BYTES: Final = 1 << 20
+"""Few while nobody waits for them: larger rounds take a third less time for each record."""
 
 
 class Signal(Protocol):
@@ -169,7 +171,8 @@ class Reput:
             self._round()
             while self._asked:  # the lock alone would not let anybody else in
                 time.sleep(LET_IN_SECONDS)
-            if self._positions.dispatched - before < FEW_BYTES:
+            few = FEW_BYTES if self._arrivals.has_waiters else MORE_BYTES
+            if self._positions.dispatched - before < few:
                 self._gather()
         self._round()
 

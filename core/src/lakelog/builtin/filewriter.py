@@ -3,15 +3,24 @@
 Both meet in the page cache, so either sees what the other wrote. A copy into a map costs no system
 call (0.4 against 2.1 µs at 1 KiB where measured); above some size ``pwrite`` is faster, because it
 takes no page fault per 4 KiB. Space was allocated before, so a store into the map cannot fail.
+
+A sync protects the pages again that it cleans. Where each small write is synced, each would
+fault, and each sync would have a map to clean: such a write goes through ``pwrite`` too (a third
+less for both where measured).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import attrs
 
 from lakelog.files import File
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
+
+FEW_BYTES: Final = 4096
+"""A sync of fewer bytes was for one write, or for very few."""
 
 
 @attrs.frozen
@@ -31,17 +40,18 @@ class FileSegmentWriter:
         self._file = file
         self._map = file.map(size_bytes, writable=True)
         self._view = memoryview(self._map).toreadonly()
-        self._map_below = map_below_bytes
-        self._end = position
+        self._map_below = self._map_below_now = map_below_bytes
+        self._end = self._synced = position
 
     def write(self, position: int, data: Body) -> None:
         """Copy into the map, or ``pwrite``."""
         length = len(data)
         end = position + length
-        if length < self._map_below:
+        if length < self._map_below_now:
             self._map[position:end] = data
         else:
             self._file.write_at(position, data)
+            self._map_below_now = self._map_below
         if end > self._end:  # noqa: PLR1730  # max() costs three times as much
             self._end = end
 
@@ -55,7 +65,11 @@ class FileSegmentWriter:
 
     def sync(self) -> None:
         """``fdatasync``, which covers the map too, and leaves the interpreter lock free."""
+        end = self._end
         self._file.sync()
+        if 0 < end - self._synced < FEW_BYTES:
+            self._map_below_now = 0
+        self._synced = end
 
     def close(self) -> None:
         """Close the file; the map goes with the last view of it."""

@@ -112,8 +112,11 @@ def examine(
     progress: Progress | None = None,
     *,
     full: bool = False,
+    on_unclean: Callable[[int], None] | None = None,
 ) -> Plan:
     """Read what has to be read of a store, whoever owns it; with ``full``, all of its log.
+
+    :param on_unclean: told from where on the log is read, before that, if it was not closed cleanly
 
     Raises :class:`~lakelog.errors.BadSegment` where no recovery can go on: over missing segments
     and files that are none, and over damage if the settings say ``on_damage = "refuse"``.
@@ -124,21 +127,28 @@ def examine(
     clean = not (directory.path / ABORT_FILE).exists()
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
-        claims = _claims(directory, checkpoint, clean=clean)
+        held = _ends(directory)
+        claims = _claims(directory, checkpoint, held, clean=clean)
         if claims.any():
             raise no_log(claims, directory.commitlog)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
-        ends = {queue: each.end for queue, each in _ends(directory).items()}
+        ends = {queue: each.end for queue, each in held.items()}
         found = Survey(0, 0, next_offsets=ends)
         return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
-    return reading.plan(begun)
+    return reading.plan(begun, on_unclean)
 
 
-def _claims(directory: StoreDirectory, checkpoint: StoreCheckpoint, *, clean: bool) -> Claims:
+def _claims(
+    directory: StoreDirectory,
+    checkpoint: StoreCheckpoint,
+    ends: Mapping[Queue, QueueEnd],
+    *,
+    clean: bool,
+) -> Claims:
     files, path = directory.files, directory.path
     kept = read_kept(files, path)
-    return Claims(files, path, clean, checkpoint, kept, _ends(directory))
+    return Claims(files, path, clean, checkpoint, kept, ends)
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
@@ -164,16 +174,19 @@ class _Reading:
     def size(self) -> int:
         return self.core.segment_size_bytes
 
-    def plan(self, begun: float) -> Plan:
+    def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> Plan:
         from lakelog.scan import scan  # brings NumPy
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
         lengths = tuple(wrong_lengths(self.segments, self.size))
-        start = self._start(source, checkpoint, lengths)
+        ends = _ends(self.directory)
+        start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
             raise self._refusal(noted[0])
+        if on_unclean is not None and not self.clean:
+            on_unclean(start.offset)
         found = Survey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         if not source.known_damage():
@@ -181,7 +194,7 @@ class _Reading:
         sealed = self.core.require_record_crc
         scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
         pieces, cut = self._add_up(scanned, found, proof)
-        claims = _claims(self.directory, checkpoint, clean=self.clean)
+        claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
         missing = () if cut else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
@@ -229,13 +242,17 @@ class _Reading:
         )
 
     def _start(
-        self, source: PaddedSource, checkpoint: StoreCheckpoint, lengths: Sequence[Length]
+        self,
+        source: PaddedSource,
+        checkpoint: StoreCheckpoint,
+        lengths: Sequence[Length],
+        ends: Mapping[Queue, QueueEnd],
     ) -> Start:
         from lakelog.recovery.startfile import Start, after_clean_stop, after_unclean_stop
 
         if self.full:
             return Start(self.segments[0].start_offset, "all of it was asked for")
-        files, path, ends = self.directory.files, self.directory.path, _ends(self.directory)
+        files, path = self.directory.files, self.directory.path
         start = (
             after_clean_stop(source, self.size, files, path, ends)
             if self.clean

@@ -18,13 +18,16 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
 from lakelog_flush.bell import Bell
-from lakelog_flush.gathering import Gathering
+from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.tardy import Tardy
+from lakelog_flush.waiter import Rousing
 
 TICK_SECONDS: Final = 0.01
 """How long bytes that nobody waits for stay unflushed at most, beside the sync itself."""
+_BEHIND_ALL: Final = 1 << 63
+"""No put ends there."""
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
@@ -36,9 +39,11 @@ class GroupCommit:
 
     def __init__(self, settings: GroupCommitSettings) -> None:
         self._line = Line(settings.sync_flush_timeout_ms / 1000)
+        self._waiting = self._line.waiting
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
+        self._rousing = Rousing(self._roused)
         self._wanted = 0
         self._over = Event()
         self._closing = False
@@ -77,6 +82,7 @@ class GroupCommit:
             self._failure = error
         if self._failure is not None:
             self._fail_all(self._failure)
+        self._rousing.end()
 
     def wake(self) -> None:
         """A staged writer has committed something."""
@@ -88,8 +94,10 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
-                if log.flushed < log.appended or self._line:
+                if log.flushed < log.appended or self._waiting:
                     self._sync(log)
+                else:
+                    self._rousing.go_on()
         except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
             self._failure = error
         self._ended = True
@@ -98,11 +106,25 @@ class GroupCommit:
     def _sync(self, log: Flushable) -> None:
         before, begun = log.flushed, time.monotonic()
         flushed = log.sync()
-        self._gathering.synced(time.monotonic() - begun)
-        wanted = log.appended + flushed - before
+        took, wanted = time.monotonic() - begun, log.appended + flushed - before
+        self._gathering.synced(took)
         answered = self._answer(flushed)
-        if answered > 1 or self._line:
+        if self._rousing:
+            self._rouse(took)
+        if answered > 1 or self._waiting:
             self._gather(log, wanted)
+
+    def _rouse(self, seconds: float) -> None:
+        """Let those who are being woken come back, so that the next sync is not for a few."""
+        deadline = time.monotonic() + min(seconds, MOST_SECONDS)
+        self._wanted = _BEHIND_ALL
+        while self._rousing and (left := deadline - time.monotonic()) > 0:
+            self._bell.sleep(left, self._rousing.is_over)
+        self._wanted = 0
+
+    def _roused(self) -> None:
+        if self._wanted == _BEHIND_ALL:
+            self._bell.ring()
 
     def _gather(self, log: Flushable, wanted: int) -> None:
         """Let as many bytes come as were made durable, if that is worth while."""
@@ -121,13 +143,14 @@ class GroupCommit:
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
     def _has_work(self) -> bool:
+        if self._waiting:
+            return True
         log = self._log
-        return bool(self._line) or (log is not None and log.flushed < log.appended)
+        return log is not None and log.flushed < log.appended
 
     def _answer(self, flushed: int) -> int:
         covered = self._line.take_covered(flushed)
-        for waiter in covered:
-            waiter.finish(_PUT_OK)
+        self._rousing.begin(covered, _PUT_OK)
         return len(covered)
 
     def _fail_all(self, error: Exception) -> None:
@@ -142,6 +165,7 @@ class GroupCommit:
             late = line.take_late(time.monotonic())
             for waiter in late:
                 waiter.finish(_TIMEOUT)
+            self._rousing.end()
             self._tardy.add(len(late))
         self._tardy.tell()
 

@@ -14,20 +14,18 @@ class Line:
     """Anybody joins without a lock; whoever takes a waiter out is the one to answer it.
 
     :ivar timeout_seconds: how long each waits at most
+    :ivar waiting: in their order; to be looked at
     """
 
     def __init__(self, timeout_seconds: float) -> None:
         self.timeout_seconds = timeout_seconds
-        self._waiting: deque[Waiter] = deque()
+        self.waiting: deque[Waiter] = deque()
         self._taking = Lock()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def join(self, end_offset: int) -> Waiter:
         """Wait at the end of the line."""
         waiter = Waiter(end_offset, time.monotonic() + self.timeout_seconds)
-        self._waiting.append(waiter)
+        self.waiting.append(waiter)
         return waiter
 
     def take_covered(self, flushed: int) -> list[Waiter]:
@@ -35,8 +33,11 @@ class Line:
 
         One behind another that is not has to wait for the next sync, which comes at once.
         """
+        taken, waiting = list[Waiter](), self.waiting
         with self._taking:
-            return self._take(lambda waiter: waiter.end_offset <= flushed)
+            while waiting and waiting[0].end_offset <= flushed:
+                taken.append(waiting.popleft())
+        return taken
 
     def take_late(self, now: float) -> list[Waiter]:
         """Those whose time is over."""
@@ -49,7 +50,7 @@ class Line:
             return self._take(lambda _: True)
 
     def _take(self, wanted: Callable[[Waiter], bool]) -> list[Waiter]:
-        waiting, taken = self._waiting, list[Waiter]()
+        waiting, taken = self.waiting, list[Waiter]()
         while waiting and wanted(waiting[0]):
             taken.append(waiting.popleft())
         return taken
@@ -57,6 +58,6 @@ class Line:
     def seconds_left(self, now: float) -> float:
         """Until the first one's time is over; nobody who joins later is sooner."""
         with self._taking:
-            if self._waiting:
-                return self._waiting[0].deadline - now
+            if self.waiting:
+                return self.waiting[0].deadline - now
         return self.timeout_seconds

@@ -1,0 +1,60 @@
+"""Makes durable what a recovery reads, while it is read: neither needs the other's end.
+
+Whoever wrote the log may have died before a sync, so all that is found must be synced before it
+counts. :mod:`lakelog.recovery.mend` does that; what was written back by then costs it nothing.
+"""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from lakelog.directory import StoreDirectory
+from lakelog.files import RealFileSystem
+from lakelog.segmentdir import segment_files
+
+
+class Ahead:
+    """Syncs the segments of a store that is locked, in a thread of its own."""
+
+    def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
+        self._directory = directory
+        self._size_bytes = size_bytes
+        self._thread: Thread | None = None
+        self._over = False
+        self._error: Exception | None = None
+
+    def begin(self, start_offset: int) -> None:
+        """Sync each segment that ends behind ``start_offset``.
+
+        Files that are not the operating system's want all calls in one order: they are left alone.
+        """
+        if type(self._directory.files) is RealFileSystem:
+            self._thread = Thread(
+                target=self._run, args=(start_offset,), name="lakelog-sync-ahead", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self, start_offset: int) -> None:
+        files, log = self._directory.files, self._directory.commitlog
+        try:
+            for each in segment_files(log, files.list(log)):
+                if not self._over and each.start_offset + self._size_bytes > start_offset:
+                    file = files.open(each.path, write=True)
+                    try:
+                        file.sync()
+                    finally:
+                        file.close()
+        except Exception as error:  # noqa: BLE001  # it is raised by end(): no sync may fail unheard
+            self._error = error
+
+    def end(self) -> None:
+        """Wait for the last sync; raises what one of them raised."""
+        self.leave()
+        if self._error is not None:
+            raise self._error
+
+    def leave(self) -> None:
+        """Begin no further sync, and wait for the one that runs."""
+        self._over = True
+        if self._thread is not None:
+            self._thread.join()

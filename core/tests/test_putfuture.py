@@ -1,0 +1,130 @@
+"""Futures of puts that are answered together: threads, callbacks and event loops hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import TimeoutError as TooLate
+from typing import Any
+
+import pytest
+
+from lakelog.putfuture import PutFuture, begin, settle
+from lakelog.results import PutResult
+from lakelog.status import PutStatus
+
+PATIENCE_SECONDS = 10.0
+
+
+def begun(count: int) -> list[PutFuture]:
+    futures = [PutFuture() for _ in range(count)]
+    assert all(begin(each) for each in futures)
+    return futures
+
+
+def results(count: int) -> list[PutResult]:
+    return [
+        PutResult(PutStatus.PUT_OK, "t", 0, at, at * 100, 100, 0, "127.0.0.1:10911")
+        for at in range(count)
+    ]
+
+
+def test_what_was_cancelled_does_not_begin() -> None:
+    future = PutFuture()
+    assert future.cancel()
+    assert not begin(future)
+    assert begin(running := PutFuture())
+    assert not running.cancel()
+
+
+def test_threads_and_callbacks_get_their_results() -> None:
+    futures, given, called = begun(3), results(3), list[int]()
+    futures[1].add_done_callback(lambda each: called.append(each.result().queue_offset))
+    with ThreadPoolExecutor(4) as pool:
+        sleepers = [pool.submit(each.result, PATIENCE_SECONDS) for each in futures]
+        completed = pool.submit(lambda: set(as_completed(futures, PATIENCE_SECONDS)))
+        with pytest.raises(TooLate):
+            completed.result(0.05)
+        settle(futures, given)
+        assert [each.result(PATIENCE_SECONDS) for each in sleepers] == given
+        assert completed.result(PATIENCE_SECONDS) == set(futures)
+    assert called == [1]
+    assert wait(futures, 0).done == set(futures)
+
+
+class Counting(asyncio.SelectorEventLoop):
+    calls = 0
+
+    def call_soon_threadsafe(  # type: ignore[override]  # it is called with no more than that
+        self, callback: Callable[..., object], *args: Any, **more: Any
+    ) -> asyncio.Handle:
+        self.calls += 1
+        return super().call_soon_threadsafe(callback, *args, **more)
+
+
+async def _awaited(future: PutFuture) -> PutResult:
+    return await future
+
+
+def run(loop: asyncio.AbstractEventLoop, coroutine: Any) -> Any:
+    return loop.run_until_complete(asyncio.wait_for(coroutine, PATIENCE_SECONDS))
+
+
+def test_an_event_loop_is_woken_once_for_all_that_come_together() -> None:
+    futures, given, loop = begun(50), results(50), Counting()
+
+    async def run_all() -> list[PutResult]:
+        tasks = [asyncio.create_task(_awaited(each)) for each in futures]
+        await asyncio.sleep(0)
+        before = loop.calls
+        settle(futures, given)
+        assert loop.calls == before + 1
+        return await asyncio.gather(*tasks)
+
+    assert run(loop, run_all()) == given
+    assert run(loop, _awaited(futures[0])) == given[0]  # that is known by now
+    loop.close()
+
+
+def test_a_loop_that_is_closed_holds_up_nobody() -> None:
+    (future,), loop = begun(1), Counting()
+    task = loop.create_task(_awaited(future))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    settle([future], results(1))
+    assert future.result(0) == results(1)[0]
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # as the test wants it
+
+
+def test_errors_and_cancelled_puts_come_through() -> None:
+    async def failing() -> None:
+        failed, cancelled = begun(1)[0], PutFuture()
+        tasks = [asyncio.create_task(_awaited(each)) for each in (failed, cancelled)]
+        await asyncio.sleep(0)
+        failed.set_exception(OSError("the disk"))
+        assert cancelled.cancel()
+        with pytest.raises(OSError, match="the disk"):
+            await tasks[0]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+
+    asyncio.run(failing())
+
+
+def test_to_cancel_who_awaits_cancels_a_put_that_has_not_begun() -> None:
+    async def cancelling() -> None:
+        pending, running = PutFuture(), begun(1)[0]
+        tasks = [asyncio.create_task(_awaited(each)) for each in (pending, running)]
+        await asyncio.sleep(0)
+        for each in tasks:
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        assert pending.cancelled()
+        assert not running.cancelled()
+        settle([running], results(1))
+        await asyncio.sleep(0.01)
+        assert running.result(0) == results(1)[0]
+
+    asyncio.run(cancelling())
