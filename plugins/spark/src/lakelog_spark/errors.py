@@ -53,6 +53,10 @@ class NoJava(LakelogError):
     """Spark needs Java, and none was found."""
 
 
+class WrongSpark(LakelogError):
+    """Spark, or a jar of its session, is of a version that does not fit, or is missing."""
+
+
 class NotKnown(LakelogError):
     """Nobody says up to where a log is durable."""
 

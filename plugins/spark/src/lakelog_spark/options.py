@@ -39,6 +39,7 @@ DEFAULTS: Final[dict[str, str | None]] = {
     "decompress": "true",
     "corrupt": FAIL,
     "lost": FAIL,
+    "pushdown": "false",
     "max_partition_bytes": str(MAX_PARTITION_BYTES),
     "max_bytes_per_batch": None,
     "max_rows_per_batch": None,
@@ -63,6 +64,7 @@ class ReadOptions:
         ``collect`` makes a row of it whose column ``error`` says what is wrong
     :ivar lost: whether a start that the log does not reach back to any more ends the read
         (``fail``), or the first record that is there is taken for it (``skip``)
+    :ivar pushdown: whether filters narrow what is read, see :mod:`.source`
     :ivar max_partition_bytes: how much of the log one task reads
     :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
     :ivar max_rows_per_batch: how many records one takes, if bounded
@@ -79,6 +81,7 @@ class ReadOptions:
     decompress: bool = True
     corrupt: str = FAIL
     lost: str = FAIL
+    pushdown: bool = False
     max_partition_bytes: int = MAX_PARTITION_BYTES
     max_bytes_per_batch: int | None = None
     max_rows_per_batch: int | None = None
@@ -108,6 +111,7 @@ class ReadOptions:
             decompress=switch("decompress", str(option["decompress"])),
             corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
             lost=word("lost", str(option["lost"]), (FAIL, SKIP)),
+            pushdown=switch("pushdown", str(option["pushdown"])),
             max_partition_bytes=size("max_partition_bytes", str(option["max_partition_bytes"])),
             max_bytes_per_batch=(
                 None if most_bytes is None else size("max_bytes_per_batch", most_bytes)

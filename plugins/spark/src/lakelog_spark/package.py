@@ -1,4 +1,4 @@
-"""Iceberg's package for Spark: downloaded once, then used from where it lies.
+"""Jars for Spark: downloaded once, then used from where they lie.
 
 Spark downloads packages by Ivy, whose folder bears no two downloads at once: they wait here for
 one another. Ivy gives a file its name when it is whole.
@@ -7,29 +7,111 @@ one another. Ivy gives a file its name when it is whole.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-GROUP: Final = "org.apache.iceberg"
-NAME: Final = "iceberg-spark-runtime-4.1_2.13"
-VERSION: Final = "1.12.0"
-"""The one that fits the PySpark that this distribution asks for."""
+import attrs
+
+
+@attrs.frozen
+class Jar:
+    """One file, by its Maven coordinates."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def coordinates(self) -> str:
+        """As Spark writes them."""
+        return f"{self.group}:{self.name}:{self.version}"
+
+    def within(self, ivy: Path) -> Path:
+        """Where Ivy keeps it."""
+        return ivy / "cache" / self.group / self.name / "jars" / f"{self.name}-{self.version}.jar"
+
+
+@attrs.frozen
+class Package:
+    """What is downloaded at once.
+
+    :ivar asked: what to name to Ivy
+    :ivar brings: what that needs, which Spark does not have already
+    """
+
+    asked: tuple[Jar, ...]
+    brings: tuple[Jar, ...] = ()
+
+    @property
+    def jars(self) -> tuple[Jar, ...]:
+        """All files."""
+        return (*self.asked, *self.brings)
+
+
+_DELTA: Final = "4.4.0"
+_UNITY: Final = "0.6.0"
+
+ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
+DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
+"""Both fit the PySpark that this distribution asks for."""
+
+ICEBERG: Final = Package((ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0")))
+DELTA: Final = Package(
+    (DELTA_JAR,),
+    (
+        *(
+            Jar("io.delta", name, _DELTA)
+            for name in (
+                "delta-storage",
+                "delta-kernel-api",
+                "delta-kernel-defaults",
+                "delta-kernel-unitycatalog",
+            )
+        ),
+        *(
+            Jar("io.unitycatalog", name, _UNITY)
+            for name in ("unitycatalog-client", "unitycatalog-hadoop")
+        ),
+    ),
+)
+OF_SPARK: Final = (
+    *("com.fasterxml.jackson.core:*", "com.fasterxml.jackson.datatype:*", "com.github.luben:*"),
+    *("com.google.code.findbugs:*", "commons-logging:*", "commons-pool:*", "io.airlift:*"),
+    *("javax.annotation:*", "org.apache.hadoop:*", "org.apache.logging.log4j:*"),
+    *("org.apache.parquet:*", "org.locationtech.jts:*", "org.roaringbitmap:*", "org.slf4j:*"),
+    "org.xerial.snappy:*",
+)
+"""What packages ask for and Spark has in other versions, or nothing here uses: 80 MB."""
 
 
 @contextmanager
-def iceberg_package(ivy: Path | None = None) -> Iterator[dict[str, str]]:
-    """What to tell a session about the package; start it inside of the ``with``.
+def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dict[str, str]]:
+    """What to tell a session about ``wanted``; start it inside of the ``with``.
 
     :param ivy: Ivy's folder, else the one that Spark uses; it is made if need be
     """
+    if not wanted:
+        yield {}
+        return
     ivy = ivy or Path.home() / ".ivy2.5.2"
     ivy.mkdir(parents=True, exist_ok=True)
-    jar = ivy / "cache" / GROUP / NAME / "jars" / f"{NAME}-{VERSION}.jar"
-    if jar.exists():  # saves seconds and many lines of output
-        yield {"spark.jars": str(jar)}
+    if (found := _found(wanted, ivy)) is not None:  # saves seconds and many lines of output
+        yield found
         return
     with (ivy / "lakelog.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield {"spark.jars.packages": f"{GROUP}:{NAME}:{VERSION}", "spark.jars.ivy": str(ivy)}
+        yield _found(wanted, ivy) or {
+            "spark.jars.packages": ",".join(jar.coordinates for p in wanted for jar in p.asked),
+            "spark.jars.excludes": ",".join(OF_SPARK),
+            "spark.jars.ivy": str(ivy),
+        }
+
+
+def _found(wanted: Sequence[Package], ivy: Path) -> dict[str, str] | None:
+    """What to say if everything is there."""
+    paths = [jar.within(ivy) for package in wanted for jar in package.jars]
+    if not all(path.exists() for path in paths):
+        return None
+    return {"spark.jars": ",".join(map(str, paths))}

@@ -1,6 +1,10 @@
 """The data source ``lakelog``, also under the name ``rocketmq``: batch and streaming.
 
 Spark makes these objects in processes of its own, and sends them to its executors.
+
+Filters narrow what is read only where ``pushdown=true`` is given. Spark 4.1 keeps the reader that
+filters have narrowed for the whole frame that was loaded: another query of the same frame, or view,
+would silently read no more than the first one asked for.
 """
 
 from __future__ import annotations
@@ -82,7 +86,8 @@ class LakelogSource(DataSource):
     def reader(self, schema: StructType) -> LakelogReader:
         """Look at the store as it is now."""
         options = self._checked(schema)
-        return FilteringReader(options) if filters_are_pushed() else LakelogReader(options)
+        narrows = options.pushdown and filters_are_pushed()
+        return FilteringReader(options) if narrows else LakelogReader(options)
 
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
         """Follow the store."""

@@ -20,7 +20,7 @@ def record_batches(
     """
     at = part.low
     for piece in pieces:
-        first, behind = _place(piece)
+        first, behind = edges(piece)
         if first > at:
             on_damage(_nothing(at, first))
         if isinstance(piece, Damage):
@@ -32,8 +32,8 @@ def record_batches(
         on_damage(_nothing(at, part.end))
 
 
-def _place(piece: Piece) -> tuple[int, int]:
-    """From where to where it stands."""
+def edges(piece: Piece) -> tuple[int, int]:
+    """From where to where a piece of the log stands."""
     if isinstance(piece, Damage):
         return piece.offset, piece.end_offset
     if isinstance(piece, Blank):

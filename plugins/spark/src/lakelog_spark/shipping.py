@@ -1,0 +1,92 @@
+"""Brings lakelog to executors whose Python lacks it: one zip file, plugins included.
+
+What lakelog needs (NumPy, PyArrow and others, which are not pure Python) has to be there: in the
+Python of the executors, or in an environment that ``--archives`` brings. In the zip lie the
+packages with their entry points, so that plugins are found as where they are installed.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distributions, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GROUP: Final = "lakelog"
+_CORE: Final = ("lakelog-core", "lakelog")
+_NAME: Final = "lakelog.zip"
+_PATH: Final = "PYTHONPATH"
+_COMPILED: Final = (".so", ".pyd")
+_METADATA: Final = ("METADATA", "entry_points.txt")
+
+
+def ship(session: SparkSession) -> None:
+    """Make lakelog and its plugins known to the executors of ``session``.
+
+    Call it before the formats are registered: what is registered earlier does without.
+    """
+    context = None if _is_remote(session) else session.sparkContext
+    if context is not None:  # its server hands out the file from where it lies, until it stops
+        path = str(write_zip(Path(str(context._temp_dir)) / _NAME))
+        context.addPyFile(path)
+        _show_to_planners(context.environment, path)
+        return
+    with TemporaryDirectory() as folder:
+        session.addArtifacts(str(write_zip(Path(folder) / _NAME)), pyfile=True)
+
+
+def _show_to_planners(environ: dict[str, str], path: str) -> None:
+    """Streams are planned beside the driver, by the executors' Python, without such files."""
+    environ[_PATH] = os.pathsep.join(filter(None, (environ.get(_PATH), path)))
+
+
+def _is_remote(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def write_zip(path: Path) -> Path:
+    """Write the zip file, for ``spark-submit --py-files`` too; gives ``path``.
+
+    Plugins with compiled parts are left out: they have to be installed.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        for distribution, package in _shipped():
+            for file, name in _files(distribution, package):
+                target.writestr(name, file)
+    return path
+
+
+def _shipped() -> Iterator[tuple[Distribution, str]]:
+    """Each distribution with its package: the core's, and those of plugins."""
+    by_name = {each.name: each for each in distributions()}
+    yield by_name[_CORE[0]], _CORE[1]
+    seen = set()
+    for point in entry_points(group=_GROUP):
+        package = point.module.partition(".")[0]
+        if point.dist is not None and package not in seen:
+            seen.add(package)
+            yield by_name[point.dist.name], package
+
+
+def _files(distribution: Distribution, package: str) -> Iterator[tuple[bytes, str]]:
+    """Contents and name in the zip of each file."""
+    spec = find_spec(package)
+    places = [] if spec is None else [*(spec.submodule_search_locations or [])]
+    found = [(place, path) for place in places for path in sorted(Path(place).rglob("*"))]
+    if not found or any(path.suffix in _COMPILED for _, path in found):
+        return
+    for place, path in found:
+        if path.is_file() and path.suffix != ".pyc":
+            yield path.read_bytes(), f"{package}/{path.relative_to(place)}"
+    folder = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
+    for name in _METADATA:
+        text = distribution.read_text(name)
+        if text is not None:
+            yield text.encode(), f"{folder}/{name}"

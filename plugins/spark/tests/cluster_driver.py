@@ -1,0 +1,116 @@
+"""A driver in a process of its own: reads a store, streams it, lands it; says what came of it.
+
+Its only argument is JSON: ``master``, ``store``, ``folder``, and perhaps ``python``, which is the
+executors' and lacks lakelog. So is what it prints.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lakelog_spark
+from lakelog_spark.landing.dispatcher import Source, land
+from lakelog_spark.landing.engines import spark as by_spark
+from lakelog_spark.landing.ranges import Bounds
+from lakelog_spark.landing.sinks.sparkiceberg import spark_iceberg_sink
+from lakelog_spark.landing.targets import sink_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL = Bounds(pass_bytes=128 << 10, task_bytes=32 << 10)
+CONFIG = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    folder, store = Path(given["folder"]), given["store"]
+    spark = lakelog_spark.session(
+        folder / "lake", master=given["master"], python=given.get("python"), config=CONFIG
+    )
+    if given.get("python"):
+        lakelog_spark.ship(spark)
+    lakelog_spark.register(spark)
+    said = {
+        "batch": batch(spark, store),
+        "stream": stream(spark, store, folder / "stream"),
+        "executors": executors(spark),
+        "lakelog_from": spark.sparkContext.parallelize([0], 1).map(where).first(),
+        "landed": landed(spark, Path(store), folder),
+    }
+    spark.stop()
+    sys.stdout.write(json.dumps(said) + "\n")
+
+
+def batch(spark: SparkSession, store: str) -> dict[str, int]:
+    options = {"max_partition_bytes": str(64 << 10)}
+    frame = spark.read.format("lakelog").options(**options).load(store)
+    filtered = frame.where("topic = 'topic-1' AND queue_offset < 5")
+    by_key = spark.read.format("lakelog").option("key", "key-7").load(store)
+    return {
+        "rows": frame.count(),
+        "partitions": frame.rdd.getNumPartitions(),
+        "filtered": filtered.count(),
+        "by_key": by_key.count(),
+    }
+
+
+def stream(spark: SparkSession, store: str, target: Path) -> int:
+    writer = spark.readStream.format("lakelog").load(store).writeStream.format("parquet")
+    query = writer.option("checkpointLocation", f"{target}.state").trigger(availableNow=True)
+    assert query.start(str(target)).awaitTermination(120)
+    return spark.read.parquet(str(target)).select("physical_offset").distinct().count()
+
+
+def executors(spark: SparkSession) -> list[str]:
+    """Those who ran the tasks of a job."""
+
+    def slow(_: int) -> str:
+        import os
+        import time
+
+        time.sleep(1)
+        return os.environ.get("SPARK_EXECUTOR_DIRS", str(os.getppid()))
+
+    return sorted(set(spark.sparkContext.parallelize(range(4), 4).map(slow).collect()))
+
+
+def where(_: int) -> dict[str, Any]:
+    """In a task: where lakelog is from, and which plugins are found there."""
+    import lakelog
+    from lakelog.registry.sources import installed_sources
+
+    return {
+        "file": lakelog.__file__,
+        "plugins": sorted(each.name for each in installed_sources(sys.path)),
+    }
+
+
+def landed(spark: SparkSession, store: Path, folder: Path) -> dict[str, int]:
+    """Rows that each kind of table got, by Spark's tasks."""
+    sinks = {
+        "spark_iceberg": spark_iceberg_sink(spark, "lake.rocketmq.messages"),
+        "delta": sink_for(f"delta:{folder / 'delta'}"),
+        "parquet": sink_for(f"parquet:{folder / 'parquet'}"),
+    }
+    rows = {}
+    for name, sink in sinks.items():
+        sink.prepare()
+        rows[name] = 0
+        while (done := land(Source(store, "S"), sink, by_spark(spark), SMALL)) is not None:
+            rows[name] += done.rows
+    assert spark.table("lake.rocketmq.messages").count() == rows["spark_iceberg"]
+    return rows
+
+
+if __name__ == "__main__":
+    main()
