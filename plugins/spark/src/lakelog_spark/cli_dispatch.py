@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from lakelog.errors import SettingsError
+
 if TYPE_CHECKING:
+    from lakelog_spark.landing.bodying import BodyParser
     from lakelog_spark.landing.dispatcher import Landed
     from lakelog_spark.landing.engines import Engine
+    from lakelog_spark.landing.sparkplace import SparkPlace
 
 _MIB = 1 << 20
 
@@ -53,7 +56,10 @@ class Corrupt(StrEnum):
 StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
 Table: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="NAMESPACE.TABLE", help="Of Iceberg; else lakelog.messages."),
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
+    ),
 ]
 EngineOption: TypeAlias = Annotated[EngineName, typer.Option(help="Who writes the data files.")]
 Processes: TypeAlias = Annotated[
@@ -73,7 +79,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="KIND:PATH", help="iceberg, delta or parquet; a folder."),
+        typer.Option(
+            "--to",
+            metavar="KIND:PATH",
+            help="iceberg, delta or parquet, and a folder; or spark:CATALOG.",
+        ),
     ],
     table: Table = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
@@ -85,17 +95,50 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     corrupt: CorruptOption = Corrupt.FAIL,
     gaps: Annotated[Gaps, typer.Option(help="Where messages are gone too early.")] = Gaps.REFUSE,
     system_topics: SystemTopics = False,
+    partition: Annotated[
+        str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
+    ] = "topic,day",
+    file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
+    bodies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--body",
+            metavar="TOPIC=FORMAT[:FILE]",
+            help="Columns instead of bytes; TOPIC may be *. May be repeated.",
+        ),
+    ] = None,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE", help="For bodies that do not parse; else TABLE_dead_letters."
+        ),
+    ] = None,
+    pin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of the pin, by which retention waits for the table."),
+    ] = None,
+    no_pin: Annotated[bool, typer.Option("--no-pin", help="Let retention not wait.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of Spark's cluster; else this machine.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Of Spark, such as a catalog; may be repeated."),
+    ] = None,
 ) -> None:
     """Land every durable message in a table, exactly once, and go on with those that come.
 
     The table itself says how far it has come: a run that was killed, or a second one, neither loses
-    nor doubles a row. SIGTERM and Ctrl-C finish what is under way.
+    nor doubles a row. SIGTERM and Ctrl-C finish what is under way. Retention keeps what has not
+    landed yet, also while this does not run: 'lakelog pins STORE' shows it. Iceberg tables of any
+    catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
-    from lakelog_spark.landing.dispatcher import Source, land
+    from lakelog_spark.landing import partitions
+    from lakelog_spark.landing.dispatcher import Dispatcher, Source
     from lakelog_spark.landing.ranges import Bounds
     from lakelog_spark.landing.runner import stopped_by_signals, until_done, until_stopped
     from lakelog_spark.landing.selection import Chosen
-    from lakelog_spark.landing.targets import identity_of, sink_for
+    from lakelog_spark.landing.targets import Wish, identity_of, pin_for, targets_for
 
     source = Source(
         store.absolute(),
@@ -104,14 +147,32 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         chosen=Chosen(system_topics),
         accept_gaps=gaps is Gaps.ACCEPT,
     )
-    sink = sink_for(to, table)
-    sink.prepare()
-    with stopped_by_signals() as stop, _engine(engine, processes) as run:
-        one_pass = partial(land, source, sink, run, Bounds(pass_bytes=pass_mib * _MIB))
+    keys = partitions.parse(partition)
+    wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters)
+    bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
+    running = _running(engine, processes, to, master, _settings(conf or []))
+    with stopped_by_signals() as stop, running as (run, place):
+        pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
+        targets = targets_for(wish, place)
+        lander = Dispatcher(source, targets, run, bounds, pin=pinning)
         if once:
-            until_done(one_pass, stop, _say)
+            until_done(lander.one_pass, stop, _say)
         else:
-            until_stopped(one_pass, stop, interval_ms / 1000, _say)
+            until_stopped(lander.one_pass, stop, interval_ms / 1000, _say)
+        lander.finish()
+
+
+def _parsers(given: Sequence[str]) -> dict[str, BodyParser]:
+    """By topic."""
+    from lakelog_spark.landing.bodies import parser_for
+
+    found = {}
+    for text in given:
+        topic, equals, what = text.partition("=")
+        if not topic or not equals or topic in found:
+            raise SettingsError(f"{text!r} is not TOPIC=FORMAT, each topic once", key="--body")
+        found[topic] = parser_for(what)
+    return found
 
 
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
@@ -146,24 +207,46 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if made in (Format.JSONL, Format.CSV):
         rows = to_file(source, to, made.value)
     else:
-        with _engine(EngineName.ARROW, processes) as run:
+        with _running(EngineName.ARROW, processes) as (run, _):
             rows = to_table(source, f"{made.value}:{to}", table, run, _say)
     typer.echo(f"{rows} rows")
 
 
-@contextmanager
-def _engine(name: EngineName, count: int | None) -> Iterator[Engine]:
-    from lakelog_spark.landing import engines
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Of Spark, by key."""
+    wrong = next((text for text in given if not text.partition("=")[2]), None)
+    if wrong is not None:
+        raise SettingsError(f"{wrong!r} is not KEY=VALUE", key="--conf")
+    return {key: value for key, _, value in (text.partition("=") for text in given)}
 
+
+@contextmanager
+def _running(
+    name: EngineName,
+    count: int | None,
+    to: str = "",
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Engine, SparkPlace | None]]:
+    """Who does the tasks, and the catalog of Spark, if the tables are in one."""
+    from lakelog_spark.landing import engines
+    from lakelog_spark.landing.sparkplace import SparkPlace, catalog_in
+
+    catalog = catalog_in(to)
     if name is EngineName.ARROW:
+        if catalog is not None or master is not None or config:
+            raise SettingsError("what Spark is told needs --engine spark", key="--engine")
         with engines.processes(count) as run:
-            yield run
+            yield run, None
         return
     from lakelog_spark.local import session
 
-    started = session(master=f"local[{count or '*'}]")
+    started = session(
+        master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
+    )
     try:
-        yield engines.spark(started)
+        place = None if catalog is None else SparkPlace(started, catalog)
+        yield engines.spark(started), place
     finally:
         started.stop()
 
@@ -171,5 +254,6 @@ def _engine(name: EngineName, count: int | None) -> Iterator[Engine]:
 def _say(landed: Landed) -> None:
     """One line for each pass, on stderr."""
     what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
+    dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
     damaged = f", {landed.damaged} damaged passed over" if landed.damaged else ""
-    typer.echo(f"{landed.start} to {landed.end}: {what}{damaged}", err=True)
+    typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)

@@ -1,10 +1,15 @@
-"""A dispatcher to be killed: ``program.py STORE KIND TABLE PHASE NUMBER``.
+"""A dispatcher to be killed, in a process of its own; see :func:`run`.
 
-Ends when what was durable at its start has landed.
+It ends when what was durable at its start has landed. Processes are forked from one that has
+imported everything: starting Python and importing Iceberg's libraries took most of a round's time.
 
-Kills itself with SIGKILL when it comes to PHASE for the NUMBER-th time. Phases: ``planned``,
-``written``, ``committed`` (after the commit, before anything else), ``inside`` (of the commit,
-when the metadata is written and nothing refers to it yet; of Delta a moment by chance), ``never``.
+It tells who started it where it is, by a pipe: ``ready``; ``committing`` at the start of each
+commit; and ``here`` when it comes to PHASE for the NUMBER-th time, where it stays, to be killed
+from outside. Phases: ``planned``, ``written``, ``inside`` (of a commit, with metadata written that
+nothing refers to yet, or has just begun to), ``one committed`` (after the commit of one of several
+tables), ``committed`` (after all, before anything else), ``never``. Inside of a commit of Delta,
+which is one call, nobody can stop. Modes: ``one`` table; ``topics``, a table for each; ``bodies``,
+one table with dead letters; ``follow``, one table, until something is sent by the pipe.
 """
 
 from __future__ import annotations
@@ -12,96 +17,137 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
-import threading
+import time
+import traceback
+from collections import Counter
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 import lakelog
-from lakelog_spark.landing.dispatcher import Source, land
-from lakelog_spark.landing.engines import in_process
+from lakelog_spark.landing.dispatcher import Source
 from lakelog_spark.landing.ranges import Bounds
-from lakelog_spark.landing.targets import sink_for
+from lakelog_spark.landing.targets import Wish
+from plugins.spark.tests.landing.wishes import Even, dispatcher, per_topic
 
 BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=48 << 10)
-LONGEST_DELTA_COMMIT_SECONDS = 0.02
 
 
-def die(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+@attrs.define
+class Reporter:
+    """Says where the dispatcher is; see the module."""
 
-
-class Countdown:
-    """Dies at the n-th time."""
-
-    def __init__(self, phase: str, number: int) -> None:
-        self._phase, self._left = phase, number
+    say: Callable[[str], None]
+    phase: str
+    left: int = 1
 
     def __call__(self, phase: str) -> None:
-        if phase == self._phase:
-            self._left -= 1
-            if self._left == 0:
-                die()
+        if phase == self.phase:
+            self.left -= 1
+            if self.left == 0:
+                self.say("here")
+                while True:
+                    signal.pause()
 
 
-def kill_inside(kind: str, sink: Any, countdown: Countdown) -> None:
-    """See to it that the countdown hears of the middle of each commit."""
+def report_commits(kind: str, reporter: Reporter) -> None:
+    """See to it that ``reporter`` hears of the start and of the middle of each commit."""
     if kind == "iceberg":
-        _after(type(sink.catalog), "_write_metadata", countdown)
+        from pyiceberg.catalog import MetastoreCatalog
+
+        from lakelog_spark.landing.sinks.iceberg import IcebergSink
+
+        _around(IcebergSink, "commit", before=lambda: reporter.say("committing"))
+        written = _around(MetastoreCatalog, "_write_metadata", after=lambda: reporter("inside"))
+        MetastoreCatalog._write_metadata = staticmethod(written)  # type: ignore[method-assign]  # as it was
     elif kind == "parquet":
-        _before(os, "link", countdown)
+        from lakelog_spark.landing.sinks.parquet import ParquetSink
+
+        _around(ParquetSink, "commit", before=lambda: reporter.say("committing"))
+        when = random.choice(["before", "after"])
+        _around(os, "link", **{when: lambda: reporter("inside")})
     else:
-        _beside(type(sink), "commit", countdown)
+        from lakelog_spark.landing.sinks.delta import DeltaSink
+
+        _around(DeltaSink, "commit", before=lambda: reporter.say("committing"))
 
 
-def _after(owner: Any, name: str, countdown: Countdown) -> None:
+def _nothing() -> None:
+    pass
+
+
+def _around(
+    owner: Any,
+    name: str,
+    before: Callable[[], None] = _nothing,
+    after: Callable[[], None] = _nothing,
+) -> Callable[..., Any]:
     inner: Callable[..., Any] = getattr(owner, name)
 
     def wrapped(*given: Any, **named: Any) -> Any:
+        before()
         result = inner(*given, **named)
-        countdown("inside")
+        after()
         return result
 
-    setattr(owner, name, staticmethod(wrapped))
-
-
-def _before(owner: Any, name: str, countdown: Countdown) -> None:
-    inner: Callable[..., Any] = getattr(owner, name)
-
-    def wrapped(*given: Any, **named: Any) -> Any:
-        countdown("inside")
-        return inner(*given, **named)
-
     setattr(owner, name, wrapped)
+    return wrapped
 
 
-def _beside(owner: Any, name: str, countdown: Countdown) -> None:
-    inner: Callable[..., Any] = getattr(owner, name)
-
-    def wrapped(*given: Any, **named: Any) -> Any:
-        moment = random.uniform(0, LONGEST_DELTA_COMMIT_SECONDS)
-        threading.Timer(moment, countdown, ["inside"]).start()
-        return inner(*given, **named)
-
-    setattr(owner, name, wrapped)
+def wish(kind: str, table: Path, mode: str) -> Wish:
+    if mode == "topics":
+        return per_topic(kind, table)
+    return Wish(f"{kind}:{table}", parsers={"*": Even()} if mode == "bodies" else {})
 
 
-def main(store: str, kind: str, table: str, phase: str, number: int) -> None:
-    countdown = Countdown(phase, number)
-    sink = sink_for(f"{kind}:{table}")
-    sink.prepare()
-    if phase == "inside":
-        kill_inside(kind, sink, countdown)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    with lakelog.open(store, mode="read") as opened:
+@attrs.frozen
+class Orders:
+    """What to do; see the module."""
+
+    store: Path
+    kind: str
+    table: Path
+    phase: str = "never"
+    number: int = 1
+    mode: str = "one"
+
+
+def run(orders: Orders, pipe: Connection, errors: Path) -> None:
+    """Do ``orders``; what goes wrong is written to ``errors``."""
+    try:
+        _run(orders, pipe)
+    except Exception:
+        errors.write_text(traceback.format_exc())
+        raise
+
+
+def _run(orders: Orders, pipe: Connection) -> None:
+    reporter = Reporter(pipe.send, orders.phase, orders.number)
+    wanted = wish(orders.kind, orders.table, orders.mode)
+    lander = dispatcher(Source(orders.store, "S"), wanted, BOUNDS, reporter)
+    if orders.mode == "follow":
+        pipe.send("ready")
+        pipe.send(_follow(lander, pipe))
+        return
+    report_commits(orders.kind, reporter)
+    pipe.send("ready")
+    with lakelog.open(orders.store, mode="read") as opened:
         end = opened.flushed_offset
-    landed = land(Source(Path(store), "S"), sink, in_process, BOUNDS, countdown)
+    landed = lander.one_pass()
     while landed is not None and landed.end < end:
-        landed = land(Source(Path(store), "S"), sink, in_process, BOUNDS, countdown)
+        landed = lander.one_pass()
 
 
-if __name__ == "__main__":
-    store, kind, table, phase, number = sys.argv[1:]
-    main(store, kind, table, phase, int(number))
+def _follow(lander: Any, pipe: Connection) -> Counter[str]:
+    """How many passes landed their range, and how many found it landed by somebody else."""
+    passes: Counter[str] = Counter()
+    while not pipe.poll():
+        landed = lander.one_pass()
+        if landed is None:
+            time.sleep(0.01)
+        else:
+            passes["won" if landed.won else "lost"] += 1
+    return passes

@@ -38,10 +38,10 @@ def land_all(source: Source, sink: Sink, bounds: Bounds = SMALL) -> list[Landed]
     return passes
 
 
-def read(kind: str, path: Path) -> pa.Table:
-    """All rows, as somebody who knows nothing of lakelog reads them."""
+def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:
+    """All rows, as somebody who knows nothing of lakelog reads them; ``table`` is of Iceberg."""
     if kind == "iceberg":
-        return _iceberg(path).scan().to_arrow()
+        return _iceberg(path, table).scan().to_arrow()
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -51,7 +51,8 @@ def read(kind: str, path: Path) -> pa.Table:
     paths = ParquetSink(path).paths()
     if not paths:
         return pa.table({name: pa.array([], pa.int64()) for name in KEY})
-    return pa.concat_tables(parquet.read_table(each, partitioning=None) for each in paths)
+    found = [parquet.read_table(each, partitioning=None) for each in paths]
+    return pa.concat_tables(found, promote_options="default")
 
 
 def files(kind: str, path: Path) -> list[Path]:
@@ -79,10 +80,10 @@ def commits(kind: str, path: Path) -> int:
     return len(list((path / "_lakelog").glob("*.json")))
 
 
-def _iceberg(path: Path) -> Any:
+def _iceberg(path: Path, table: str = TABLE) -> Any:
     from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
 
-    return sqlite_catalog(path).load_table(TABLE)
+    return sqlite_catalog(path).load_table(table)
 
 
 def keys_in(table: pa.Table) -> list[tuple[Any, ...]]:

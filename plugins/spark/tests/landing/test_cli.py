@@ -12,13 +12,22 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
 from lakelog.cli.app import make_app
 from lakelog_spark import plugin
-from plugins.spark.tests.landing.tables import assert_exactly, keys_of, make, read
+from plugins.spark.tests.landing.tables import (
+    KEY,
+    assert_exactly,
+    keys_in,
+    keys_of,
+    make,
+    read,
+)
+from plugins.spark.tests.landing.wishes import per_topic, read_topic
 from plugins.spark.tests.stores import messages, open_small
 
 _LONGEST_SECONDS = 60
@@ -109,6 +118,10 @@ def test_wrong_usage_is_one_line(store_path: Path, tmp_path: Path) -> None:
     for arguments, words in {
         ("--to", "nowhere"): "is not KIND:PATH",
         ("--to", "hudi:/x"): "is not KIND:PATH",
+        ("--to", "parquet:/x", "--partition", "week"): "some of topic, day, hour, store",
+        ("--to", "parquet:/x/{topic}/y"): "in its last part",
+        ("--to", "parquet:/x", "--body", "json"): "is not TOPIC=FORMAT",
+        ("--to", "parquet:/x", "--dead-letters", "/y/{topic}"): "must be another table",
         ("--to", f"delta:{tmp_path / 'd'}", "--table", "a.b"): "has no name",
         ("--to", f"iceberg:{tmp_path / 'i'}", "--table", "flat"): "is not NAMESPACE.TABLE",
     }.items():
@@ -128,6 +141,24 @@ def test_a_store_that_is_another_is_refused_in_one_line(store_path: Path, tmp_pa
     assert done.exit_code == 2
     assert "no whole record is there" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_dispatch_to_a_table_for_each_topic(kind: str, store_path: Path, tmp_path: Path) -> None:
+    wish = per_topic(kind, tmp_path / "t")
+    table = () if wish.table is None else ("--table", wish.table)
+    more = ("--partition", "day", "--file-mib", "1", "--body", "topic-1=string", "--once")
+    with open_small(store_path) as store:
+        store.put(Message("topic-1", b"\xff"))
+    done = run("dispatch", store_path, "--to", wish.to, *table, *more, "--store-id", "S")
+    assert done.exit_code == 0, done.stderr
+    assert "of them dead letters" in done.stderr
+    found = [read_topic(kind, tmp_path / "t", f"topic-{n}") for n in range(3)]
+    dead = read_topic(kind, tmp_path / "t", "topic-1", "_dead_letters")
+    assert keys_in(pa.concat_tables(each.select(KEY) for each in (*found, dead))) == keys_of(
+        store_path, "S"
+    )
+    assert b"\xff" in dead["body"].to_pylist()
+    assert {type(each) for each in found[1]["body"].to_pylist()} == {str}
 
 
 def test_export_to_tables_adds_what_is_new(kind: str, store_path: Path, tmp_path: Path) -> None:

@@ -1,63 +1,89 @@
-"""Dispatchers are killed by SIGKILL, at chosen points and at any, while a producer appends.
+"""Dispatchers are killed from outside by SIGKILL while a producer appends.
 
-Nothing is lost, nothing is doubled, each queue keeps its order. What a kill hit is told by the
-table: a commit more than before, or not.
+They are killed where they stand still before, inside and after a commit, at a time by chance
+within a commit, and at any time. Nothing is lost, nothing is doubled, each queue keeps its order,
+and after kills the table holds just what is before its position. What a kill hit is told by
+the table's folder: versions, and files that are of no version.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import attrs
 import pytest
 
 from lakelog_spark.landing.dispatcher import Source
 from lakelog_spark.landing.ranges import Bounds
-from plugins.spark.tests.landing import producer, program
-from plugins.spark.tests.landing.tables import assert_exactly, commits, keys_of, land_all, make
+from plugins.spark.tests.landing import program_runs as runs
+from plugins.spark.tests.landing.program import Orders, wish
+from plugins.spark.tests.landing.program_evidence import (
+    PHASES,
+    Evidence,
+    has_new_metadata,
+    hit,
+    landed_to,
+    look,
+)
+from plugins.spark.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
+from plugins.spark.tests.landing.wishes import assert_parsed, assert_topics, land_wish, read_dead
 
-POINTS = ("planned", "written", "inside", "committed")
+WAYS = ("written", "inside", "committed", "within", "anywhere", "planned")
 ROUNDS = 60
-_LONGEST_SECONDS = 60
+LEAST = 10
+MOST_ROUNDS = 150
+CHECK_EVERY = 4
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def producing(store: Path) -> Iterator[None]:
-    """A producer in a process of its own, which stops cleanly at the end."""
-    command = [sys.executable, producer.__file__, str(store)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield
-        finally:
-            process.communicate("stop\n", timeout=_LONGEST_SECONDS)
-    assert process.returncode == 0
+@attrs.define
+class Killing:
+    """Rounds of one store and table.
 
+    :ivar within_seconds: how long a commit takes, roughly
+    """
 
-def start(
-    store: Path, kind: str, table: Path, phase: str = "never", number: int = 1
-) -> subprocess.Popen[str]:
-    command = [sys.executable, program.__file__, str(store), kind, str(table), phase, str(number)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    store: Path
+    kind: str
+    table: Path
+    within_seconds: float
+    hits: Counter[str] = attrs.Factory(Counter)
+    ways: Counter[str] = attrs.Factory(Counter)
 
+    def round(self, way: str) -> str:
+        """Kill one in this way; what that hit."""
+        before = look(self.kind, self.table)
+        if self._kill(way, before):
+            found = hit(before, look(self.kind, self.table))
+            self.hits[found] += 1
+            self.ways[f"{way}: {found}"] += 1
+            return found
+        self.ways[f"{way}: came to its end"] += 1
+        return "ended"
 
-def wait(process: subprocess.Popen[str]) -> int:
-    """Its return code; that of a dispatcher that ends by an error fails the test."""
-    _, errors = process.communicate(timeout=_LONGEST_SECONDS)
-    assert process.returncode in (0, -signal.SIGKILL), errors
-    return process.returncode
+    def _kill(self, way: str, before: Evidence) -> bool:
+        orders = Orders(self.store, self.kind, self.table, way)
+        never = attrs.evolve(orders, phase="never")
+        if way == "within":
+            return runs.kill_committing(never, self.within_seconds)
+        if way == "anywhere":
+            return runs.kill_sometime(never, 4 * self.within_seconds)
+        if way == "inside" and self.kind == "delta":
+            return runs.kill_when(never, partial(has_new_metadata, self.kind, self.table, before))
+        return runs.kill_at(orders)
+
+    def check(self) -> None:
+        """The table must hold what is before its position, and nothing else."""
+        assert_exactly(self.kind, self.table, self._landed())
+
+    def _landed(self) -> list[tuple[object, ...]]:
+        end = landed_to(self.kind, self.table)
+        return keys_of(self.store, "S", end) if end else []
 
 
 def finish(store: Path, kind: str, table: Path) -> None:
@@ -66,73 +92,78 @@ def finish(store: Path, kind: str, table: Path) -> None:
     assert_exactly(kind, table, keys_of(store, "S"))
 
 
-def kill_at(store: Path, kind: str, table: Path, phase: str, number: int) -> bool:
-    """Run a dispatcher that dies there; whether it came to its end first."""
-    return wait(start(store, kind, table, phase, number)) == 0
+def prepared(kind: str, folder: Path) -> Killing:
+    make(kind, folder / "t")
+    seconds = {"iceberg": 0.15, "delta": 0.01, "parquet": 0.005}
+    return Killing(folder / "s", kind, folder / "t", seconds[kind])
 
 
-def kill_sometime(store: Path, kind: str, table: Path, longest: float) -> bool:
-    process = start(store, kind, table)
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(random.uniform(0, longest))
-    process.kill()
-    return wait(process) == 0
-
-
-def test_kills_at_each_point(kind: str, tmp_path: Path) -> None:
-    store, table = tmp_path / "s", tmp_path / "t"
-    with producing(store):
-        make(kind, table)
+def test_a_kill_in_each_phase(tmp_path: Path) -> None:
+    killing = prepared("iceberg", tmp_path)
+    with runs.producing(killing.store):
         time.sleep(0.3)
-        for point in random.sample(POINTS, 2):
-            kill_at(store, kind, table, point, 1)
-    finish(store, kind, table)
+        assert killing.round("written") == "before"
+        assert killing.round("inside") == "inside"
+        assert killing.round("committed") == "after"
+        killing.check()
+    finish(killing.store, killing.kind, killing.table)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_many_kills(kind: str, tmp_path: Path) -> None:
+    killing = prepared(kind, tmp_path)
+    with runs.producing(killing.store):
+        number = 0
+        while number < ROUNDS or not enough(killing.hits):
+            time.sleep(0.1)
+            killing.round(WAYS[number % len(WAYS)])
+            number += 1
+            if number % CHECK_EVERY == 0:
+                killing.check()
+            assert number < MOST_ROUNDS, killing.ways
+    finish(killing.store, kind, killing.table)
+    last: Evidence = look(kind, killing.table)
+    rows = len(keys_of(killing.store, "S"))
+    _log.info(
+        "%s: %d rounds: %s; %s; %d rows, %d commits, left over %d data files, %d of metadata",
+        *(kind, number, dict(killing.hits), dict(sorted(killing.ways.items())), rows),
+        *(last.commits, len(last.data), len(last.metadata)),
+    )
+
+
+def enough(hits: Counter[str]) -> bool:
+    return min(hits[each] for each in PHASES) >= LEAST
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_many_kills(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["topics", "bodies"])
+def test_kills_with_several_tables(kind: str, mode: str, tmp_path: Path) -> None:
+    several_tables(kind, mode, tmp_path, rounds=20)
+
+
+@pytest.mark.parametrize("mode", ["topics", "bodies"])
+def test_a_kill_with_several_tables(mode: str, tmp_path: Path) -> None:
+    several_tables("parquet", mode, tmp_path, rounds=1)
+
+
+def several_tables(kind: str, mode: str, tmp_path: Path, rounds: int) -> None:
+    """Most die between the commits of two tables."""
     store, table = tmp_path / "s", tmp_path / "t"
-    hits: Counter[str] = Counter()
-    make(kind, table)
-    with producing(store):
-        for number in range(ROUNDS):
+    killed = 0
+    inside = "one committed" if kind == "delta" else "inside"
+    with runs.producing(store):
+        time.sleep(0.3)
+        for number in range(rounds):
+            point = ["one committed", inside, "one committed", "written"][number % 4]
+            times = 1 if point == "written" else random.randint(1, 2)
+            killed += runs.kill_at(Orders(store, kind, table, point, times, mode))
             time.sleep(0.1)
-            before = commits(kind, table)
-            point = [*POINTS, "anywhere"][number % 5]
-            if point == "anywhere":
-                ended = kill_sometime(store, kind, table, 0.4)
-            else:
-                ended = kill_at(store, kind, table, point, 1)
-            gained = commits(kind, table) > before
-            hits[point + (", came to its end" if ended else ", committed" if gained else "")] += 1
-    finish(store, kind, table)
-    rows = len(keys_of(store, "S"))
-    _log.info("%s: %s; %d commits, %d rows", kind, dict(hits), commits(kind, table), rows)
-    killed = {point: sum(hits[f"{point}{end}"] for end in ("", ", committed")) for point in POINTS}
-    assert min(killed.values()) >= 10, killed
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_dispatchers_for_a_whole_run(kind: str, tmp_path: Path) -> None:
-    two_dispatchers(kind, tmp_path, seconds=20)
-
-
-def test_two_dispatchers_at_once(kind: str, tmp_path: Path) -> None:
-    two_dispatchers(kind, tmp_path, seconds=0.5)
-
-
-def two_dispatchers(kind: str, tmp_path: Path, seconds: float) -> None:
-    """Each starts again when it has come to the end; both race for every range."""
-    store, table = tmp_path / "s", tmp_path / "t"
-    make(kind, table)
-    with producing(store):
-        end = time.monotonic() + seconds
-        while True:
-            pair = [start(store, kind, table) for _ in range(2)]
-            assert [wait(each) for each in pair] == [0, 0]
-            if time.monotonic() > end:
-                break
-    finish(store, kind, table)
+    assert killed > rounds // 2
+    land_wish(Source(store, "S"), wish(kind, table, mode), Bounds())
+    if mode == "topics":
+        assert_topics(kind, table, keys_of(store, "S"))
+    else:
+        good, bad = read(kind, table), read_dead(kind, table)
+        assert_parsed(good, bad, store, None)

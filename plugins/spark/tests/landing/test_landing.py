@@ -19,6 +19,8 @@ from lakelog_spark.landing.engines import in_process, processes
 from lakelog_spark.landing.errors import Conflict, TableMismatch, TooManyConflicts, WrongLog
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.selection import Chosen
+from lakelog_spark.landing.tablefields import Shape
+from lakelog_spark.landing.targets import sink_for
 from plugins.spark.tests.landing.tables import (
     SMALL,
     assert_exactly,
@@ -276,6 +278,22 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t" / "notes.txt").write_text("mine")
     with pytest.raises(TableMismatch, match="something else"):
         make("parquet", tmp_path / "t")
+
+
+@pytest.mark.parametrize("partition", [("topic", "day"), ("store",)])
+def test_a_filter_on_a_column_without_bounds_finds_its_rows(
+    store_path: Path, tmp_path: Path, partition: tuple[str, ...]
+) -> None:
+    import deltalake
+
+    sink = sink_for(f"delta:{tmp_path / 't'}", shape=Shape(partition=partition))
+    sink.prepare()
+    land_all(Source(store_path, "S"), sink)
+    table = deltalake.DeltaTable(str(tmp_path / "t"))
+    rows = len(keys_of(store_path, "S"))
+    for column in ("store", "message_id", "born_host"):
+        found = table.to_pyarrow_table(filters=[(column, "!=", "?")])
+        assert found.num_rows == rows, column
 
 
 def test_a_delta_table_of_something_else_is_refused(tmp_path: Path) -> None:

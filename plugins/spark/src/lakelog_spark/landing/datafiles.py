@@ -1,31 +1,29 @@
-"""One task: a range of the log becomes data files, one per topic and day; returns facts only.
-
-Files are written whole and synced before anything refers to them. Their names hold no topic, and
-a number by chance: a task that runs again writes other files.
-"""
+"""One task: a range of the log, read once, becomes data files of each table; returns facts only."""
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import numpy as np
 
 import lakelog
-from lakelog.errors import CorruptRecord
-from lakelog.sysflag import INNER_BATCH
-from lakelog_spark.columns import NAMES
-from lakelog_spark.landing.facts import BOUNDED, FileFacts, facts_of
+from lakelog_spark.columns import ERROR
+from lakelog_spark.landing.bodying import BodyParser
+from lakelog_spark.landing.facts import FileFacts
 from lakelog_spark.landing.gathering import Span, one_batch
+from lakelog_spark.landing.grouping import ChosenRows, runs
 from lakelog_spark.landing.ondamage import Damages
+from lakelog_spark.landing.parquetfiles import Place, write_files
 from lakelog_spark.landing.position import Fingerprint, QueueEnds
-from lakelog_spark.landing.selection import EVERYTHING, Chosen, chosen_rows
-from lakelog_spark.landing.tablefields import DAY, REPEATING, Layout, file_schema
+from lakelog_spark.landing.ranges import FILE_BYTES
+from lakelog_spark.landing.reading import Reader, Rejects
+from lakelog_spark.landing.selection import EVERYTHING, Chosen
+from lakelog_spark.landing.syncing import sync
+from lakelog_spark.landing.tablefields import Layout, file_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +31,34 @@ if TYPE_CHECKING:
 
     from lakelog.codec import RecordBatch
 
-_DAY_MS: Final = 86_400_000
-_LAST_MS: Final = ((1 << 63) - 1) // 1000  # as the columns have it
 _STEP_BYTES: Final = 8 << 20
-_INNER_NUMBER: Final = "INNER_NUM"
+ANY_TOPIC: Final = "*"
+"""In the place of a topic: each that is not named."""
+
+
+@attrs.frozen
+class Outlet:
+    """What of a task goes to one table.
+
+    :ivar number: by which the answer names it
+    :ivar folder: where the files go; it is there
+    :ivar from_offset: records before it have landed there
+    :ivar topics: of these only; of all without it
+    :ivar parsers: of bodies, by topic
+    :ivar dead_letters: the outlet that takes what they do not parse, by its number
+    """
+
+    number: int
+    folder: Path
+    layout: Layout
+    from_offset: int = 0
+    topics: frozenset[str] | None = None
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: int | None = None
+
+    def parser(self, topic: str) -> BodyParser | None:
+        """Of the bodies of ``topic``."""
+        return self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
 
 
 @attrs.frozen
@@ -45,32 +67,26 @@ class Task:
 
     :ivar store_path: the store directory
     :ivar store: what the column ``store`` says
-    :ivar folder: where the files go; it is there
+    :ivar outlets: one for each table; those of dead letters too
     :ivar skip_damage: whether damage is passed over and counted; else it ends the task
+    :ivar file_bytes: how long a data file becomes, at most and roughly
     """
 
     store_path: Path
     store: str
     span: Span
-    folder: Path
-    layout: Layout
+    outlets: tuple[Outlet, ...]
     skip_damage: bool = False
     chosen: Chosen = EVERYTHING
+    file_bytes: int = FILE_BYTES
 
 
 @attrs.frozen
-class Written:
-    """What a task did.
-
-    :ivar last: the last record of the range, whether it is a row or not
-    :ivar next_offsets: behind the rows of each queue
-    :ivar damaged: pieces of the log, and bodies, that were passed over
-    """
+class Part:
+    """What a task did for one table; :ivar next_offsets: behind the rows of each queue."""
 
     files: tuple[FileFacts, ...] = ()
-    last: Fingerprint | None = None
     next_offsets: QueueEnds = attrs.field(factory=dict)
-    damaged: int = 0
 
     @property
     def rows(self) -> int:
@@ -78,20 +94,36 @@ class Written:
         return sum(each.rows for each in self.files)
 
 
+@attrs.frozen
+class Written:
+    """What a task did.
+
+    :ivar parts: by the number of the outlet
+    :ivar last: the last record of the range, whether it is a row or not
+    :ivar damaged: pieces of the log, and bodies, that were passed over
+    :ivar strays: topics with rows that no outlet takes, and where the first of each stands
+    """
+
+    parts: Mapping[int, Part] = attrs.field(factory=dict)
+    last: Fingerprint | None = None
+    damaged: int = 0
+    strays: Mapping[str, int] = attrs.field(factory=dict)
+
+
 def write(task: Task) -> Written:
     """Do ``task``; raises :class:`~lakelog_spark.errors.CorruptLog` at damage."""
     damages = Damages(skip=task.skip_damage)
     with lakelog.open(task.store_path, mode="read") as store:
         pieces = store.scan_pieces(task.span.start, task.span.end)
-        batch = one_batch(damages.records(pieces, task.span))
+        batch = one_batch(damages.records(pieces, task.span), task.span)
     if batch is None:
         return Written(damaged=damages.count)
-    groups = _Groups.of(batch, task.chosen)
-    made = [_write_file(task, damages, batch, *group) for group in groups.each()]
-    if made:
-        _sync(task.folder)
-    files = tuple(each for each in made if each is not None)
-    return Written(files, _fingerprint(batch), groups.next_offsets(), damages.count)
+    work = _Work.of(task, batch, damages)
+    parts = dict(work.parts())
+    for outlet in task.outlets:
+        if parts[outlet.number].files:
+            sync(outlet.folder)
+    return Written(parts, _fingerprint(batch), damages.count, work.strays())
 
 
 def _fingerprint(batch: RecordBatch) -> Fingerprint:
@@ -99,148 +131,116 @@ def _fingerprint(batch: RecordBatch) -> Fingerprint:
     return Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
 
 
-@attrs.frozen
-class _Groups:
-    """The rows of a batch, by topic and day, in the order of queues inside of each.
+_ColumnsOf: TypeAlias = "Callable[[Outlet, NDArray[np.int64]], Iterator[pa.RecordBatch]]"
 
-    :ivar order: places in the batch
-    :ivar codes: of the topic of each record of the batch; ``days`` likewise
+
+@attrs.frozen
+class _Work:
+    """A task with its records.
+
+    :ivar rejects: what does not parse, by the number of the outlet that takes it
     """
 
-    batch: RecordBatch
-    topics: Sequence[str]
-    codes: NDArray[np.int64]
-    days: NDArray[np.int64]
-    order: NDArray[np.int64]
+    task: Task
+    rows: ChosenRows
+    by_topic: Mapping[str, NDArray[np.int64]]
+    reader: Reader
+    rejects: Mapping[int, Rejects]
 
     @classmethod
-    def of(cls, batch: RecordBatch, chosen: Chosen) -> _Groups:
-        from lakelog.arrow import to_arrow
+    def of(cls, task: Task, batch: RecordBatch, damages: Damages) -> _Work:
+        rows = ChosenRows.of(batch, task.store, task.chosen)
+        reader = Reader(batch, damages, min(_STEP_BYTES, task.file_bytes))
+        takers = {each.dead_letters for each in task.outlets}
+        rejects = {
+            each.number: Rejects(each.from_offset) for each in task.outlets if each.number in takers
+        }
+        return cls(task, rows, rows.by_topic(), reader, rejects)
 
-        column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
-        topics = column.dictionary.to_pylist()
-        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        days = np.clip(batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // _DAY_MS
-        rows = chosen_rows(batch, topics, codes, chosen)
-        keys = (batch.queue_offsets, batch.queue_ids, days, codes)
-        order = rows[np.lexsort(tuple(each[rows] for each in keys))]
-        return cls(batch, topics, codes, days, order)
+    def strays(self) -> dict[str, int]:
+        """Topics that no outlet takes."""
+        if any(each.topics is None for each in self.task.outlets):
+            return {}
+        taken = frozenset[str]().union(*(each.topics or () for each in self.task.outlets))
+        places = self.reader.batch.physical_offsets
+        return {
+            topic: int(places[rows].min())
+            for topic, rows in self.by_topic.items()
+            if topic not in taken
+        }
 
-    def each(self) -> Iterator[tuple[str, int, NDArray[np.int64]]]:
-        """Topic, day, and places in the batch, of each file to be written."""
-        for rows in _runs(self.order, self.codes, self.days):
-            yield self.topics[self.codes[rows[0]]], int(self.days[rows[0]]), rows
+    def parts(self) -> Iterator[tuple[int, Part]]:
+        """What each outlet gets; dead letters are known when all others are done."""
+        for outlet in self.task.outlets:
+            if outlet.number not in self.rejects:
+                yield outlet.number, self._of_messages(outlet)
+        for outlet in self.task.outlets:
+            if outlet.number in self.rejects:
+                yield outlet.number, self._of_dead_letters(outlet)
 
-    def next_offsets(self) -> QueueEnds:
-        """Behind the last row of each queue."""
-        ends: dict[str, dict[int, int]] = {}
-        queue_ids, offsets = self.batch.queue_ids, self.batch.queue_offsets
-        for rows in _runs(self.order, self.codes, self.days, queue_ids):
-            at = int(rows[-1])
-            queues = ends.setdefault(self.topics[self.codes[at]], {})
-            end = int(offsets[at]) + self._takes(at)
-            queue_id = int(queue_ids[at])
-            queues[queue_id] = max(end, queues.get(queue_id, 0))
-        return ends
+    def _of_messages(self, outlet: Outlet) -> Part:
+        rows = self._of_topics(outlet)
+        places = self.reader.batch.physical_offsets[rows]
+        for columns in self._only_for_dead_letters(outlet, rows, places):
+            del columns
+        return self._written(outlet, rows[places >= outlet.from_offset], self._columns)
 
-    def _takes(self, at: int) -> int:
-        """How many queue offsets a record takes."""
-        if not int(self.batch.sys_flags[at]) & INNER_BATCH:
-            return 1
-        stated = self.batch[at : at + 1].properties[0].get(_INNER_NUMBER, "1")
-        return int(stated) if stated.isdigit() else 1
+    def _of_topics(self, outlet: Outlet) -> NDArray[np.int64]:
+        if outlet.topics is None:
+            return self.rows.order
+        found = [self.by_topic[each] for each in sorted(outlet.topics) if each in self.by_topic]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
+    def _only_for_dead_letters(
+        self, outlet: Outlet, rows: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        """Parse what has landed already, where the table of dead letters is not that far."""
+        if outlet.dead_letters is not None:
+            first = self.rejects[outlet.dead_letters].from_offset
+            yield from self._columns(
+                outlet, rows[(places >= first) & (places < outlet.from_offset)]
+            )
 
-def _runs(order: NDArray[np.int64], *columns: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
-    """``order`` cut where one of the columns changes."""
-    if len(order):
-        changes = np.zeros(len(order) - 1, np.bool_)
-        for column in columns:
-            changes |= np.diff(column[order]) != 0
-        yield from np.split(order, np.flatnonzero(changes) + 1)
+    def _of_dead_letters(self, outlet: Outlet) -> Part:
+        errors = self.rejects[outlet.number].errors
+        places = self.reader.batch.physical_offsets[self.rows.order]
+        bad = np.fromiter(errors, np.int64, len(errors))
+        rows = self.rows.order[np.isin(places, bad)]
+        return self._written(outlet, rows, self._with_errors)
 
+    def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> Part:
+        prefix = f"{self.task.span.start:020d}"
+        place = Place(
+            outlet.folder,
+            file_schema(outlet.layout),
+            self.task.store,
+            prefix,
+            self.task.file_bytes,
+        )
+        files = [
+            file
+            for group in self.rows.groups(rows, outlet.layout.partition)
+            for file in write_files(place, group.values, columns(outlet, group.rows))
+        ]
+        return Part(tuple(files), self.rows.next_offsets(rows))
 
-def _write_file(
-    task: Task,
-    damages: Damages,
-    batch: RecordBatch,
-    topic: str,
-    day: int,
-    rows: NDArray[np.int64],
-) -> FileFacts | None:
-    """Write the file of one topic and day; ``None`` if none of its bodies could be unpacked."""
-    path = task.folder / f"{task.span.start:020d}-{uuid4().hex}.parquet"
-    schema = file_schema(task.layout)
-    with path.open("xb") as file:
-        with _writer(file, schema) as writer:
-            for part in _steps(batch, rows):
-                for columns in _columns(batch, part, damages):
-                    writer.write_batch(_in_layout(columns, task.store, day, schema))
-        file.flush()
-        os.fsync(file.fileno())
-        size_bytes = file.tell()
-    metadata = writer.writer.metadata
-    if metadata.num_rows == 0:
-        path.unlink()
-        return None
-    return facts_of(metadata, str(path), size_bytes, topic, day)
-
-
-def _writer(file: Any, schema: pa.Schema) -> Any:
-    from pyarrow import parquet
-
-    return parquet.ParquetWriter(
-        file,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[name for name in REPEATING if name.partition(".")[0] in schema.names],
-        write_statistics=[name for name in BOUNDED if name in schema.names],
-        store_schema=False,
-    )
-
-
-def _steps(batch: RecordBatch, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """``rows`` in parts of a bounded size, so that no column passes what Arrow can address."""
-    behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // _STEP_BYTES
-    yield from np.split(rows, np.flatnonzero(np.diff(behind)) + 1)
-
-
-def _columns(
-    batch: RecordBatch, rows: NDArray[np.int64], damages: Damages
-) -> Iterator[pa.RecordBatch]:
-    """The rows under their columns, without those whose bodies cannot be unpacked."""
-    from lakelog.arrow import to_arrow
-    from lakelog.codec import RecordBatch
-
-    while len(rows):
-        part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[rows])
-        try:
-            yield to_arrow(part, columns=NAMES[1:], decompress=True)
-        except CorruptRecord as error:
-            damages.body(error, int(batch.sizes[rows[0]]))
-            rows = rows[batch.physical_offsets[rows] != error.offset]
-        else:
+    def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Of messages; those whose bodies do not parse are among the rejects afterwards."""
+        if outlet.dead_letters is None:
+            yield from self.reader.columns(rows)
             return
+        rejects = self.rejects[outlet.dead_letters]
+        for part in runs(rows, self.rows.codes):
+            parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
+            if parser is None:
+                yield from self.reader.columns(part)
+            else:
+                yield from self.reader.parsed(part, parser, rejects)
 
+    def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
 
-def _in_layout(columns: pa.RecordBatch, store: str, day: int, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    constant = {"store": pa.scalar(store), DAY: pa.scalar(day, pa.date32())}
-    arrays = [
-        pa.repeat(constant[field.name], columns.num_rows)
-        if field.name in constant
-        else columns.column(field.name).cast(field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names of the files in ``folder`` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        errors = self.rejects[outlet.number].errors
+        for columns in self.reader.columns(rows):
+            why = [errors[each] for each in columns.column("physical_offset").to_pylist()]
+            yield columns.append_column(ERROR, pa.array(why, pa.string()))

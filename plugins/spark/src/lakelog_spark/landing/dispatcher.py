@@ -1,40 +1,29 @@
-"""Lands a store in a table, pass by pass: position, range, files, one commit.
+"""Lands a store in its tables, pass by pass: positions, range, files, one commit for each table.
 
-Nothing is remembered between passes: each begins with the position that the table says, and with a
-look at whether the log still holds the record it names. After any error of a commit the table is
-read again, and only what it says decides:
-
-- it has this commit: done
-- its position is where this pass began: the same files are committed again, on its new version
-- its position is elsewhere: somebody else landed the range; these files are not of the table
+A pass begins with the positions that the tables say, and with a look at whether the log still
+holds the records they name. Its range starts at the smallest; what a table has already is left out
+by the tasks, row by row. So each table lands exactly once by its own position, whatever becomes of
+the others. What is remembered between passes is only that there was nothing for a table.
 """
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 from collections.abc import Callable, Sequence
-from functools import reduce
 from pathlib import Path
-from typing import Final
 
 import attrs
 
 import lakelog
 from lakelog_spark.landing.datafiles import Task, Written
 from lakelog_spark.landing.engines import Engine
-from lakelog_spark.landing.errors import TooManyConflicts
 from lakelog_spark.landing.gathering import Span
-from lakelog_spark.landing.position import Position, QueueEnds, merged
-from lakelog_spark.landing.ranges import Bounds, first_offset, next_spans
+from lakelog_spark.landing.pinning import Pinning
+from lakelog_spark.landing.position import Position
+from lakelog_spark.landing.ranges import Bounds, next_spans
 from lakelog_spark.landing.selection import EVERYTHING, Chosen
-from lakelog_spark.landing.sinks.base import Head, Sink
-
-_log = logging.getLogger("lakelog_spark")
-_TRIES: Final = 20
-_FIRST_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+from lakelog_spark.landing.sinks.base import Sink
+from lakelog_spark.landing.target import Settled, Target
+from lakelog_spark.landing.targetset import Targets
 
 
 @attrs.frozen
@@ -59,8 +48,12 @@ class Landed:
 
     :ivar start: of its range, in bytes of the log
     :ivar end: of its range
-    :ivar won: whether it was this pass that landed the range, and not another dispatcher
+    :ivar won: whether it was this pass that landed the range, and not another dispatcher; of
+        several tables, in all
+    :ivar rows: in all tables, dead letters too; without what another dispatcher landed, but where
+        that is all
     :ivar damaged: pieces of the log, and bodies, that were passed over
+    :ivar dead_letters: rows whose bodies do not parse
     """
 
     start: int
@@ -69,6 +62,11 @@ class Landed:
     files: int
     damaged: int
     won: bool
+    dead_letters: int = 0
+
+
+def _nothing(_: str) -> None:
+    """Told of phases."""
 
 
 def land(
@@ -76,88 +74,100 @@ def land(
     sink: Sink,
     engine: Engine,
     bounds: Bounds,
-    on_phase: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] = _nothing,
 ) -> Landed | None:
-    """One pass; ``None`` if there is nothing to land.
+    """One pass for one table; see :meth:`Dispatcher.one_pass`."""
+    return Dispatcher(source, Targets([Target(sink)]), engine, bounds, on_phase).one_pass()
 
-    :param on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase
 
-    Raises :class:`~lakelog_spark.landing.errors.LandingError`, and what the engine and the table
-    raise; whatever happens, what was not committed lands in a later pass.
+@attrs.define
+class Dispatcher:
+    """Lands ``source`` in ``targets``.
+
+    :ivar on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase, and
+        ``one committed`` after each table
+    :ivar pin: renewed as each pass begins: what the one before has landed may go from the log
     """
-    head = sink.head(source.store)
-    with lakelog.open(source.path, mode="read") as store:
-        start = first_offset(store, head.position, sink.name, accept_gaps=source.accept_gaps)
-        spans = next_spans(store, start, bounds)
-    if not spans:
-        return None
-    on_phase("planned")
-    written = engine([_task(source, sink, span) for span in spans])
-    on_phase("written")
-    position = _position(head.position, spans, written)
-    won = _commit(sink, head, source.store, written, position)
-    on_phase("committed")
-    rows = sum(each.rows for each in written)
-    files = sum(len(each.files) for each in written)
-    damaged = sum(each.damaged for each in written)
-    return Landed(position.start, position.end, rows, files, damaged, won)
+
+    source: Source
+    targets: Targets
+    engine: Engine
+    bounds: Bounds
+    on_phase: Callable[[str], None] = _nothing
+    pin: Pinning | None = None
+
+    def one_pass(self) -> Landed | None:
+        """One pass; ``None`` if there is nothing to land.
+
+        Raises :class:`~lakelog_spark.landing.errors.LandingError`, and what the engine and the
+        table raise; whatever happens, what was not committed lands in a later pass.
+        """
+        source, targets = self.source, self.targets
+        with lakelog.open(source.path, mode="read") as store:
+            start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
+            if self.pin is not None:
+                self.pin.renew(targets.landed() or Position(start, start))
+            spans = next_spans(store, start, self.bounds)
+        if not spans:
+            return None
+        self.on_phase("planned")
+        written = self.engine([self._task(span) for span in spans])
+        self.on_phase("written")
+        targets.met(_first_places(written))
+        landed = self._settle(spans, written)
+        self.on_phase("committed")
+        return landed
+
+    def finish(self) -> None:
+        """At an orderly end: move the tables that had no rows."""
+        for each in self.targets.served:
+            each.finish(self.source.store)
+
+    def _task(self, span: Span) -> Task:
+        source = self.source
+        return Task(
+            source.path,
+            source.store,
+            span,
+            self.targets.outlets(),
+            source.skip_damage,
+            source.chosen,
+            self.bounds.file_bytes,
+        )
+
+    def _settle(self, spans: Sequence[Span], written: Sequence[Written]) -> Landed:
+        """Commit to each table in its turn; what comes behind one that fails lands later."""
+        end = spans[-1].end
+        last = next((each.last for each in reversed(written) if each.last is not None), None)
+        done: list[Settled] = []
+        for number, target in enumerate(self.targets.served):
+            parts = [each.parts[number] for each in written if number in each.parts]
+            settled = target.settle(self.source.store, end, last, parts)
+            if settled is not None:
+                done.append(settled)
+                self.on_phase("one committed")
+        self.targets.read_to(end)
+        return _landed(spans, done, sum(each.damaged for each in written))
 
 
-def _task(source: Source, sink: Sink, span: Span) -> Task:
-    return Task(
-        source.path,
-        source.store,
-        span,
-        sink.folder,
-        sink.layout,
-        source.skip_damage,
-        source.chosen,
-    )
-
-
-def _position(old: Position | None, spans: Sequence[Span], written: Sequence[Written]) -> Position:
-    last = next((each.last for each in reversed(written) if each.last is not None), None)
-    before: QueueEnds = {} if old is None else old.next_offsets
-    ends = reduce(merged, (each.next_offsets for each in written), before)
-    if last is None and old is not None:
-        last = old.last
-    return Position(spans[0].start, spans[-1].end, last, ends)
-
-
-def _commit(
-    sink: Sink, head: Head, store: str, written: Sequence[Written], position: Position
-) -> bool:
-    """Whether the range landed by this commit."""
-    began, files = _mark(head), [file for each in written for file in each.files]
-    pause = _FIRST_PAUSE_SECONDS
-    failure: Exception | None = None
-    for _ in range(_TRIES):
-        try:
-            sink.commit(head, store, files, position)
-        except Exception as error:  # noqa: BLE001  # whatever it was, the table says what came of it
-            failure = error
-        else:
-            return True
-        head = sink.head(store)
-        if _mark(head) == position.commit:
-            return True
-        if _mark(head) != began:
-            _discard(written)
-            return False
-        _log.info("%s: trying again after %r", sink.name, failure)
-        time.sleep(pause * random.uniform(0.5, 1.5))
-        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-    raise TooManyConflicts(
-        f"{sink.name} took no commit in {_TRIES} tries; the last error was: {failure}"
-    ) from failure
-
-
-def _mark(head: Head) -> int | None:
-    return None if head.position is None else head.position.commit
-
-
-def _discard(written: Sequence[Written]) -> None:
-    """Remove files of a range that somebody else landed: nothing refers to them."""
+def _first_places(written: Sequence[Written]) -> dict[str, int]:
+    """The topics that have no table yet, and where the first record of each stands."""
+    found: dict[str, int] = {}
     for each in written:
-        for file in each.files:
-            Path(file.path).unlink(missing_ok=True)
+        for topic, place in each.strays.items():
+            found.setdefault(topic, place)  # tasks are in the order of the log
+    return found
+
+
+def _landed(spans: Sequence[Span], done: Sequence[Settled], damaged: int) -> Landed:
+    won = not done or any(each.won for each in done)
+    counted = [each for each in done if each.won is won]
+    return Landed(
+        min((each.start for each in done), default=spans[0].start),
+        spans[-1].end,
+        sum(each.rows for each in counted),
+        sum(each.files for each in counted),
+        damaged,
+        won,
+        sum(each.rows for each in counted if each.dead_letters),
+    )

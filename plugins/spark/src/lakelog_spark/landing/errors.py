@@ -41,9 +41,37 @@ class Conflict(LandingError):
     """Somebody else changed the table first; nothing of this commit is in it."""
 
 
-class TooManyConflicts(LandingError):
+class MayPass(LandingError):
+    """Of trouble that may be over later, with nothing done here: try again."""
+
+
+class TooManyConflicts(MayPass):
     """Other writers were faster each time."""
+
+
+class Unreachable(MayPass):
+    """A table, its catalog or its disk could not be read, or took nothing."""
+
+    def __init__(self, table: str, why: str) -> None:
+        super().__init__(
+            f"{table} cannot be reached, or takes nothing: {why}; see to that and go on: nothing "
+            "is lost, what has not landed lands then"
+        )
 
 
 class TaskFailed(LandingError):
     """A task could not turn its range into files; nothing of the pass has landed."""
+
+
+class NotWritten(TaskFailed, MayPass):
+    """A task could not write its files."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"data files cannot be written to {folder}: {why}; make room, or see to the disk: "
+            "nothing is lost, the range lands when they can be written"
+        )
+
+
+class BadParser(LandingError):
+    """A parser of bodies breaks its own rules."""

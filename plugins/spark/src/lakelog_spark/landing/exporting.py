@@ -7,7 +7,6 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -16,13 +15,14 @@ from uuid import uuid4
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_spark.columns import NAMES
-from lakelog_spark.landing.dispatcher import Landed, Source, land
+from lakelog_spark.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_spark.landing.engines import Engine
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.ranges import Bounds, next_spans
 from lakelog_spark.landing.runner import until_done
 from lakelog_spark.landing.selection import chosen_rows
-from lakelog_spark.landing.targets import sink_for
+from lakelog_spark.landing.targets import Wish, targets_for
+from lakelog_spark.landing.topicnames import is_template
 
 UNREADABLE_BODY: Final = "body_base64"
 """Where a body is no UTF-8 it stands here, in Base64, and ``body`` is empty."""
@@ -38,10 +38,12 @@ def to_table(
     its position could not say what has landed.
     """
     place = Path(to.partition(":")[2])
-    if source.chosen.is_partial and place.is_dir() and any(place.iterdir()):
-        raise SettingsError(f"{place} is there; a part of a store goes to a new folder", key="--to")
-    sink = sink_for(to, table)
-    sink.prepare()
+    folder = place.parent if is_template(str(place)) else place
+    if source.chosen.is_partial and folder.is_dir() and any(folder.iterdir()):
+        raise SettingsError(
+            f"{folder} is there; a part of a store goes to a new folder", key="--to"
+        )
+    lander = Dispatcher(source, targets_for(Wish(to, table)), engine, Bounds())
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -49,7 +51,8 @@ def to_table(
         rows += landed.rows if landed.won else 0
         on_landed(landed)
 
-    until_done(partial(land, source, sink, engine, Bounds()), Event(), count)
+    until_done(lander.one_pass, Event(), count)
+    lander.finish()
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any, Final
 
 import attrs
@@ -11,19 +10,17 @@ import attrs
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """The columns whose least and greatest values a table knows of each file."""
 
-_EPOCH: Final = date(1970, 1, 1).toordinal()
-_LAST: Final = date.max.toordinal()
-
 
 @attrs.frozen
 class FileFacts:
-    """One Parquet file, all rows of which are of one topic and one day of store time.
+    """One Parquet file, all rows of which are of one partition.
 
     Columns have their Parquet paths as names, such as ``keys.list.element``.
 
     :ivar path: absolute
     :ivar size_bytes: its length
-    :ivar day: days since 1970 of its rows' store times, in UTC
+    :ivar partition: what its rows have in common, by the keys of its table's partitions; days and
+        hours of store time count from 1970, in UTC
     :ivar column_sizes: bytes of each column as stored
     :ivar value_counts: of each column
     :ivar null_counts: of the columns in :data:`BOUNDED`
@@ -35,8 +32,7 @@ class FileFacts:
     path: str
     size_bytes: int
     rows: int
-    topic: str
-    day: int
+    partition: Mapping[str, int | str]
     column_sizes: Mapping[str, int]
     value_counts: Mapping[str, int]
     null_counts: Mapping[str, int]
@@ -44,8 +40,20 @@ class FileFacts:
     upper: Mapping[str, int | str]
     row_groups: tuple[int, ...]
 
+    @property
+    def topic(self) -> str:
+        """Of all rows, in a table that is partitioned by it."""
+        return str(self.partition["topic"])
 
-def facts_of(metadata: Any, path: str, size_bytes: int, topic: str, day: int) -> FileFacts:
+    @property
+    def day(self) -> int:
+        """Likewise."""
+        return int(self.partition["day"])
+
+
+def facts_of(
+    metadata: Any, path: str, size_bytes: int, partition: Mapping[str, int | str]
+) -> FileFacts:
     """Facts from a ``pyarrow.parquet.FileMetaData``."""
     columns = _Columns()
     starts = []
@@ -58,7 +66,7 @@ def facts_of(metadata: Any, path: str, size_bytes: int, topic: str, day: int) ->
             columns.add(group.column(at))
     known = attrs.asdict(columns)
     return FileFacts(
-        path, size_bytes, metadata.num_rows, topic, day, **known, row_groups=tuple(starts)
+        path, size_bytes, metadata.num_rows, partition, **known, row_groups=tuple(starts)
     )
 
 
@@ -95,12 +103,3 @@ def _plain(value: Any) -> int | str:
     if isinstance(value, bytes):
         return value.decode()
     return value if isinstance(value, str) else int(value)
-
-
-def day_text(day: int) -> str:
-    """A day as ISO 8601 has it; what no calendar has becomes its first or last day.
-
-    >>> day_text(0), day_text(20_000), day_text(10**8)
-    ('1970-01-01', '2024-10-04', '9999-12-31')
-    """
-    return date.fromordinal(min(max(_EPOCH + day, 1), _LAST)).isoformat()

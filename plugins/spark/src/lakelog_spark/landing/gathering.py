@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from lakelog.pieces import Blank, Damage, Piece
-
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lakelog.codec import RecordBatch
 
 
@@ -22,27 +22,25 @@ class Span:
     end: int
 
 
-def edges(piece: Piece) -> tuple[int, int]:
-    """From where to where a piece of the log stands."""
-    if isinstance(piece, Damage):
-        return piece.offset, piece.end_offset
-    if isinstance(piece, Blank):
-        return piece.offset, piece.offset + piece.size
-    return piece.base_offset + int(piece.starts[0]), piece.end_offset
+def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
+    """All records as one batch, over one copy of their bytes; ``None`` if there are none.
 
-
-def one_batch(batches: Iterator[RecordBatch]) -> RecordBatch | None:
-    """All records as one batch, over one copy of their bytes; ``None`` if there are none."""
+    Each window is copied when it comes and then let go: its memory serves for the next one, and
+    the pages of a range are touched once.
+    """
     from lakelog.codec import RecordBatch
 
-    found = list(batches)
-    if len(found) <= 1:
-        return found[0] if found else None
-    parts, starts, at = [], [], 0
-    for batch in found:
+    whole = np.empty(span.end - span.start, np.uint8)
+    starts: list[NDArray[np.int64]] = []
+    base = at = 0
+    for batch in batches:
         first, behind = int(batch.starts[0]), int(batch.ends[-1])
-        parts.append(batch.buffer[first:behind])
+        if not starts:
+            base = batch.base_offset + first
+        size = behind - first
+        if at + size > len(whole):
+            whole = np.concatenate([whole[:at], np.empty(2 * (at + size), np.uint8)])
+        whole[at : at + size] = np.frombuffer(batch.buffer, np.uint8)[first:behind]
         starts.append(batch.starts + (at - first))
-        at += behind - first
-    base = found[0].base_offset + int(found[0].starts[0])
-    return RecordBatch(memoryview(b"".join(parts)), base, np.concatenate(starts))
+        at += size
+    return RecordBatch(memoryview(whole[:at]), base, np.concatenate(starts)) if starts else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_spark.columns import NAMES, TYPES
 from lakelog_spark.landing.facts import FileFacts
+from lakelog_spark.landing.icebergtypes import in_table, kinds, wanted
+from lakelog_spark.landing.sinks.checks import check_partition, check_topic, missing
+from lakelog_spark.landing.tablefields import Shape
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -24,15 +27,11 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-_IN_FILES: Final = {
-    "keys.list.element": "keys.element",
-    "properties.key_value.key": "properties.key",
-    "properties.key_value.value": "properties.value",
-}
-"""The names of nested columns in Parquet, and in Iceberg."""
+TOPIC: Final = "lakelog.topic"
+"""A property of a table: the only topic that it is for."""
 
 
-def make(catalog: Catalog, name: str) -> Table:
+def make(catalog: Catalog, name: str, shape: Shape) -> Table:
     """The table ``name``, made if it is not there; somebody else may make it at the same time."""
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
@@ -41,82 +40,64 @@ def make(catalog: Catalog, name: str) -> Table:
     except NoSuchTableError:
         pass
     catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
-    schema = _schema()
+    schema = wanted(shape.columns)
+    topic = {} if shape.topic is None else {TOPIC: shape.topic}
     try:
         return catalog.create_table(
-            name, schema, partition_spec=_partitions(schema), properties=TABLE_PROPERTIES
+            name,
+            schema,
+            partition_spec=_partitions(schema, shape.partition),
+            properties={**TABLE_PROPERTIES, **topic},
         )
     except TableAlreadyExistsError:
         return catalog.load_table(name)
 
 
-def is_ours(table: Table) -> bool:
-    """Whether messages can land in ``table``: its columns and partitions are as they should be."""
-    from pyiceberg.transforms import DayTransform, IdentityTransform
+def fitted(table: Table, name: str, shape: Shape) -> Table:
+    """``table`` with all columns; raises ``TableMismatch`` where it cannot take rows."""
+    ours = wanted(shape.columns)
+    lacks = missing(name, kinds(table.schema()), kinds(ours))
+    check_partition(name, partition_of(table), shape.partition)
+    check_topic(name, table.properties.get(TOPIC), shape.topic)
+    if lacks:
+        with table.update_schema() as update:
+            for each in lacks:
+                update.add_column(each, ours.find_field(each).field_type)
+        table.refresh()
+    return table
 
+
+def partition_of(table: Table) -> tuple[str, ...]:
+    """By which keys, in our words; ``bucket[8](queue_id)`` and the like where we have none."""
     schema = table.schema()
-    theirs = {field.name: str(field.field_type) for field in schema.fields}
-    ours = {field.name: str(field.field_type) for field in _schema().fields}
-    if any(_plain(theirs.get(name, "")) != _plain(kind) for name, kind in ours.items()):
-        return False
-    parts = [
-        (schema.find_column_name(each.source_id), each.transform) for each in table.spec().fields
-    ]
-    return parts == [("topic", IdentityTransform()), ("store_timestamp", DayTransform())]
-
-
-def _plain(kind: str) -> str:
-    """A type without the ids and names of what is nested in it."""
-    return kind.partition("<")[0]
-
-
-def field_ids(table: Table) -> dict[str, int]:
-    """The id of each column, those inside of others too."""
-    schema = table.schema()
-    names = [*NAMES, *_IN_FILES.values()]
-    return {name: schema.find_field(name).field_id for name in names}
-
-
-def _schema() -> Schema:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import NestedField
-
-    following = iter(range(len(NAMES) + 1, 1000))
-    fields = [
-        NestedField(at, name, _type(kind, following), required=False)
-        for at, (name, kind) in enumerate(TYPES.items(), 1)
-    ]
-    return Schema(*fields)
-
-
-def _type(kind: str, ids: Any) -> Any:
-    from pyiceberg import types
-
-    if kind == "array<string>":
-        return types.ListType(next(ids), types.StringType(), element_required=False)
-    if kind == "map<string,string>":
-        text = types.StringType()
-        return types.MapType(next(ids), text, next(ids), text, value_required=False)
-    plain = {
-        "string": types.StringType,
-        "int": types.IntegerType,
-        "bigint": types.LongType,
-        "binary": types.BinaryType,
-        "timestamp": types.TimestamptzType,
-    }
-    return plain[kind]()
-
-
-def _partitions(schema: Schema) -> PartitionSpec:
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.transforms import DayTransform, IdentityTransform
-
-    topic = schema.find_field("topic").field_id
-    time = schema.find_field("store_timestamp").field_id
-    return PartitionSpec(
-        PartitionField(topic, 1000, IdentityTransform(), "topic"),
-        PartitionField(time, 1001, DayTransform(), "store_timestamp_day"),
+    parts = (
+        (schema.find_column_name(each.source_id) or "", str(each.transform))
+        for each in table.spec().fields
     )
+    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
+
+
+_SOURCES: Final = {
+    "topic": ("topic", "identity"),
+    "store": ("store", "identity"),
+    "day": ("store_timestamp", "day"),
+    "hour": ("store_timestamp", "hour"),
+}
+_KEYS: Final = {part: key for key, part in _SOURCES.items()}
+_FIRST_PARTITION_ID: Final = 1000
+
+
+def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import parse_transform
+
+    fields = []
+    for number, key in enumerate(keys, _FIRST_PARTITION_ID):
+        column, transform = _SOURCES[key]
+        name = column if transform == "identity" else f"{column}_{transform}"
+        source = schema.find_field(column).field_id
+        fields.append(PartitionField(source, number, parse_transform(transform), name))
+    return PartitionSpec(*fields)
 
 
 def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
@@ -127,14 +108,13 @@ def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
     schema = table.schema()
 
     def by_id(values: Any) -> dict[int, Any]:
-        names = ((_IN_FILES.get(name, name), value) for name, value in values.items())
-        return {schema.find_field(name).field_id: value for name, value in names}
+        return {schema.find_field(in_table(name)).field_id: it for name, it in values.items()}
 
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=uri,
         file_format=FileFormat.PARQUET,
-        partition=Record(facts.topic, facts.day),
+        partition=Record(*facts.partition.values()),
         record_count=facts.rows,
         file_size_in_bytes=facts.size_bytes,
         column_sizes=by_id(facts.column_sizes),

@@ -1,4 +1,4 @@
-"""What a task does with bytes that are no records: it accounts for each byte of its range."""
+"""What a task does with bytes that are no records: it passes them over, or ends there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.errors import CorruptRecord
-from lakelog.pieces import Blank, Damage, Piece
+from lakelog.pieces import Damage, Piece
+from lakelog_spark import wanted, whole
 from lakelog_spark.errors import CorruptLog
-from lakelog_spark.landing.gathering import Span, edges
+from lakelog_spark.landing.gathering import Span
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -30,22 +31,8 @@ class Damages:
     count: int = 0
 
     def records(self, pieces: Iterable[Piece], span: Span) -> Iterator[RecordBatch]:
-        """The records among ``pieces``, which must cover ``span``.
-
-        A scan says nothing of zeros that nothing follows, nor of segments that are not there.
-        """
-        at = span.start
-        for piece in pieces:
-            first, behind = edges(piece)
-            if first > at:
-                self.met(_nothing(at, first))
-            if isinstance(piece, Damage):
-                self.met(piece)
-            elif not isinstance(piece, Blank):
-                yield piece
-            at = max(at, behind)
-        if at < span.end:
-            self.met(_nothing(at, span.end))
+        """The records among ``pieces``, which must cover ``span``."""
+        return whole.record_batches(pieces, wanted.Span(span.start, span.end), self.met)
 
     def met(self, damage: Damage) -> None:
         """Bytes that are no records; raises :class:`~lakelog_spark.errors.CorruptLog`."""
@@ -57,8 +44,3 @@ class Damages:
     def body(self, error: CorruptRecord, size: int) -> None:
         """A whole record whose body cannot be unpacked."""
         self.met(Damage(error.offset, error.offset + size, error))
-
-
-def _nothing(offset: int, end_offset: int) -> Damage:
-    what = "there are zeros or nothing where records were; was a segment deleted, moved or cut?"
-    return Damage(offset, end_offset, CorruptRecord(what, offset=offset))

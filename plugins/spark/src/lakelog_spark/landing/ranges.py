@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -13,8 +13,12 @@ import lakelog
 from lakelog.layout import COMMITLOG_DIR
 from lakelog.pieces import Damage
 from lakelog_spark.landing.errors import Gone, WrongLog
-from lakelog_spark.landing.gathering import Span, edges
+from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.position import Fingerprint, Position
+from lakelog_spark.landing.syncing import sync
+from lakelog_spark.whole import edges
+
+FILE_BYTES: Final = 128 << 20
 
 
 @attrs.frozen
@@ -23,10 +27,12 @@ class Bounds:
 
     :ivar pass_bytes: in one commit
     :ivar task_bytes: by one task, which holds them in memory
+    :ivar file_bytes: how long a data file becomes, at most and roughly
     """
 
     pass_bytes: int = 512 << 20
     task_bytes: int = 64 << 20
+    file_bytes: int = FILE_BYTES
 
 
 def first_offset(
@@ -118,8 +124,8 @@ def sync_segments(store_path: Path, start: int, end: int) -> None:
     """Make the log from ``start`` to ``end`` durable, without changing a byte of it."""
     folder = store_path / COMMITLOG_DIR
     for path in _segments(folder, start, end):
-        _sync(path)
-    _sync(folder)
+        sync(path)
+    sync(folder)
 
 
 def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
@@ -129,11 +135,3 @@ def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
         first = int(path.name)
         if first < end and first + path.stat().st_size > start:
             yield path
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,61 +1,237 @@
-"""Says which table a text such as ``iceberg:/data/lake`` means, and who a store is in it."""
+"""Says which tables a text such as ``iceberg:/data/lake`` means, and who a store is in them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_spark.landing.sinks.base import Sink
+from lakelog_spark.landing.bodying import BodyParser
+from lakelog_spark.landing.datafiles import ANY_TOPIC
+from lakelog_spark.landing.partitions import DEFAULT
+from lakelog_spark.landing.pinning import Pinning, pin_name
+from lakelog_spark.landing.sinks.base import Markable, Sink
+from lakelog_spark.landing.sparkplace import SparkPlace
+from lakelog_spark.landing.tablefields import (
+    Shape,
+    dead_letter_columns,
+    message_columns,
+    parsed_columns,
+)
+from lakelog_spark.landing.target import Target
+from lakelog_spark.landing.targetset import Targets
+from lakelog_spark.landing.topicnames import DEAD_LETTERS, is_template, named, topic_in
 from lakelog_spark.rows import store_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
 
 KINDS: Final = ("iceberg", "delta", "parquet")
 DEFAULT_TABLE: Final = "lakelog.messages"
+IDLE_BYTES: Final = 64 << 20
 _NEEDS: Final = {"iceberg": "pyiceberg", "delta": "deltalake"}
 _SOURCE: Final = "--to"
 
 
-def sink_for(to: str, table: str | None = None) -> Sink:
+@attrs.frozen(slots=False)
+class Place:
+    """Where tables are, all of one kind; each has a name, which of folders is their path.
+
+    :ivar path: of Iceberg the warehouse
+    """
+
+    kind: str
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """As it is asked for, with the whole path."""
+        return f"{self.kind}:{self.path}"
+
+    @classmethod
+    def of(cls, to: str) -> Place:
+        """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
+        kind, colon, place = to.partition(":")
+        if not colon or not place or kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
+        needed = _NEEDS.get(kind)
+        if needed is not None and find_spec(needed) is None:
+            raise SettingsError(
+                f"{kind} needs {needed}, which is not installed: pip install lakelog-spark[{kind}]",
+                key=_SOURCE,
+            )
+        return cls(kind, Path(place.removeprefix("//")).absolute())
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+        if self.kind != "iceberg":
+            if given is not None:
+                raise SettingsError(
+                    f"a {self.kind} table has no name: its folder is it", key="--table"
+                )
+            return str(self.path)
+        name = given or DEFAULT_TABLE
+        if "." not in name.strip("."):
+            raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
+        return name
+
+    def sink(self, name: str, shape: Shape) -> Markable:
+        """A table, which may not be there yet."""
+        if self.kind == "parquet":
+            from lakelog_spark.landing.sinks.parquet import ParquetSink
+
+            return ParquetSink(Path(name), shape)
+        if self.kind == "delta":
+            from lakelog_spark.landing.sinks.delta import DeltaSink
+
+            return DeltaSink(Path(name), shape)
+        from lakelog_spark.landing.sinks.iceberg import IcebergSink
+
+        return IcebergSink(self._catalog, name, shape)
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the name of each table where the table ``name`` is."""
+        if self.kind != "iceberg":
+            folder = Path(name).parent
+            return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            found = self._catalog.list_tables(name.rpartition(".")[0])
+        except NoSuchNamespaceError:
+            return []
+        return sorted(each[-1] for each in found)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+
+        return sqlite_catalog(self.path)
+
+
+def sink_for(to: str, table: str | None = None, shape: Shape | None = None) -> Sink:
     """The table ``KIND:PATH``.
 
     :param table: of Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
+    :param shape: that of all messages without it
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
-    kind, colon, place = to.partition(":")
-    if not colon or not place or kind not in KINDS:
-        raise SettingsError(f"{to!r} is not KIND:PATH with one of {', '.join(KINDS)}", key=_SOURCE)
-    path = Path(place.removeprefix("//")).absolute()
-    if table is not None and kind != "iceberg":
-        raise SettingsError(f"a {kind} table has no name: its folder is it", key="--table")
-    _check_installed(kind)
-    if kind == "parquet":
-        from lakelog_spark.landing.sinks.parquet import ParquetSink
-
-        return ParquetSink(path)
-    if kind == "delta":
-        from lakelog_spark.landing.sinks.delta import DeltaSink
-
-        return DeltaSink(path)
-    return _iceberg(path, table or DEFAULT_TABLE)
+    place = Place.of(to)
+    return place.sink(place.table(table), shape or Shape())
 
 
-def _iceberg(path: Path, table: str) -> Sink:
-    from lakelog_spark.landing.sinks.iceberg import IcebergSink, sqlite_catalog
+@attrs.frozen
+class Wish:
+    """What messages should land in.
 
-    if "." not in table.strip("."):
-        raise SettingsError(f"{table!r} is not NAMESPACE.TABLE", key="--table")
-    return IcebergSink(sqlite_catalog(path), table)
+    :ivar to: ``KIND:PATH``; of folders PATH may have a place for the topic
+    :ivar table: of Iceberg, ``NAMESPACE.TABLE``, which may have a place for the topic
+    :ivar parsers: of bodies, by topic; :data:`.datafiles.ANY_TOPIC` for all others
+    :ivar dead_letters: the table of what they refuse, if not the default
+    """
+
+    to: str
+    table: str | None = None
+    partition: tuple[str, ...] = DEFAULT
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: str | None = None
 
 
-def _check_installed(kind: str) -> None:
-    needed = _NEEDS.get(kind)
-    if needed is not None and find_spec(needed) is None:
+def targets_for(wish: Wish, place: Place | SparkPlace | None = None) -> Targets:
+    """The tables, made if they are not there; raises :class:`~lakelog.errors.SettingsError`.
+
+    :param place: where they are, if not where the wish says
+    """
+    place = place or Place.of(wish.to)
+    name = place.table(wish.table)
+    dead = _dead_letters(place, name, wish.dead_letters)
+    tables = _Tables(place, name, dead, wish.partition, wish.parsers)
+    return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
+
+
+def _dead_letters(place: Place | SparkPlace, name: str, given: str | None) -> str:
+    if given is None:
+        return name + DEAD_LETTERS
+    text = given.removeprefix(f"{place.kind}:")
+    dead = text if place.kind == "iceberg" else str(Path(text).absolute())
+    if is_template(dead) is not is_template(name) or dead == name:
         raise SettingsError(
-            f"{kind} needs {needed}, which is not installed: pip install lakelog-spark[{kind}]",
-            key=_SOURCE,
+            f"{given!r} must be another table, and have {{topic}} in it if and only if the tables "
+            "of messages have",
+            key="--dead-letters",
         )
+    return dead
+
+
+def pin_for(
+    path: Path, store: str, wish: Wish, given: str | None, place: Place | SparkPlace | None = None
+) -> Pinning:
+    """The pin of a dispatcher that lands the store in ``path``; see :func:`.pinning.pin_name`."""
+    place = place or Place.of(wish.to)
+    table, destination = place.table(wish.table), place.text
+    shown = f"{destination} {table}" if place.kind == "iceberg" else destination
+    return Pinning(path, pin_name(given, destination, table, store), shown)
+
+
+@attrs.frozen
+class _Tables:
+    """:ivar name: of the table, or a template; :ivar dead: likewise, for its dead letters."""
+
+    place: Place | SparkPlace
+    name: str
+    dead: str
+    partition: tuple[str, ...]
+    parsers: Mapping[str, BodyParser]
+
+    def topics(self) -> Iterable[str]:
+        """Those of the tables that say that they are a topic's; others are somebody else's."""
+        for last in self.place.beside(self.name):
+            topic = topic_in(self.name, last)
+            if topic is not None:
+                sink = self.place.sink(named(self.name, topic), Shape())
+                if sink.marked() == topic:
+                    yield topic
+
+    def target(self, topic: str | None) -> Target:
+        """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
+        parsers = self._parsers(topic)
+        shape = Shape(self._columns(topic, parsers), self.partition, topic)
+        dead = None
+        if parsers:
+            bad = Shape(dead_letter_columns(), self.partition, topic)
+            dead = Target(self._made(self.dead, bad), is_dead_letters=True, idle_bytes=IDLE_BYTES)
+        return Target(
+            self._made(self.name, shape),
+            None if topic is None else frozenset({topic}),
+            parsers,
+            dead,
+            idle_bytes=0 if topic is None else IDLE_BYTES,
+        )
+
+    def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:
+        if topic is None:
+            return self.parsers
+        parser = self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
+        return {} if parser is None else {topic: parser}
+
+    def _columns(self, topic: str | None, parsers: Mapping[str, BodyParser]) -> pa.Schema:
+        if not parsers:
+            return message_columns()
+        keep_body = topic is None and ANY_TOPIC not in parsers
+        return parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
+
+    def _made(self, name: str, shape: Shape) -> Sink:
+        sink = self.place.sink(name if shape.topic is None else named(name, shape.topic), shape)
+        sink.prepare()
+        return sink
 
 
 def identity_of(path: Path, store_id: str | None) -> str:

@@ -58,3 +58,10 @@ class Sink(Protocol):
         Raises :class:`~lakelog_spark.landing.errors.Conflict` when ``head`` is not the newest
         version any more, and then nothing was done. After any other error, either may be.
         """
+
+
+class Markable(Sink, Protocol):
+    """A table that can be the only one of a topic."""
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""

@@ -15,66 +15,94 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
-from lakelog_spark.columns import NAMES
 from lakelog_spark.landing.errors import Conflict, TableMismatch
-from lakelog_spark.landing.facts import FileFacts, day_text
+from lakelog_spark.landing.facts import BOUNDED, FileFacts
+from lakelog_spark.landing.partitions import as_text
 from lakelog_spark.landing.position import Fingerprint, Position, from_text, key, to_text
 from lakelog_spark.landing.sinks.base import Head
-from lakelog_spark.landing.tablefields import DAY, Layout, file_schema
+from lakelog_spark.landing.sinks.checks import Kinds, check_partition, check_topic, missing
+from lakelog_spark.landing.sinks.folders import FolderTable
+from lakelog_spark.landing.syncing import sync
+from lakelog_spark.landing.tablefields import Layout
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
 
-PARTITIONS: Final = ("topic", DAY)
-DATA: Final = "data"
-_LAYOUT: Final = Layout(tuple(name for name in NAMES if name not in PARTITIONS))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MEMBERS: Final = ("start", "commit", "offset", "size", "crc")
+_TOPIC: Final = "lakelog.topic"
+"""Of the table's configuration: the topic whose table it is."""
 
 
 @attrs.frozen
-class DeltaSink:
-    """:ivar path: the table's folder."""
+class DeltaSink(FolderTable):
+    """A Delta table."""
 
-    path: Path
-    layout: Layout = _LAYOUT
-
-    @property
-    def name(self) -> str:
-        """The folder."""
-        return f"the Delta table {self.path}"
+    kind: ClassVar[str] = "Delta"
 
     @property
-    def folder(self) -> Path:
-        """Of the data files."""
-        return self.path / DATA
+    def layout(self) -> Layout:
+        """Without the columns of partitions: they stand in the log of the table."""
+        import pyarrow as pa
+
+        shape = self.shape
+        stored = [each for each in shape.stored() if each.name not in shape.partition]
+        return Layout(pa.schema(stored), shape.partition)
 
     def prepare(self) -> None:
-        """Make the table, partitioned by topic and day."""
+        """Make the table, or add to it the columns that it lacks."""
         from deltalake import DeltaTable
 
-        wanted = file_schema(Layout((*NAMES, DAY)))
+        shape = self.shape
+        topic = {} if shape.topic is None else {_TOPIC: shape.topic}
+        bounded = ",".join(name for name in BOUNDED if name not in shape.partition)
         DeltaTable.create(
             str(self.path),
-            wanted,
+            shape.stored(),
             mode="ignore",
-            partition_by=list(PARTITIONS),
-            configuration={"delta.enableExpiredLogCleanup": "true"},
+            partition_by=list(shape.partition),
+            configuration={
+                "delta.enableExpiredLogCleanup": "true",
+                "delta.dataSkippingStatsColumns": bounded,  # or a filter on others finds nothing
+                **topic,
+            },
+            raise_if_key_not_exists=False,
         )
         self.folder.mkdir(exist_ok=True)
         table = DeltaTable(str(self.path))
-        missing = set(wanted.names) - {field.name for field in table.schema().fields}
-        if missing or tuple(table.metadata().partition_columns) != PARTITIONS:
-            raise TableMismatch(
-                f"{self.name} has other columns or partitions than lakelog's ({missing or 'none'} "
-                f"are missing; partitions must be {', '.join(PARTITIONS)}): land in a new table"
-            )
+        self._add_columns(table)
+        check_partition(self.name, table.metadata().partition_columns, shape.partition)
+        check_topic(self.name, self.marked(), shape.topic)
+        self._sync(DeltaTable(str(self.path)).version())
+        sync(self.path)
+        sync(self.path.parent)
+
+    def _add_columns(self, table: DeltaTable) -> None:
+        from deltalake import Schema
+
+        wanted = Schema.from_arrow(self.shape.stored())
+        lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted))
+        if lacks:
+            table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(str(self.path)):
+            return None
+        return DeltaTable(str(self.path)).metadata().configuration.get(_TOPIC)
+
+    @property
+    def _log(self) -> Path:
+        return self.path / "_delta_log"
 
     def head(self, store: str) -> Head:
         """Read the log of the table."""
@@ -91,15 +119,16 @@ class DeltaSink:
         from deltalake.transaction import AddAction, CommitProperties
 
         table: DeltaTable = head.version
+        next_version = table.version() + 1
         now_ms = time.time_ns() // 1_000_000
         actions = [
             AddAction(
-                path=str(Path(each.path).relative_to(self.path)),
+                path=self.within(each.path),
                 size=each.size_bytes,
-                partition_values={"topic": each.topic, DAY: day_text(each.day)},
+                partition_values={name: as_text(name, it) for name, it in each.partition.items()},
                 modification_time=now_ms,
                 data_change=True,
-                stats=_statistics(each),
+                stats=_statistics(each, self.shape.partition),
             )
             for each in files
         ]
@@ -108,7 +137,7 @@ class DeltaSink:
                 list(actions),
                 "append",
                 table.schema(),
-                partition_by=list(PARTITIONS),
+                partition_by=list(self.shape.partition),
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": f"{key(store)}={to_text(position)}"},
                     max_commit_retries=0,
@@ -117,6 +146,18 @@ class DeltaSink:
             )
         except CommitFailedError as error:
             raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
+        self._sync(next_version)
+
+    def _sync(self, version: int) -> None:
+        """Make a version durable; a clean-up of the log may have been faster."""
+        with suppress(FileNotFoundError):
+            sync(self._log / f"{version:020d}.json")
+        sync(self._log)
+
+
+def _kinds(schema: Schema) -> Kinds:
+    types = {each.name: str(each.type) for each in schema.fields}
+    return Kinds(types, frozenset(each.name for each in schema.fields if not each.nullable))
 
 
 def _transactions(store: str, position: Position, now_ms: int) -> list[Any]:
@@ -161,9 +202,9 @@ def _queues(table: DeltaTable, store: str, commit: int) -> Any:
 _LOOK_BACK: Final = 50
 
 
-def _statistics(facts: FileFacts) -> str:
+def _statistics(facts: FileFacts, partition: Sequence[str]) -> str:
     """Counts and bounds as Delta writes them: JSON, times with milliseconds, rounded outwards."""
-    names = [name for name in facts.lower if name not in PARTITIONS]
+    names = [name for name in facts.lower if name not in partition]
     return json.dumps(
         {
             "numRecords": facts.rows,

@@ -1,9 +1,7 @@
 """An Iceberg table, by pyiceberg: no JVM.
 
 The position is a property of the snapshot that its commit makes (``lakelog.position.STORE``, see
-:mod:`lakelog_spark.landing.position`), and in the same commit a property of the table. What the
-snapshots say counts: they know of a table that was rolled back. Where they have expired, the
-table's property counts.
+:mod:`lakelog_spark.landing.position`), and in the same commit a property of the table.
 
 A commit requires that the branch still is at the snapshot that the position was read from. After a
 refusal pyiceberg would rebase the append and try again by itself, which lands a range twice; it is
@@ -15,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from lakelog_spark.landing.errors import Conflict, TableMismatch
+from lakelog_spark.landing.errors import Conflict
 from lakelog_spark.landing.facts import FileFacts
-from lakelog_spark.landing.icebergfields import data_file, field_ids, is_ours, make
-from lakelog_spark.landing.position import Position, from_text, key, to_text
+from lakelog_spark.landing.icebergfields import TOPIC, data_file, fitted, make
+from lakelog_spark.landing.icebergtypes import ids
+from lakelog_spark.landing.position import Position, key, to_text
 from lakelog_spark.landing.sinks.base import Head
-from lakelog_spark.landing.tablefields import Layout
+from lakelog_spark.landing.sinks.icebergstate import Snapshot, local_folder, position_of
+from lakelog_spark.landing.syncing import sync
+from lakelog_spark.landing.tablefields import Layout, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -36,12 +36,20 @@ CATALOG_FILE: Final = "catalog.db"
 
 
 def sqlite_catalog(warehouse: Path) -> Catalog:
-    """A catalog in a file of the warehouse, which Spark's JDBC catalog opens too."""
+    """A catalog in a file of the warehouse, which Spark's JDBC catalog opens too.
+
+    What it points to is durable before it does: SQLite sees to itself, ``syncedio`` to the rest.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
 
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
-    return SqlCatalog(CATALOG, uri=f"sqlite:///{place / CATALOG_FILE}", warehouse=f"file://{place}")
+    return SqlCatalog(
+        CATALOG,
+        uri=f"sqlite:///{place / CATALOG_FILE}",
+        warehouse=f"file://{place}",
+        **{"py-io-impl": "lakelog_spark.landing.sinks.syncedio.SyncedFileIO"},
+    )
 
 
 @attrs.define
@@ -50,6 +58,7 @@ class IcebergSink:
 
     catalog: Catalog
     table: str
+    shape: Shape = attrs.field(factory=Shape)
     _location: str = ""
     _layout: Layout = attrs.field(factory=Layout)
 
@@ -61,7 +70,7 @@ class IcebergSink:
     @property
     def folder(self) -> Path:
         """Of the data files."""
-        return _local(self._location) / "data"
+        return local_folder(self._location) / "data"
 
     @property
     def layout(self) -> Layout:
@@ -69,20 +78,27 @@ class IcebergSink:
         return self._layout
 
     def prepare(self) -> None:
-        """Make the table, partitioned by topic and day of store time."""
-        table = make(self.catalog, self.table)
-        if not is_ours(table):
-            raise TableMismatch(
-                f"{self.name} has other columns or partitions than lakelog's: land in a new table"
-            )
+        """Make the table, or add to it the columns that it lacks."""
+        table = fitted(make(self.catalog, self.table, self.shape), self.name, self.shape)
         self._location = table.location()
-        self._layout = Layout(field_ids=field_ids(table))
+        self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
         self.folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.folder.parent, *list(self.folder.parents)[1:3]):
+            sync(folder)
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return self.catalog.load_table(self.table).properties.get(TOPIC)
+        except NoSuchTableError:
+            return None
 
     def head(self, store: str) -> Head:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
-        return Head(_position(table, store, self.name), table)
+        return Head(position_of(_History(table), store, self.name), table)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -105,59 +121,30 @@ class IcebergSink:
 
     def _uri(self, path: str) -> str:
         """A data file as the table names it: below its location."""
-        within = Path(path).relative_to(_local(self._location))
+        within = Path(path).relative_to(local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
 
 
-def _local(location: str) -> Path:
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        raise TableMismatch(
-            f"{location} is no folder of this machine: tasks write data files to folders that are "
-            "mounted; give the catalog a warehouse of file://"
-        )
-    return Path(unquote(parts.path))
+@attrs.frozen
+class _History:
+    """What pyiceberg knows of a version."""
+
+    table: Table
+
+    def property(self, name: str) -> str | None:
+        return self.table.properties.get(name)
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        by_id = {each.snapshot_id: each for each in self.table.metadata.snapshots}
+        at = self.table.metadata.current_snapshot_id
+        while at is not None and at in by_id:
+            yield _snapshot(by_id[at])
+            at = by_id[at].parent_snapshot_id
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        return map(_snapshot, self.table.metadata.snapshots)
 
 
-def _position(table: Table, store: str, name: str) -> Position | None:
-    """What the table says of ``store``."""
-    kept = table.properties.get(key(store))
-    snapshots = list(_ancestors(table))
-    summaries = (each.summary.additional_properties for each in snapshots if each.summary)
-    found = next((each[key(store)] for each in summaries if key(store) in each), None)
-    if found is not None:
-        return _parsed(found, name)
-    if kept is not None and _was_undone(table, snapshots, store):
-        raise TableMismatch(
-            f"{name} says that the store {store} has landed in it, and none of its snapshots has "
-            "done so: it was rolled back or replaced. Look whether its rows are there; if they "
-            f"are not, remove the table's property {key(store)!r} to land from the beginning"
-        )
-    return None if kept is None else _parsed(kept, name)
-
-
-def _was_undone(table: Table, ancestors: Sequence[Any], store: str) -> bool:
-    """Whether what ``store`` landed is not in the table, rather than in snapshots that expired.
-
-    Expiry takes the parents away from what it leaves; the first of all commits has number 1.
-    """
-    if not ancestors or ancestors[-1].sequence_number == 1:
-        return True
-    summaries = (each.summary for each in table.metadata.snapshots if each.summary)
-    return any(key(store) in each.additional_properties for each in summaries)
-
-
-def _parsed(text: str, name: str) -> Position:
-    try:
-        return from_text(text)
-    except ValueError as error:
-        raise TableMismatch(f"{name}: {error}") from None
-
-
-def _ancestors(table: Table) -> Iterator[Any]:
-    """The snapshots from the newest back, as far as they have not expired."""
-    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}
-    at = table.metadata.current_snapshot_id
-    while at is not None and at in by_id:
-        yield by_id[at]
-        at = by_id[at].parent_snapshot_id
+def _snapshot(found: Any) -> Snapshot:
+    summary = {} if found.summary is None else found.summary.additional_properties
+    return Snapshot(found.sequence_number or 0, summary)

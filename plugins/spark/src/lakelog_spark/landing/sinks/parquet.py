@@ -6,9 +6,14 @@ fails if somebody has made that version already. Its members::
 
     version    1, of this format
     files      the table's files, if ``whole``; else those that this commit adds. Each has path
-               (below PATH), size_bytes, rows, topic, day
+               (below PATH), size_bytes, rows, and the values of its partition by their keys
     whole      whether ``files`` is everything up to this version; every WHOLE_EVERY-th is
     positions  {store: position} of all stores, see landing.position
+    columns    {name: Arrow type} of the table; older files may lack some of them
+    partition  its keys
+    topic      the only one, in a table that is for one; else null
+
+The last three are not in manifests of older versions, which have none but the first columns.
 
 A file in ``data`` that no manifest names belongs to no table: its writer was killed, or lost.
 """
@@ -18,72 +23,96 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import attrs
 
-from lakelog_spark.columns import NAMES
 from lakelog_spark.landing.errors import Conflict, TableMismatch
-from lakelog_spark.landing.facts import FileFacts, day_text
+from lakelog_spark.landing.facts import FileFacts
+from lakelog_spark.landing.partitions import DEFAULT, as_text
 from lakelog_spark.landing.position import Position, from_text, to_text
 from lakelog_spark.landing.sinks.base import Head
-from lakelog_spark.landing.tablefields import DAY, Layout
+from lakelog_spark.landing.sinks.checks import Kinds, check_partition, check_topic, missing
+from lakelog_spark.landing.sinks.folders import FolderTable
+from lakelog_spark.landing.syncing import sync
+from lakelog_spark.landing.tablefields import Layout
 
-DATA: Final = "data"
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
 _FORMAT: Final = 1
-_LAYOUT: Final = Layout((*NAMES, DAY))
+_KEPT: Final = ("columns", "partition", "topic")
 
 
 @attrs.frozen
-class ParquetSink:
-    """:ivar path: the table's folder."""
+class ParquetSink(FolderTable):
+    """Parquet files and their manifests."""
 
-    path: Path
-    layout: Layout = _LAYOUT
-
-    @property
-    def name(self) -> str:
-        """The folder."""
-        return f"the Parquet table {self.path}"
+    kind: ClassVar[str] = "Parquet"
 
     @property
-    def folder(self) -> Path:
-        """Of the data files."""
-        return self.path / DATA
+    def layout(self) -> Layout:
+        """With the columns of partitions."""
+        return Layout(self.shape.stored(), self.shape.partition)
 
     def prepare(self) -> None:
-        """Make the folders; an empty table has no manifest."""
+        """Make the folders; a table without rows has no manifest, unless it is for one topic."""
         if self.path.is_dir() and not self._manifests.is_dir() and any(self.path.iterdir()):
             raise TableMismatch(f"{self.path} holds something else: give an empty or new folder")
         for folder in (self._manifests, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
-        _sync(self.path)
+        sync(self.path)
+        sync(self.path.parent)
+        if self._newest() < 0 and self.shape.topic is not None:
+            with suppress(Conflict):
+                self._publish(0, {**self._described({}), "files": [], "positions": {}})
+        self._check()
+
+    def _check(self) -> None:
+        found = self._latest()
+        if "columns" in found:
+            missing(self.name, Kinds(found["columns"]), Kinds(self._columns()))
+            check_partition(self.name, found["partition"], self.shape.partition)
+        elif found:
+            check_partition(self.name, DEFAULT, self.shape.partition)
+        if found:
+            check_topic(self.name, found.get("topic"), self.shape.topic)
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""
+        topic = self._latest().get("topic")
+        return None if topic is None else str(topic)
+
+    def _columns(self) -> dict[str, str]:
+        return {each.name: str(each.type) for each in self.shape.stored()}
+
+    def _described(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """What a manifest says of the table; columns that only it knows stay."""
+        columns = {**before.get("columns", {}), **self._columns()}
+        described = (columns, self.shape.partition, self.shape.topic)
+        return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
 
     def head(self, store: str) -> Head:
         """Read the newest manifest."""
         newest = self._newest()
-        if newest < 0:
-            return Head(None, (-1, {}))
-        positions = self._read(newest)["positions"]
-        text = positions.get(store)
-        return Head(None if text is None else from_text(text), (newest, positions))
+        content = self._read(newest) if newest >= 0 else {"positions": {}}
+        text = content["positions"].get(store)
+        return Head(None if text is None else from_text(text), (newest, content))
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """Link the next manifest into place."""
-        version, positions = head.version
+        version, before = head.version
         added = [self._entry(each) for each in files]
         whole = (version + 1) % WHOLE_EVERY == 0
         content = {
-            "version": _FORMAT,
+            **self._described(before),
             "whole": whole,
             "files": self._entries(version) + added if whole else added,
-            "positions": {**positions, store: to_text(position)},
+            "positions": {**before["positions"], store: to_text(position)},
         }
         self._publish(version + 1, content)
 
@@ -103,6 +132,11 @@ class ParquetSink:
         """The newest version; -1 without any."""
         names = (path.stem for path in self._manifests.glob("*.json"))
         return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _latest(self) -> Mapping[str, Any]:
+        """The newest manifest; nothing without any."""
+        newest = self._newest()
+        return self._read(newest) if newest >= 0 else {}
 
     def _at(self, version: int) -> Path:
         return self._manifests / f"{version:020d}.json"
@@ -130,11 +164,10 @@ class ParquetSink:
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": os.path.relpath(facts.path, self.path),
+            "path": self.within(facts.path),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
-            "topic": facts.topic,
-            DAY: day_text(facts.day),
+            **{name: as_text(name, value) for name, value in facts.partition.items()},
         }
 
     def _publish(self, version: int, content: Mapping[str, Any]) -> None:
@@ -149,12 +182,4 @@ class ParquetSink:
             raise Conflict(f"version {version} of {self.name} is somebody else's") from None
         finally:
             temporary.unlink()
-        _sync(self._manifests)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync(self._manifests)

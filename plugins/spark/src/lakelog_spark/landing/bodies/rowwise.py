@@ -1,0 +1,51 @@
+"""Bodies that are decoded one by one, by a library of their format, and then made columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lakelog_spark.landing.bodies.gathering import parsed
+from lakelog_spark.landing.bodying import Parsed
+
+Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
+"""The fields of a body by column; raises whatever is wrong with it."""
+
+_STEP_ROWS = 4096
+
+
+def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
+    """The columns ``fields`` of the bodies that ``decode`` can read."""
+    faults: dict[int, str] = {}
+    parts = []
+    for first in range(0, len(bodies), _STEP_ROWS):
+        good = []
+        for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
+            try:
+                good.append((row, decode(body.as_py())))
+            except Exception as error:  # noqa: BLE001  # any: a library meets any bytes here
+                faults[row] = _said(error)
+        parts += _columns(good, fields, faults)
+    return parsed(fields, parts, faults, len(bodies))
+
+
+def _columns(
+    rows: list[tuple[int, Mapping[str, Any]]], fields: pa.Schema, faults: dict[int, str]
+) -> list[pa.RecordBatch]:
+    """By halves, where a value does not fit its column."""
+    if not rows:
+        return []
+    try:
+        return [pa.RecordBatch.from_pylist([values for _, values in rows], schema=fields)]
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(rows) == 1:
+            faults[rows[0][0]] = f"a value does not fit its column: {_said(error)}"
+            return []
+    half = len(rows) // 2
+    return [*_columns(rows[:half], fields, faults), *_columns(rows[half:], fields, faults)]
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,35 @@
+"""Text as times: RFC 3339 and its ISO 8601 neighbours, to the microsecond.
+
+Digits behind the microsecond are cut off (Java and Go write nanoseconds); without a zone a time is
+in UTC, as everywhere in this package; a leap second is no time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_TIMESTAMP: Final = pa.timestamp("us", "UTC")
+_TOO_FINE: Final = r"(\.\d{6})\d+"
+_WITHOUT_ZONE: Final = r"^\d{4}-\d\d-\d\d([T ]\d\d(:\d\d){0,2}(\.\d+)?)?$"
+
+
+def timestamps(texts: pa.Array) -> pa.Array:
+    """Timestamps in UTC; raises :class:`pyarrow.ArrowInvalid` if one of ``texts`` is none."""
+    try:
+        return texts.cast(_TIMESTAMP)
+    except pa.ArrowInvalid:
+        pass
+    upper = pc.ascii_upper(texts)
+    fine = pc.replace_substring_regex(upper, pattern=_TOO_FINE, replacement=r"\1")
+    bare = pc.match_substring_regex(fine, pattern=_WITHOUT_ZONE)
+    with_zone = pc.if_else(bare, None, fine).cast(_TIMESTAMP)
+    without = pc.if_else(bare, fine, None).cast(pa.timestamp("us")).cast(_TIMESTAMP)
+    return pc.coalesce(with_zone, without)
+
+
+def dates(texts: pa.Array) -> pa.Array:
+    """Days, ``YYYY-MM-DD``; raises :class:`pyarrow.ArrowInvalid`."""
+    return texts.cast(pa.date32())

@@ -1,0 +1,96 @@
+"""The dispatcher's pin: retention keeps what the tables do not have yet, also while nobody lands.
+
+It says what the tables say, so it is behind them or level with them, never ahead. It is not written
+where the store directory may not be written, or never belonged to lakelog, which then deletes
+nothing there either. One that cannot be written is told in the log, and landing goes on: the one
+before it holds more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog import pins
+from lakelog.errors import SettingsError
+from lakelog.files import FileSystem, RealFileSystem
+from lakelog.layout import OWN_DIR
+from lakelog_spark.landing.position import Position
+
+RENEW_MS: Final = 60_000
+"""One that says nothing new is written again after so long, so that it does not expire."""
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_WORD_LENGTH: Final = 40
+_log = logging.getLogger("lakelog")
+
+
+def now_ms() -> int:
+    """The time of day, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@attrs.define
+class Pinning:
+    """Writes one pin.
+
+    :ivar path: the store directory
+    :ivar name: of the pin
+    :ivar destination: where messages land, for people
+    """
+
+    path: Path
+    name: str
+    destination: str
+    clock: Callable[[], int] = now_ms
+    files: FileSystem = attrs.field(factory=RealFileSystem)
+    _written: pins.Pin | None = None
+
+    def renew(self, position: Position) -> None:
+        """Say that the tables have all before the end of ``position``."""
+        pin = self._pin(position)
+        if self._is_news(pin) and self._is_allowed():
+            try:
+                pins.write_pin(self.files, self.path, pin)
+            except OSError as error:
+                _log.warning("the pin %r cannot be written: %s", self.name, error)
+            self._written = pin
+
+    def _pin(self, position: Position) -> pins.Pin:
+        last = position.last
+        fingerprint = None if last is None else pins.Fingerprint(last.offset, last.size, last.crc)
+        return pins.Pin(self.name, position.end, self.clock(), self.destination, fingerprint)
+
+    def _is_news(self, pin: pins.Pin) -> bool:
+        before = self._written
+        if before is None or attrs.evolve(before, time_ms=pin.time_ms) != pin:
+            return True
+        return not 0 <= pin.time_ms - before.time_ms < RENEW_MS
+
+    def _is_allowed(self) -> bool:
+        return os.access(self.path / OWN_DIR, os.W_OK | os.X_OK)
+
+
+def pin_name(given: str | None, destination: str, table: str, store: str) -> str:
+    """The name of the pin: what is ``given``, or one for the destination, the same in each run.
+
+    :param destination: ``KIND:PATH``, absolute
+    :param store: its identity in the tables
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if given is not None:
+        try:
+            return pins.check_name(given)
+        except ValueError as error:
+            raise SettingsError(str(error), key="--pin") from None
+    digest = hashlib.sha256(repr((destination, table, store)).encode()).hexdigest()[:8]
+    word = _UNFIT.sub("-", table.rpartition("/")[2]).strip("-")[:_WORD_LENGTH]
+    return "-".join(filter(None, (destination.partition(":")[0], word, digest)))

@@ -1,0 +1,34 @@
+"""What a table's library raises becomes an error that says which table, what, and what to do.
+
+Catalogs, deltalake and disks have errors of many classes, some with a traceback in their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lakelog.errors import LakelogError
+from lakelog_spark.landing.errors import Unreachable
+
+_MOST: Final = 300
+
+
+@contextmanager
+def reaching(table: str) -> Iterator[None]:
+    """Raises :class:`~lakelog_spark.landing.errors.Unreachable` for what is no error of lakelog."""
+    try:
+        yield
+    except LakelogError:
+        raise
+    except Exception as error:
+        raise Unreachable(table, said(error)) from error
+
+
+def said(error: BaseException) -> str:
+    """Its first line, and its class where that says more than the text."""
+    first = str(error).strip().partition("\n")[0][:_MOST]
+    if isinstance(error, OSError) and error.strerror:
+        return first
+    return f"{type(error).__name__}: {first}"

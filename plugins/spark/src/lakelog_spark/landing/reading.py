@@ -1,0 +1,118 @@
+"""Records of a task as columns: bodies unpacked, and parsed where somebody wants that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from lakelog.errors import CorruptRecord
+from lakelog_spark.columns import NAMES
+from lakelog_spark.landing.bodying import BodyParser, Parsed
+from lakelog_spark.landing.errors import BadParser
+from lakelog_spark.landing.ondamage import Damages
+from lakelog_spark.landing.tablefields import BODY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+
+
+@attrs.define
+class Rejects:
+    """Rows whose bodies do not parse, and why.
+
+    :ivar from_offset: of records before it nobody wants to know
+    """
+
+    from_offset: int
+    errors: dict[int, str] = attrs.field(factory=dict)
+
+    def add(self, offsets: NDArray[np.int64], parsed: Parsed) -> None:
+        """Keep those of ``offsets``, one for each body, that are not good."""
+        for offset, error in zip(offsets[~parsed.good].tolist(), parsed.errors, strict=True):
+            if offset >= self.from_offset:
+                self.errors[offset] = error
+
+
+@attrs.frozen
+class Reader:
+    """The records of one task; rows are places in ``batch``."""
+
+    batch: RecordBatch
+    damages: Damages
+    step_bytes: int
+
+    def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """The rows, in steps, without those whose bodies cannot be unpacked."""
+        for part in self._steps(rows):
+            yield from self._unpacked(part)
+
+    def parsed(
+        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
+    ) -> Iterator[pa.RecordBatch]:
+        """The same with the parser's columns instead of ``body``, without those that do not parse.
+
+        Raises :class:`~lakelog_spark.landing.errors.BadParser` for a parser that breaks its rules.
+        """
+        for columns in self.columns(rows):
+            rest = columns.drop_columns([BODY])
+            parsed = parser.parse(columns.column(BODY), rest)
+            _check(parser, parsed, columns.num_rows)
+            if not parsed.good.all():
+                rejects.add(rest.column("physical_offset").to_numpy(), parsed)
+                rest = rest.filter(_mask(parsed.good))
+            yield _beside(rest, parsed.columns)
+
+    def _steps(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """``rows`` in parts of a bounded size, so that no column passes what Arrow can address."""
+        behind = np.cumsum(self.batch.sizes[rows], dtype=np.int64) // self.step_bytes
+        yield from np.split(rows, np.flatnonzero(np.diff(behind)) + 1)
+
+    def _unpacked(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        from lakelog.arrow import to_arrow
+        from lakelog.codec import RecordBatch
+
+        batch = self.batch
+        while len(rows):
+            part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[rows])
+            try:
+                yield to_arrow(part, columns=NAMES[1:], decompress=True)
+            except CorruptRecord as error:
+                self.damages.body(error, int(batch.sizes[rows[0]]))
+                rows = rows[batch.physical_offsets[rows] != error.offset]
+            else:
+                return
+
+
+def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
+    good = int(parsed.good.sum())
+    expected = (rows, good, rows - good, parser.fields.names)
+    found = (
+        len(parsed.good),
+        parsed.columns.num_rows,
+        len(parsed.errors),
+        parsed.columns.schema.names,
+    )
+    if found != expected:
+        raise BadParser(
+            f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it breaks the "
+            "rules of lakelog_spark.landing.bodying"
+        )
+
+
+def _mask(good: NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(good)
+
+
+def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [*one.schema.names, *other.schema.names]
+    return pa.RecordBatch.from_arrays([*one.columns, *other.columns], names=names)

@@ -1,0 +1,262 @@
+"""Landing in Iceberg by the Java classes of a Spark session, alone and by turns with pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakelog.errors import SettingsError
+from lakelog_spark.landing.dispatcher import Dispatcher, Source, land
+from lakelog_spark.landing.engines import in_process
+from lakelog_spark.landing.errors import Conflict, TableMismatch
+from lakelog_spark.landing.position import Position, key, to_text
+from lakelog_spark.landing.sinks.base import Sink
+from lakelog_spark.landing.sinks.iceberg import IcebergSink, sqlite_catalog
+from lakelog_spark.landing.sinks.sparkiceberg import SparkIcebergSink, spark_iceberg_sink
+from lakelog_spark.landing.sparkplace import SparkPlace, catalog_in
+from lakelog_spark.landing.tablefields import Shape, dead_letter_columns
+from lakelog_spark.landing.targets import Wish, targets_for
+from lakelog_spark.landing.topicnames import encoded
+from plugins.spark.tests.landing.tables import (
+    SMALL,
+    assert_exactly,
+    keys_in,
+    keys_of,
+    land_all,
+    read,
+)
+from plugins.spark.tests.landing.tables import TABLE as BY_PYICEBERG
+from plugins.spark.tests.landing.wishes import all_passes, keys_by_topic
+from plugins.spark.tests.stores import messages, open_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE = f"lake.{BY_PYICEBERG}"
+KEYS = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
+SAME = (
+    *("record_count", "column_sizes", "value_counts", "null_value_counts", "lower_bounds"),
+    *("upper_bounds", "split_offsets", "spec_id", "file_format", "content"),
+)
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession) -> Iterator[Path]:
+    """Of the session's catalog ``lake``, whose table is dropped afterwards."""
+    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
+    assert place is not None
+    yield Path(place.removeprefix("file://"))
+    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
+
+
+@pytest.fixture
+def sink(spark: SparkSession, warehouse: Path) -> SparkIcebergSink:
+    assert warehouse.is_dir()
+    made = spark_iceberg_sink(spark, TABLE)
+    made.prepare()
+    return made
+
+
+def by_pyiceberg(warehouse: Path) -> IcebergSink:
+    made = IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG)
+    made.prepare()
+    return made
+
+
+@pytest.mark.slow
+def test_lands_all_and_others_read_it(
+    spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
+) -> None:
+    assert sink.head("S").position is None
+    land_all(Source(store_path, "S"), sink)
+    assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
+    assert land_all(Source(store_path, "S"), sink) == []
+    assert spark.table(TABLE).count() == 300
+    assert spark.table(TABLE).where("topic = 'topic-1' AND queue_offset < 5").count() == sum(
+        each[1] == "topic-1" and each[3] < 5 for each in keys_of(store_path, "S")
+    )
+
+
+@pytest.mark.slow
+def test_files_are_described_as_pyiceberg_describes_them(
+    sink: SparkIcebergSink, warehouse: Path, store_path: Path
+) -> None:
+    """One pass of each; the manifests differ in nothing but paths."""
+    other = IcebergSink(sqlite_catalog(warehouse), "lakelog.other")
+    other.prepare()
+    land(Source(store_path, "S"), sink, in_process, SMALL)
+    land(Source(store_path, "S"), other, in_process, SMALL)
+    ours, theirs = (
+        sorted(
+            (
+                {
+                    "partition": tuple(file["partition"].values()),
+                    **{name: file[name] for name in file if name in SAME},
+                }
+                for file in sqlite_catalog(warehouse).load_table(name).inspect.files().to_pylist()
+            ),
+            key=str,
+        )
+        for name in (BY_PYICEBERG, "lakelog.other")
+    )
+    assert len(ours) > 2
+    assert ours == theirs
+
+
+def test_both_ways_take_turns(
+    sink: SparkIcebergSink, warehouse: Path, store_path: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put_batch(list(messages(40)))
+    sinks: list[Sink] = [sink, by_pyiceberg(warehouse)]
+    turns = 0
+    while land(Source(store_path, "S"), sinks[turns % 2], in_process, SMALL) is not None:
+        turns += 1
+        assert sinks[0].head("S").position == sinks[1].head("S").position
+        land(Source(other, "O"), sinks[turns % 2], in_process, SMALL)
+    assert turns > 3
+    assert_exactly("iceberg", warehouse, keys_of(store_path, "S") + keys_of(other, "O"))
+
+
+@pytest.mark.parametrize("by_java", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_who_comes_second_lands_nothing(
+    sink: SparkIcebergSink, warehouse: Path, store_path: Path, *, by_java: bool
+) -> None:
+    source = Source(store_path, "S")
+    other = spark_iceberg_sink(sink.session, TABLE) if by_java else by_pyiceberg(warehouse)
+    other.prepare()
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            land(source, other, in_process, SMALL)
+
+    landed = land(source, sink, in_process, SMALL, meanwhile)
+    assert landed is not None
+    assert not landed.won
+    land_all(source, sink)
+    assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
+
+
+def test_a_commit_of_a_position_alone_is_a_conflict_too(
+    sink: SparkIcebergSink, store_path: Path
+) -> None:
+    """Iceberg's check for conflicting data files would let it pass."""
+    first, late = Position(0, 100), Position(0, 50)
+    head = sink.head("S")
+    sink.commit(head, "S", [], first)
+    with pytest.raises(Conflict, match="changed by somebody else"):
+        sink.commit(head, "S", [], late)
+    assert sink.head("S").position == first
+
+
+@pytest.mark.slow
+def test_a_compaction_in_between_is_no_hindrance(
+    spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
+) -> None:
+    source = Source(store_path, "S")
+    land(source, sink, in_process, SMALL)
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            name = BY_PYICEBERG
+            options = "options => map('rewrite-all', 'true')"
+            spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', {options})")
+
+    landed = land(source, sink, in_process, SMALL, meanwhile)
+    assert landed is not None
+    assert landed.won
+    land_all(source, sink)
+    found = sqlite_catalog(warehouse).load_table(BY_PYICEBERG)
+    operations = [each.summary.operation.value for each in found.metadata.snapshots if each.summary]
+    assert "replace" in operations
+    keys = sorted(map(tuple, spark.table(TABLE).select(*KEYS).collect()))
+    assert keys == keys_of(store_path, "S")
+
+
+@pytest.mark.slow
+def test_the_position_outlives_the_snapshots(
+    spark: SparkSession, sink: SparkIcebergSink, store_path: Path, tmp_path: Path
+) -> None:
+    land_all(Source(store_path, "S"), sink)
+    before = sink.head("S").position
+    with open_small(tmp_path / "other") as store:
+        store.put_batch(list(messages(10)))
+    land_all(Source(tmp_path / "other", "O"), sink)
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
+        "older_than => current_timestamp(), retain_last => 1)"
+    )
+    assert spark.sql(f"SELECT * FROM {TABLE}.snapshots").count() == 1
+    assert sink.head("S").position == before
+
+
+@pytest.mark.slow
+def test_a_property_without_a_snapshot_is_asked_about(
+    spark: SparkSession, sink: SparkIcebergSink, store_path: Path
+) -> None:
+    land_all(Source(store_path, "S"), sink)
+    text = to_text(Position(0, 10))
+    spark.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('{key('other')}' = '{text}')")
+    with pytest.raises(TableMismatch, match="rolled back or replaced"):
+        sink.head("other")
+
+
+@pytest.mark.slow
+def test_another_table_is_refused(spark: SparkSession, warehouse: Path) -> None:
+    assert warehouse.is_dir()
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {TABLE.rpartition('.')[0]}")
+    spark.sql(f"CREATE TABLE {TABLE} (topic string) USING iceberg")
+    with pytest.raises(TableMismatch, match="other columns than lakelog's: store is missing"):
+        spark_iceberg_sink(spark, TABLE).prepare()
+    with pytest.raises(SettingsError, match=r"is not CATALOG\.NAMESPACE\.TABLE"):
+        spark_iceberg_sink(spark, BY_PYICEBERG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", [(), ("store", "hour")])
+def test_a_table_of_another_shape(
+    spark: SparkSession, warehouse: Path, store_path: Path, partition: tuple[str, ...]
+) -> None:
+    """The topic is kept by the table; columns that it lacks are added to it."""
+    shape = Shape(partition=partition, topic="it's one")
+    sink = spark_iceberg_sink(spark, TABLE, shape)
+    assert sink.marked() is None
+    sink.prepare()
+    assert (
+        sink.marked() == IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG).marked() == "it's one"
+    )
+    land_all(Source(store_path, "S"), sink)
+    wider = Shape(dead_letter_columns(), partition, "it's one")
+    for made in (
+        spark_iceberg_sink(spark, TABLE, wider),
+        IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG, wider),
+    ):
+        made.prepare()
+    assert spark.table(TABLE).columns[-1] == "error"
+    assert spark.table(TABLE).count() == 300
+    with pytest.raises(TableMismatch, match="partitioned by"):
+        spark_iceberg_sink(spark, TABLE, Shape(topic="it's one")).prepare()
+    with pytest.raises(TableMismatch, match="holds the messages of"):
+        spark_iceberg_sink(spark, TABLE, Shape(partition=partition)).prepare()
+
+
+def test_a_table_for_each_topic(spark: SparkSession, warehouse: Path, store_path: Path) -> None:
+    wish = Wish("spark:lake", "topics.of_{topic}")
+    for _ in range(2):  # the second time everything is there
+        targets = targets_for(wish, SparkPlace(spark, "lake"))
+        lander = Dispatcher(Source(store_path, "S"), targets, in_process, SMALL)
+        all_passes(lander)
+        lander.finish()
+    for topic, expected in keys_by_topic(keys_of(store_path, "S")).items():
+        found = read("iceberg", warehouse, f"topics.of_{encoded(topic)}")
+        assert keys_in(found) == sorted(expected)
+
+
+@pytest.mark.parametrize("to", ["spark:", "spark:a b"])
+def test_what_is_no_catalog_is_refused(to: str) -> None:
+    with pytest.raises(SettingsError, match="spark:CATALOG"):
+        catalog_in(to)
