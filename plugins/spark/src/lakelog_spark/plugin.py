@@ -9,8 +9,11 @@ from lakelog.hookspecs import hookimpl
 
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
-    """Add ``lakelog dispatch`` and ``lakelog export``."""
+    """Add ``lakelog dispatch``, ``export``, ``sql``, and those of ``lake``."""
     from lakelog_spark.cli_dispatch import dispatch, export
+    from lakelog_spark.cli_lake import app as lake
+    from lakelog_spark.cli_sql import sql
 
-    for command in (dispatch, export):
+    for command in (dispatch, export, sql):
         app.command()(command)
+    app.add_typer(lake)

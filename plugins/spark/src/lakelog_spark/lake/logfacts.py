@@ -1,0 +1,86 @@
+"""What of a log should be rows of a table, as facts; and where the log is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from lakelog.errors import CorruptRecord
+from lakelog.pieces import Damage
+from lakelog_spark.lake.rowfacts import Queues, facts_of
+from lakelog_spark.landing.gathering import Span
+from lakelog_spark.landing.ondamage import Damages
+from lakelog_spark.landing.selection import Chosen, chosen_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import lakelog
+    from lakelog.codec import RecordBatch
+    from lakelog_spark.lake.rowfacts import Facts
+
+_STEP_BYTES = 8 << 20
+
+
+@attrs.define
+class _Noted(Damages):
+    """Remembers where the damage is."""
+
+    places: list[Span] = attrs.field(factory=list)
+
+    def met(self, damage: Damage) -> None:
+        """Bytes that are no records."""
+        self.places.append(Span(damage.offset, damage.end_offset))
+
+
+@attrs.define
+class LogFacts:
+    """:ivar columns: those that are compared, the key's among them."""
+
+    chosen: Chosen
+    columns: Sequence[str]
+    queues: Queues
+    damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
+
+    @property
+    def damaged(self) -> list[Span]:
+        """Where no records are, or none whose body can be unpacked."""
+        return self.damages.places
+
+    def between(self, store: lakelog.Store, span: Span) -> Iterator[Facts]:
+        """In the order of the log, a few MiB at a time."""
+        if span.end <= span.start:
+            return
+        for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):
+            for part in _steps(batch):
+                rows = self._rows(part)
+                if rows is not None:
+                    yield facts_of(rows, self.queues)
+
+    def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
+        from lakelog.arrow import to_arrow
+        from lakelog.codec import RecordBatch
+
+        coded = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
+        codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        places = chosen_rows(batch, coded.dictionary.to_pylist(), codes, self.chosen)
+        while len(places):
+            part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[places])
+            try:
+                return to_arrow(part, columns=self.columns, decompress=True)
+            except CorruptRecord as error:
+                size = int(batch.sizes[batch.physical_offsets == error.offset][0])
+                self.damages.body(error, size)
+                places = places[batch.physical_offsets[places] != error.offset]
+        return None
+
+
+def _steps(batch: RecordBatch) -> Iterator[RecordBatch]:
+    behind = np.cumsum(batch.sizes, dtype=np.int64) // _STEP_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(behind)) + 1).tolist(), len(batch)]
+    for low, end in pairwise(cuts):
+        yield batch[low:end]

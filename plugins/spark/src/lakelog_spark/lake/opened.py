@@ -1,0 +1,143 @@
+"""Opens a table that is there; makes none.
+
+A table is named as for ``dispatch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakelog_spark.lake.anytable import KEY, LandedTable
+from lakelog_spark.lake.errors import NoTable, NotLakelogs, NotLanded
+from lakelog_spark.lake.readable import readable
+from lakelog_spark.lake.withdead import WithDeadLetters
+from lakelog_spark.landing.tablefields import Shape
+from lakelog_spark.landing.targets import Place
+from lakelog_spark.landing.topicnames import DEAD_LETTERS, is_template, named, topic_in
+
+if TYPE_CHECKING:
+    from lakelog_spark.landing.position import Position
+
+
+@attrs.frozen
+class Opened:
+    """One of the tables that a target means.
+
+    :ivar topic: the only one that it is for; ``None`` if it is for all
+    :ivar dead_letters: the table of bodies that did not parse
+    """
+
+    table: LandedTable
+    topic: str | None = None
+    dead_letters: LandedTable | None = None
+
+    @property
+    def whole(self) -> LandedTable:
+        """All rows that the messages became."""
+        dead = self.dead_letters
+        return self.table if dead is None else WithDeadLetters(self.table, dead)
+
+    @property
+    def each(self) -> list[LandedTable]:
+        """The tables one by one."""
+        return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
+
+
+def opened(to: str, table: str | None = None) -> LandedTable:
+    """The table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
+    place = Place.of(to)
+    return _one(place, to, place.table(table))
+
+
+def all_opened(to: str, table: str | None = None, dead_letters: str | None = None) -> list[Opened]:
+    """The table, or with a place for the topic in its name those of all topics.
+
+    :param dead_letters: the name of the table of dead letters, if it is not the usual one
+
+    Raises :class:`NoTable` where there is none, and :class:`NotLakelogs`.
+    """
+    place = Place.of(to)
+    name = place.table(table)
+    dead = _dead_letters(place, name, dead_letters)
+    if not is_template(name):
+        return [Opened(_one(place, to, name), None, _if_there(place, to, dead))]
+    if place.kind == "iceberg":
+        _check_there(place.kind, to, place.path)
+    topics = sorted(_topics(place, name))
+    if not topics:
+        raise NoTable(to, f"no table of a topic is there under {name}")
+    return [
+        Opened(_one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic)))
+        for topic in topics
+    ]
+
+
+def _dead_letters(place: Place, name: str, given: str | None) -> str:
+    if given is None:
+        return name + DEAD_LETTERS
+    text = given.removeprefix(f"{place.kind}:")
+    return text if place.kind == "iceberg" else str(Path(text).absolute())
+
+
+def _topics(place: Place, template: str) -> Iterator[str]:
+    """Those of tables that say that they are a topic's."""
+    for last in place.beside(template):
+        topic = topic_in(template, last)
+        if topic is not None and place.sink(named(template, topic), Shape()).marked() == topic:
+            yield topic
+
+
+def _one(place: Place, to: str, name: str) -> LandedTable:
+    _check_there(place.kind, to, place.path if place.kind == "iceberg" else Path(name))
+    found = _of_kind(place.kind, place.sink(name, Shape()))
+    with readable(found.name):
+        missing = set(KEY) - set(found.columns())
+    if missing:
+        raise NotLakelogs(found.name, f"it has no column {', '.join(sorted(missing))}")
+    return found
+
+
+def _if_there(place: Place, to: str, name: str) -> LandedTable | None:
+    try:
+        return _one(place, to, name)
+    except NoTable:
+        return None
+
+
+def _check_there(kind: str, to: str, path: Path) -> None:
+    from lakelog_spark.landing.sinks.iceberg import CATALOG_FILE
+    from lakelog_spark.landing.sinks.parquet import MANIFESTS
+
+    mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[kind]
+    if not path.exists():
+        raise NoTable(to, f"no such folder as {path}")
+    if not (path / mark).exists():
+        raise NoTable(to, f"{path} has no {mark}, so that no {kind} table is there")
+
+
+def _of_kind(kind: str, sink: Any) -> LandedTable:
+    from lakelog_spark.lake.folders import DeltaRows, ParquetRows
+    from lakelog_spark.lake.icebergrows import IcebergRows
+
+    if kind == "parquet":
+        return ParquetRows(sink)
+    return DeltaRows(sink) if kind == "delta" else IcebergRows(sink)
+
+
+def position_of(table: LandedTable, store: str) -> Position:
+    """How far ``store`` has landed; raises :class:`NotLanded`."""
+    position = table.position(store)
+    if position is None:
+        raise NotLanded(table.name, store, _stores(table))
+    return position
+
+
+def _stores(table: LandedTable) -> set[str]:
+    found: set[str] = set()
+    for batch in table.batches(None, ["store"]):
+        found |= set(batch.column(0).unique().to_pylist())
+    return {str(each) for each in found}
