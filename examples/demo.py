@@ -1,38 +1,50 @@
-"""The main job as far as it exists today: messages in, a lakehouse table out.
+"""The main job: messages in, a lakehouse table out, exactly once.
 
     python examples/demo.py [EVENTS]
 
-One process owns the store and appends events. Spark reads the log beside it, one task per segment,
-and writes an Iceberg table. At the end SQL over the table must count what the log holds. Without
-Java the log is counted by itself.
+This process owns a store and appends events. `lakelog dispatch`, a process of its own, lands them
+in an Iceberg table while they are written; it is killed once on the way, and another one goes on.
+At the end SQL over the table counts what the log holds, and looks for doubled and missing rows.
+Without Java the table is counted by pyiceberg.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
+
+import attrs
 
 import lakelog
 import lakelog_spark
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 EVENTS, BATCH = 200_000, 1_000
+SECONDS: Final = 12.0
+"""How long the events take to come: time enough to see the table follow."""
 TOPICS = {"page_views": 70, "cart_changes": 20, "orders": 8, "payments": 2}
 COUNTRIES = ("de", "fr", "it", "nl", "pl")
-TABLE = "lake.shop.events"
+TABLE = "shop.events"
 REPORT = f"""
     SELECT tags AS country, count(*) AS orders,
            round(sum(get_json_object(string(body), '$.amount'))) AS amount
-    FROM {TABLE} WHERE topic = 'orders' GROUP BY country ORDER BY country
+    FROM lake.{TABLE} WHERE topic = 'orders' GROUP BY country ORDER BY country
+"""
+QUEUES = f"""
+    SELECT topic, queue_id, count(*) AS found, count(DISTINCT queue_offset) AS different,
+           max(queue_offset) + 1 AS expected
+    FROM lake.{TABLE} GROUP BY topic, queue_id
+"""
+SUMS = f"""
+    SELECT topic, sum(found), sum(found - different), sum(expected - different)
+    FROM ({QUEUES}) GROUP BY topic
 """
 
 
@@ -53,80 +65,130 @@ def events(count: int) -> Iterator[lakelog.Message]:
         )
 
 
-def produce(store: lakelog.Store, count: int) -> None:
-    """Append the events in batches."""
-    source = events(count)
-    started = time.perf_counter()
+def produce(store: lakelog.Store, count: int) -> Iterator[int]:
+    """Append the events in batches, spread over some seconds; how many there are by now."""
+    source, started, busy = events(count), time.perf_counter(), 0.0
     for start in range(0, count, BATCH):
-        store.put_batch([next(source) for _ in range(min(BATCH, count - start))])
-    seconds = time.perf_counter() - started
-    size, segments = store.max_offset / 2**20, len(list((store.path / "commitlog").iterdir()))
-    rate = f"{count / seconds:,.0f} per second"
-    print(f"put    {count:,} events in {seconds:.1f} s ({rate}), {size:.0f} MiB", flush=True)
-    print(f"log    {segments} segments of 16 MiB, the last one ahead of need", flush=True)
+        batch = [next(source) for _ in range(min(BATCH, count - start))]
+        began = time.perf_counter()
+        store.put_batch(batch)
+        busy += time.perf_counter() - began
+        yield start + len(batch)
+        time.sleep(max(0.0, started + SECONDS * start / EVENTS - time.perf_counter()))
+    size, rate = store.max_offset / 2**20, count / busy
+    say("put", f"{count:,} events, {size:.0f} MiB of log, {rate:,.0f} per second while putting")
+
+
+@attrs.define
+class Dispatcher:
+    """`lakelog dispatch` as a process; what it says goes on under the name of the demo."""
+
+    store: Path
+    warehouse: Path
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """Land what is durable in the table, and go on."""
+        command = ("-m", "lakelog", "dispatch", self.store, "--to", f"iceberg:{self.warehouse}")
+        return subprocess.Popen([sys.executable, *command, "--table", TABLE, *options])
+
+    def has_landed(self) -> bool:
+        """Whether a part of the log is in the table."""
+        return any(self.warehouse.glob("**/*.parquet"))
+
+
+def say(who: str, what: str) -> None:
+    """One line."""
+    print(f"{who:9}{what}", flush=True)
+
+
+def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
+    """Append everything while a dispatcher follows, and another one after it was killed."""
+    running, killed = None, False
+    with lakelog.open(path, segment_size_bytes="16MiB", flush="timed") as store:
+        for done in produce(store, count):
+            running = running or dispatcher.start()
+            if not killed and done > count // 3 and dispatcher.has_landed():
+                running.kill()
+                running.wait()
+                killed = True
+                say("kill", f"the dispatcher, by SIGKILL, after {done:,} events; another goes on")
+                running = dispatcher.start()
+    if running is not None:
+        running.terminate()  # it finishes what is under way
+        running.wait()
+    if dispatcher.start("--once").wait():  # and the rest
+        raise SystemExit("the dispatcher failed")
+
+
+@attrs.frozen
+class Counts:
+    """What a query found in the table, by topic."""
+
+    rows: Counter[str]
+    duplicates: int
+    gaps: int
+
+
+def ask_spark(warehouse: Path) -> Counts:
+    """Count by SQL, and print a report."""
+    say("spark", "starts, about 10 s; the first time it downloads Iceberg (50 MB)")
+    spark = lakelog_spark.session(warehouse)
+    try:
+        found = spark.sql(SUMS).collect()
+        spark.sql(REPORT).show()
+    finally:
+        spark.stop()
+    rows = Counter({topic: int(count) for topic, count, _, _ in found})
+    return Counts(rows, sum(int(each[2]) for each in found), sum(int(each[3]) for each in found))
+
+
+def ask_arrow(warehouse: Path) -> Counts:
+    """Count by pyiceberg and Arrow."""
+    from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+
+    columns = ("topic", "queue_id", "queue_offset")
+    table = sqlite_catalog(warehouse).load_table(TABLE).scan(selected_fields=columns).to_arrow()
+    offsets = [("queue_offset", each) for each in ("count", "count_distinct", "max")]
+    rows: Counter[str] = Counter()
+    duplicates = gaps = 0
+    for queue in table.group_by(["topic", "queue_id"]).aggregate(offsets).to_pylist():
+        different = queue["queue_offset_count_distinct"]
+        rows[queue["topic"]] += queue["queue_offset_count"]
+        duplicates += queue["queue_offset_count"] - different
+        gaps += queue["queue_offset_max"] + 1 - different
+    return Counts(rows, duplicates, gaps)
 
 
 def in_log(path: Path) -> Counter[str]:
     """How many messages of each topic the log holds."""
+    found: Counter[str] = Counter()
     with lakelog.open(path, mode="read") as store:
-        return Counter(message.topic for message in store.scan())
+        for queue in store.queues():
+            found[queue.topic] += queue.max_offset - queue.min_offset
+    return found
 
 
-def in_table(spark: SparkSession, path: Path) -> Counter[str]:
-    """Write the table, and count in it."""
-    lakelog_spark.register(spark)
-    messages = spark.read.format("lakelog").load(str(path))
-    started = time.perf_counter()
-    messages.writeTo(TABLE).using("iceberg").create()
-    seconds = time.perf_counter() - started
-    tasks = messages.rdd.getNumPartitions()
-    print(f"spark  wrote the Iceberg table {TABLE} with {tasks} tasks in {seconds:.1f} s")
-    counts = spark.sql(f"SELECT topic, count(*) FROM {TABLE} GROUP BY topic").collect()
-    spark.sql(REPORT).show()
-    return Counter(dict(map(tuple, counts)))
-
-
-def start_spark(warehouse: Path) -> SparkSession:
-    """A session on this machine."""
-    print("spark  starts, about 10 s; the first time it downloads Iceberg (50 MB)", flush=True)
-    started = time.perf_counter()
-    spark = lakelog_spark.session(warehouse)
-    print(f"spark  {spark.version} is up after {time.perf_counter() - started:.1f} s", flush=True)
-    return spark
-
-
-def compare(log: Counter[str], table: Counter[str]) -> bool:
-    """Print both; whether they agree."""
+def compare(log: Counter[str], table: Counts) -> bool:
+    """Print both; whether the table holds exactly what the log holds."""
     for topic in TOPICS:
-        mark = "=" if log[topic] == table[topic] else "IS NOT"
-        print(f"       {topic:14} log {log[topic]:>8,} {mark} table {table[topic]:>8,}")
+        mark = "=" if log[topic] == table.rows[topic] else "IS NOT"
+        say("", f"{topic:14} log {log[topic]:>8,} {mark} table {table.rows[topic]:>8,}")
     print("table: iceberg")
-    print(f"rows: {table.total()}")
-    return log == table
-
-
-def lake(path: Path, warehouse: Path) -> bool:
-    """Bring the log into a table; whether the table holds exactly what the log holds."""
-    spark = start_spark(warehouse)
-    try:
-        table = in_table(spark, path)
-    finally:
-        spark.stop()
-    return compare(in_log(path), table)
+    print(f"rows: {table.rows.total()}")
+    print(f"duplicates: {table.duplicates}")
+    print(f"gaps: {table.gaps}")
+    return log == table.rows and not table.duplicates and not table.gaps
 
 
 def main(folder: Path, count: int) -> int:
-    """Run it; 0 if all that was put is in the log, and in the table."""
-    path, missing, right = folder / "store", lakelog_spark.missing_java(), True
-    with lakelog.open(path, segment_size_bytes="16MiB", flush="none") as store:
-        produce(store, count)
-    if missing is None:  # closed: Spark takes what is durable, and beside an open store no more
-        right = lake(path, folder / "warehouse")
-    found = in_log(path).total()
-    print(f"log    {found:,} messages read back", flush=True)
+    """Run it; 0 if all that was put is in the table, once."""
+    dispatcher = Dispatcher(folder / "store", folder / "warehouse")
+    fill(dispatcher.store, dispatcher, count)
+    missing = lakelog_spark.missing_java()
     if missing is not None:
-        print(f"No table this time. {missing}")
-    return int(not right or found != count)
+        say("spark", f"no report this time. {missing}")
+    found = (ask_arrow if missing else ask_spark)(dispatcher.warehouse)
+    return int(not compare(in_log(dispatcher.store), found) or found.rows.total() != count)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,8 @@ import attrs
 
 from lakelog.errors import LakelogError
 from lakelog_spark.landing.datafiles import Task, Written, write
-from lakelog_spark.landing.errors import TaskFailed
+from lakelog_spark.landing.errors import MayPass, NotNow, TaskFailed, WorkerLost
+from lakelog_spark.landing.leftovers import discard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,18 +33,28 @@ class Engine(Protocol):
 
 def in_process(tasks: Sequence[Task]) -> Sequence[Written]:
     """One after the other, here."""
-    return [write(each) for each in tasks]
+    done: list[Written] = []
+    try:
+        for each in tasks:
+            done.append(write(each))  # noqa: PERF401  # what is done is needed when one fails
+    except BaseException:
+        _drop(done)
+        raise
+    return done
 
 
 @contextmanager
 def processes(count: int | None = None) -> Iterator[Engine]:
     """Up to ``count`` processes, one per core without it; a single task runs here."""
-    with pool(count) as workers:
+    with ExitStack() as started:
+        workers: list[ProcessPoolExecutor] = []
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
             if len(tasks) < 2:
                 return in_process(tasks)
-            return [_checked(each) for each in workers.map(_guarded, tasks)]
+            if not workers:
+                workers.append(started.enter_context(pool(count)))
+            return [_checked(each) for each in workers[0].map(_guarded, tasks)]
 
         yield run
 
@@ -56,12 +68,15 @@ def pool(count: int | None = None) -> ProcessPoolExecutor:
 
 def spark(session: SparkSession) -> Engine:
     """A task of Spark for each; executors see the store and the table under the same paths."""
+    from lakelog_spark.lake.sparkjob import told
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:
             return []
         spread = session.sparkContext.parallelize(list(tasks), len(tasks))
-        return [_checked(each) for each in spread.map(_guarded).collect()]
+        with told("data files cannot be written by Spark"):
+            found = spread.map(_guarded).collect()
+        return _checked(found)
 
     return run
 
@@ -82,19 +97,32 @@ def _end_with(sentinel: int) -> None:
 
 @attrs.frozen
 class _Failed:
-    """An error on its way between processes, which not every error survives."""
+    """An error on its way between processes, which not every error survives.
+
+    :ivar may_pass: whether it is worth another try
+    """
 
     what: str
+    may_pass: bool
 
 
 def _guarded(task: Task) -> Written | _Failed:
     try:
         return write(task)
     except LakelogError as error:
-        return _Failed(str(error))
+        return _Failed(str(error), isinstance(error, MayPass))
 
 
-def _checked(result: Written | _Failed) -> Written:
-    if isinstance(result, _Failed):
-        raise TaskFailed(result.what)
-    return result
+def _checked(results: Sequence[Written | _Failed]) -> list[Written]:
+    done = [each for each in results if isinstance(each, Written)]
+    for each in results:
+        if isinstance(each, _Failed):
+            _drop(done)
+            raise (NotNow if each.may_pass else TaskFailed)(each.what)
+    return done
+
+
+def _drop(done: Sequence[Written]) -> None:
+    """A range lands as a whole, or other files of it do."""
+    for each in done:
+        discard(file for part in each.parts.values() for file in part.files)
