@@ -59,6 +59,7 @@ def read_catalog(warehouse: Path) -> list[tuple[Any, ...]]:
     return list(zip(*(table[name].to_pylist() for name in names), strict=True))
 
 
+@pytest.mark.slow
 def test_executors_without_lakelog_get_it(cluster: Cluster, store: Path, tmp_path: Path) -> None:
     said = drive(cluster, store, tmp_path, python=str(bare_python(tmp_path / "bare")))
     check(said, store, tmp_path)
@@ -66,7 +67,6 @@ def test_executors_without_lakelog_get_it(cluster: Cluster, store: Path, tmp_pat
     assert {"flush", "hash-index", "mmap", "spark"} <= set(said["lakelog_from"]["plugins"])
 
 
-@pytest.mark.slow
 def test_executors_with_the_python_of_the_driver(
     cluster: Cluster, store: Path, tmp_path: Path
 ) -> None:
