@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from tests.bench import machine, report
 from tests.bench.model import Contest, Suite
 from tests.bench.rounds import play
 from tests.bench.suites import SUITES
+from tests.bench.suites.recovery import GIB_VARIABLE
 
 _CACHE: Final = Path(__file__).parents[2] / ".cache" / "bench"
 _WIDTH_OF_A_FILE: Final = 110
@@ -27,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)}")
     parser.add_argument("--rounds", type=int, default=3, help="runs of every store (default 3)")
     parser.add_argument("--quick", action="store_true", help="much less work, for a first look")
+    parser.add_argument("--gib", type=float, help="how large stores are where they are filled")
     parser.add_argument("--only", action="append", metavar="STORE", help="run these stores alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
@@ -40,6 +43,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the suites, print a table after each, write the figures."""
     options = arguments()
+    if options.gib is not None:
+        os.environ[GIB_VARIABLE] = str(options.gib)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_FILE)
     parent: Path = options.dir or _CACHE
     parent.mkdir(parents=True, exist_ok=True)

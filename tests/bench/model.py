@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -28,11 +28,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way of doing it; runs in an empty directory, or raises CannotRunError."""
+    """One way of doing it; runs in an empty directory, or raises CannotRunError.
+
+    :ivar beside: by the heading of a column, the contender that this one is compared with
+    """
 
     name: str
     note: str
     run: Callable[[Path], Sample]
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,14 @@ def table(console: Console, suite: Suite, results: Results) -> None:
     for column in suite.columns:
         lines.add_column(column.heading, justify="right")
     lines.add_column("spread", justify="right")
-    lines.add_column(f"times {LAKELOG}", justify="right")
+    headings = _headings(results)
+    for heading in headings or [LAKELOG]:
+        lines.add_column(f"times {heading}", justify="right")
     for title, scores in results.items():
         for score in scores:
-            lines.add_row(title if score is scores[0] else "", *_cells(suite, score, scores))
+            lines.add_row(
+                title if score is scores[0] else "", *_cells(suite, score, scores, headings)
+            )
         lines.add_section()
     console.print(lines)
     _notes(console, results)
@@ -41,38 +45,58 @@ def as_json(suite: Suite, results: Results) -> list[dict[str, Any]]:
             "store": score.contender.name,
             "settings": score.contender.note,
             "not_run": score.reason or None,
-            "median": {column.name: score.median(column.name) for column in suite.columns}
+            "median": {
+                column.name: score.median(column.name)
+                for column in suite.columns
+                if score.has(column.name)
+            }
             if score.samples
             else {},
             "samples": score.samples,
             "times_lakelog": ratio(suite, score, scores),
+            "times": {
+                heading: ratio(suite, score, scores, other)
+                for heading, other in score.contender.beside.items()
+            },
         }
         for title, scores in results.items()
         for score in scores
     ]
 
 
-def ratio(suite: Suite, score: Score, scores: Sequence[Score]) -> float | None:
-    """Compare with lakelog in the same rounds; above 1 is faster than lakelog."""
+def ratio(suite: Suite, score: Score, scores: Sequence[Score], to: str = LAKELOG) -> float | None:
+    """Compare with another one in the same rounds; above 1 is faster than that."""
     column = suite.columns[0].name
     for other in scores:
-        if other.contender.name == LAKELOG and other.samples and score.samples:
+        if other.contender.name == to and other.samples and score.samples:
             quotient = score.median(column) / other.median(column)
             return 1 / quotient if suite.lower_is_better else quotient
     return None
 
 
-def _cells(suite: Suite, score: Score, scores: Sequence[Score]) -> list[str]:
+def _headings(results: Results) -> list[str]:
+    """What contenders are compared with, if not with lakelog."""
+    contenders = (score.contender for scores in results.values() for score in scores)
+    return list(dict.fromkeys(heading for each in contenders for heading in each.beside))
+
+
+def _cells(
+    suite: Suite, score: Score, scores: Sequence[Score], headings: Sequence[str]
+) -> list[str]:
     if not score.samples:
         return [score.contender.name, f"[dim]{score.reason}[/]"]
     first = suite.columns[0]
     values = score.values(first.name)
-    against = ratio(suite, score, scores)
+    others = [score.contender.beside.get(each, "") for each in headings] or [LAKELOG]
+    ratios = [ratio(suite, score, scores, each) for each in others]
     return [
         score.contender.name,
-        *(format(score.median(column.name), column.form) for column in suite.columns),
+        *(
+            format(score.median(column.name), column.form) if score.has(column.name) else ""
+            for column in suite.columns
+        ),
         f"{(max(values) - min(values)) / score.median(first.name):.0%}",
-        "" if against is None else f"{against:.2f}",
+        *("" if each is None else f"{each:.2f}" for each in ratios),
     ]
 
 

@@ -23,6 +23,10 @@ class Score:
         """One figure, round by round."""
         return [sample[column] for sample in self.samples]
 
+    def has(self, column: str) -> bool:
+        """Whether there is such a figure of this contender."""
+        return bool(self.samples) and column in self.samples[0]
+
     def median(self, column: str) -> float:
         """The figure to report."""
         return statistics.median(self.values(column))

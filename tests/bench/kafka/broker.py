@@ -10,7 +10,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +23,22 @@ SETTINGS: Final = (
 )
 _POM: Final = Path(__file__).parent / "pom.xml"
 _START_SECONDS: Final = 60
+_STOP_SECONDS: Final = 60
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[str]:
-    """Start a broker in an empty directory and stop it at the end.
+def running(directory: Path, *, kept: bool = False) -> Iterator[str]:
+    """Start a broker in a directory, empty or of a broker that was stopped, and stop it at the end.
 
+    :param kept: whether it is stopped in order, to start again soon
     :returns: its address
     """
     jars = _jars()
     ports = _free_ports(2)
     settings = directory / "server.properties"
     settings.write_text(_properties(directory, *ports), encoding="ascii")
-    _format(directory, jars, settings)
+    if not (directory / "logs").exists():
+        _format(directory, jars, settings)
     with (directory / "broker.log").open("wb") as log:
         process = subprocess.Popen(
             [*_java(jars), "kafka.Kafka", str(settings)], stdout=log, stderr=log, cwd=directory
@@ -44,8 +47,16 @@ def running(directory: Path) -> Iterator[str]:
             _await(process, ports[0], directory / "broker.log")
             yield f"127.0.0.1:{ports[0]}"
         finally:
-            process.kill()
-            process.wait()
+            _stop(process, in_order=kept)
+
+
+def _stop(process: subprocess.Popen[bytes], *, in_order: bool) -> None:
+    if in_order:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+    process.kill()
+    process.wait()
 
 
 def _jars() -> Path:

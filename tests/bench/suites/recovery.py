@@ -15,14 +15,14 @@ from tests.bench.durable import starting
 from tests.bench.model import LAKELOG, Column, Contender, Contest
 from tests.bench.peers import java
 
-_GIB_VARIABLE: Final = "BENCH_GIB"
+GIB_VARIABLE: Final = "BENCH_GIB"
 _GIB: Final = 4.0
 _QUICK_GIB: Final = 0.25
 
 
 def filled_bytes(*, quick: bool) -> int:
     """How large the stores are: 4 GiB, or as BENCH_GIB says."""
-    gib = float(os.environ.get(_GIB_VARIABLE, _QUICK_GIB if quick else _GIB))
+    gib = float(os.environ.get(GIB_VARIABLE, _QUICK_GIB if quick else _GIB))
     return int(gib * (1 << 30))
 
 

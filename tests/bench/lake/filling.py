@@ -1,0 +1,69 @@
+"""A store with so many messages, made once and then used by all; `python -m` makes it.
+
+Beside it stands where it can be cut: whoever needs ranges of equal size has them for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import lakelog
+from lakelog import MessageColumns
+from tests.bench.content import QUEUES, TAGS, TOPIC, key
+from tests.bench.lake.messages import POOL, bodies
+from tests.bench.model import CannotRunError
+
+RANGE_BYTES: Final = 64 << 20
+_RANGES: Final = "ranges.json"
+
+
+def once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Have ``make`` make ``target`` where it is not there yet; what is not whole has no name."""
+    if not target.exists():
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        make(unfinished)
+        unfinished.rename(target)
+    return target
+
+
+def store(shared: Path, rows: int) -> Path:
+    """A closed store of ``rows`` messages in the folder ``shared``."""
+
+    def make(unfinished: Path) -> None:
+        command = [sys.executable, "-m", __name__, str(unfinished), str(rows)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CannotRunError(f"no store: {done.stderr.strip().splitlines()[-1]}")
+
+    return once(shared / f"store-{rows}", make)
+
+
+def ranges(path: Path) -> list[tuple[int, int]]:
+    """The store cut between records, in parts of about 64 MiB."""
+    cuts: list[int] = json.loads((path / _RANGES).read_text(encoding="ascii"))
+    return list(pairwise(cuts))
+
+
+def fill(path: Path, rows: int, **settings: Any) -> None:
+    """Put ``rows`` messages, by columns, into a store with these ``settings``."""
+    pool, cuts = bodies(), [0]
+    with lakelog.open(path, flush="timed", **settings) as opened:
+        for first in range(0, rows, POOL):
+            some = pool[: min(POOL, rows - first)]
+            keys = [key(first + at) for at in range(len(some))]
+            queues = [(first + at) % QUEUES for at in range(len(some))]
+            opened.put_batch(MessageColumns(TOPIC, some, queues, TAGS, keys))
+            if opened.max_offset - cuts[-1] >= RANGE_BYTES:
+                cuts.append(opened.max_offset)
+        cuts.append(opened.max_offset)
+    (path / _RANGES).write_text(json.dumps(sorted(set(cuts))), encoding="ascii")
+
+
+if __name__ == "__main__":
+    fill(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,161 @@
+"""How long until 10,000 new rows are in a table; `python -m` measures one way in its own process.
+
+`dispatch`: a dispatcher in a process of its own lands what is put here under group-commit; a row is
+visible when a reader of the table finds the position that its commit carries.
+
+`stream` and `kafka`: Spark's streaming, with no pause between its batches; foreachBatch appends
+them, and they are visible when that has returned. What a batch took is what Spark says; a trigger
+that finds nothing does nothing but ask for the latest offset, so idle is what that takes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+import lakelog
+from lakelog import MessageColumns
+from tests.bench.content import QUEUES, TAGS, TOPIC, key
+from tests.bench.lake.messages import POOL, bodies
+from tests.bench.model import Sample
+
+ROWS: Final = 10_000
+_WARM: Final = 5
+_POLL_SECONDS: Final = 0.005
+_LONGEST_PAUSE_SECONDS: Final = 0.5  # so that increments come at any moment of an interval
+_TIMEOUT_SECONDS: Final = 120
+
+
+@dataclass(frozen=True)
+class Increments:
+    """What to measure.
+
+    :ivar by: ``dispatch``, ``stream`` or ``kafka``
+    :ivar sink: ``noop``, ``parquet``, ``iceberg`` or ``delta``
+    :ivar count: so many increments, behind some to warm up
+    :ivar options: further ones of the command line
+    :ivar address: of the broker
+    """
+
+    by: str
+    sink: str
+    count: int
+    folder: str = ""
+    options: list[str] = field(default_factory=list)
+    address: str = ""
+
+
+def spawn(what: Increments) -> Sample:
+    """Run in a new process and wait for its figures."""
+    from tests.bench.lake.job import call
+
+    return call(__name__, json.dumps(asdict(what)), Path(what.folder))
+
+
+class Putter:
+    """Puts increments into a new store."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._store = lakelog.open(path, flush="group-commit")
+        self._next = 0
+
+    def __enter__(self) -> Putter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+    def put(self) -> int:
+        """Put one; where the log ends then."""
+        numbers = range(self._next, self._next + ROWS)
+        self._next += ROWS
+        some = [bodies()[each % POOL] for each in numbers]
+        keys = [key(each) for each in numbers]
+        queues = [each % QUEUES for each in numbers]
+        self._store.put_batch(MessageColumns(TOPIC, some, queues, TAGS, keys))
+        return self._store.max_offset
+
+
+def measured(count: int, once: Callable[[], None]) -> list[float]:
+    """How many seconds ``once`` took, again and again, warm."""
+    bodies()
+    took = []
+    for _ in range(_WARM + count):
+        time.sleep(random.uniform(0, _LONGEST_PAUSE_SECONDS))
+        begin = time.perf_counter()
+        once()
+        took.append(time.perf_counter() - begin)
+    return took[_WARM:]
+
+
+def sample(visible: list[float]) -> dict[str, float]:
+    """The percentiles, in ms."""
+    ordered = sorted(visible)
+    return {
+        "p50_ms": statistics.median(ordered) * 1e3,
+        "p99_ms": ordered[len(ordered) * 99 // 100] * 1e3,
+    }
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not reached():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"nothing was to be seen within {_TIMEOUT_SECONDS} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _dispatched(what: Increments) -> Sample:
+    from lakelog_spark.landing.targets import identity_of, sink_for
+
+    to = f"{what.sink}:{Path(what.folder, 'table')}"
+    with Putter(Path(what.folder, "store")) as putter, _dispatcher(putter.path, to, what.options):
+        sink, identity = sink_for(to), identity_of(putter.path, None)
+        sink.prepare()
+
+        def once() -> None:
+            end = putter.put()
+
+            def landed() -> bool:
+                position = sink.head(identity).position
+                return position is not None and position.end >= end
+
+            until(landed)
+
+        return sample(measured(what.count, once))
+
+
+@contextmanager
+def _dispatcher(store: Path, to: str, options: list[str]) -> Iterator[None]:
+    command = [sys.executable, "-m", "lakelog", "dispatch", str(store), "--to", to, *options]
+    with Path(store.parent, "dispatcher.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def run(what: Increments) -> Sample:
+    """Measure."""
+    if what.by == "dispatch":
+        return _dispatched(what)
+    from tests.bench.lake import streams
+
+    return streams.run(what)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Increments(**json.loads(sys.argv[1])))))

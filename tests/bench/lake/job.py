@@ -1,0 +1,86 @@
+"""What one process measures: from where, to where, by whom; and what came out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.lake.messages import BODY_BYTES
+from tests.bench.model import CannotRunError, Column, Sample
+
+COLUMNS: Final = (Column("rows_s", "rows/s"), Column("mb_s", "MB/s", ",.0f"))
+WARM_ROWS: Final = 32_768
+_PROGRAM: Final = "tests.bench.lake.program"
+
+
+@dataclass(frozen=True)
+class Job:
+    """See the module.
+
+    :ivar by: ``raw``, ``processes`` (landing without Spark), ``tasks`` (landing by Spark),
+        ``source``, ``parquet`` or ``kafka``: what Spark reads and writes by itself
+    :ivar sink: ``noop``, ``parquet``, ``iceberg`` or ``delta``
+    :ivar cores: how many processes, or tasks at once
+    :ivar source: the store, the folder of Parquet files, or the broker's address
+    :ivar warm: a small one of the same kind, to do all once before the time runs
+    :ivar folder: an empty one of this job
+    :ivar synced: whether raw files are
+    """
+
+    by: str
+    sink: str
+    cores: int
+    rows: int
+    source: str = ""
+    warm: str = ""
+    folder: str = ""
+    synced: bool = False
+
+
+def spawn(job: Job) -> Sample:
+    """Run in a new process and wait for its figures."""
+    return call(_PROGRAM, json.dumps(asdict(job)), Path(job.folder))
+
+
+def call(program: str, text: str, folder: Path) -> Sample:
+    """Run ``program``; what one that fails says is kept beside ``folder``."""
+    command = [sys.executable, "-m", program, text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        errors = folder.parent / "errors.txt"
+        errors.write_text(f"{text}\n{done.stdout}\n{done.stderr}", encoding="utf-8")
+        raise CannotRunError(_reason(done.stderr))
+    sample: Sample = json.loads(done.stdout.splitlines()[-1])
+    return sample
+
+
+def _reason(stderr: str) -> str:
+    """The last line that names an error; Java's traces stand behind it."""
+    lines = [each.strip() for each in stderr.splitlines() if each.strip()]
+    named = [each for each in lines if "Error" in each.split(":")[0] and not each.startswith("at ")]
+    return (named or lines or ["it died"])[-1].rpartition("Error: ")[2][:200]
+
+
+def _figures(rows: int, seconds: float) -> Sample:
+    """Rows and the bytes of their bodies, per second."""
+    return {
+        "rows_s": rows / seconds,
+        "mb_s": rows * BODY_BYTES / seconds / 1e6,
+        "seconds": seconds,
+    }
+
+
+def timed(job: Job, work: Callable[[], int]) -> Sample:
+    """Time ``work``, which says how many rows there are."""
+    begin = time.perf_counter()
+    rows = work()
+    seconds = time.perf_counter() - begin
+    if rows != job.rows:
+        raise RuntimeError(f"{rows} rows came out of {job.rows}")
+    return _figures(rows, seconds)

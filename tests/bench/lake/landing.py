@@ -1,0 +1,54 @@
+"""Landing, as `lakelog dispatch --once` does it: by plain processes, or by Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+from lakelog_spark.landing import engines
+from lakelog_spark.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_spark.landing.ranges import Bounds
+from lakelog_spark.landing.runner import until_done
+from lakelog_spark.landing.targets import Wish, targets_for
+from tests.bench.lake.job import Job, timed
+from tests.bench.model import Sample
+
+if TYPE_CHECKING:
+    from lakelog_spark.landing.engines import Engine
+
+_WARM_TASK_BYTES: Final = 2 << 20  # so that every process or core gets some
+
+
+def run(job: Job) -> Sample:
+    """Land the store in a new table."""
+    with _engine(job) as engine:
+        _land(job, engine, job.warm, Bounds(task_bytes=_WARM_TASK_BYTES))
+        return timed(job, lambda: _land(job, engine, job.source, Bounds()))
+
+
+def _land(job: Job, engine: Engine, store: str, bounds: Bounds) -> int:
+    source = Source(Path(store), "bench")
+    to = Path(job.folder, Path(store).name)
+    lander = Dispatcher(source, targets_for(Wish(f"{job.sink}:{to}")), engine, bounds)
+    passes: list[Landed] = []
+    until_done(lander.one_pass, Event(), passes.append)
+    lander.finish()
+    return sum(each.rows for each in passes)
+
+
+@contextmanager
+def _engine(job: Job) -> Iterator[Engine]:
+    if job.by == "processes":
+        with engines.processes(job.cores) as run:
+            yield run
+        return
+    from lakelog_spark.local import session
+
+    started = session(master=f"local[{job.cores}]")
+    try:
+        yield engines.spark(started)
+    finally:
+        started.stop()
