@@ -17,7 +17,7 @@ from lakelog.errors import SettingsError
 from lakelog_spark import java
 from lakelog_spark.errors import NoJava, WrongSpark
 from lakelog_spark.fitting import check_jar, check_spark
-from lakelog_spark.package import DELTA_JAR, ICEBERG_JAR
+from lakelog_spark.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
 from lakelog_spark.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
 
@@ -132,11 +132,11 @@ def test_a_server_brings_its_own_catalogs(tmp_path: Path) -> None:
 
 
 def test_what_a_session_with_tables_is_told(tmp_path: Path) -> None:
-    told = tables(tmp_path, delta=True)
+    told = tables(tmp_path, [ICEBERG, DELTA])
     assert told["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
     assert lake(tmp_path).items() <= told.items()
     assert len(str(told["spark.sql.extensions"]).split(",")) == 2
-    assert tables(None, delta=False) == {}
+    assert tables(None, []) == {}
 
 
 def test_a_session_that_runs_is_used(spark: SparkSession, tmp_path: Path) -> None:

@@ -109,6 +109,19 @@ def test_after_a_restart_a_bounded_query_goes_on_where_it_was(store: Path) -> No
     assert second
 
 
+def test_a_batch_that_was_left_unfinished_is_told(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark 4.1 runs it again, and under AvailableNow ends then: what is behind must be said."""
+    before = stream(store, trigger="processing-time", max_bytes_per_batch="20000")
+    start, end = before.initialOffset(), before.latestOffset()
+    assert before.partitions(start, end)
+    assert "unfinished" not in caplog.text
+    stream(store).partitions(start, end)
+    assert f"from 0 to {end['offset']} unfinished" in caplog.text
+    assert "run the query once more" in caplog.text
+
+
 def test_latest_begins_with_what_comes(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_small(path) as owner:

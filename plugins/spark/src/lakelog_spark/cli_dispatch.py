@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakelog_spark.landing.bodying import BodyParser
     from lakelog_spark.landing.dispatcher import Landed
     from lakelog_spark.landing.engines import Engine
+    from lakelog_spark.landing.errors import MayPass
     from lakelog_spark.landing.sparkplace import SparkPlace
 
 _MIB = 1 << 20
@@ -158,7 +159,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         if once:
             until_done(lander.one_pass, stop, _say)
         else:
-            until_stopped(lander.one_pass, stop, interval_ms / 1000, _say)
+            until_stopped(lander.one_pass, stop, interval_ms / 1000, _say, _trouble)
         lander.finish()
 
 
@@ -239,6 +240,7 @@ def _running(
         with engines.processes(count) as run:
             yield run, None
         return
+    from lakelog_spark.landing.sparklost import stop
     from lakelog_spark.local import session
 
     started = session(
@@ -248,7 +250,12 @@ def _running(
         place = None if catalog is None else SparkPlace(started, catalog)
         yield engines.spark(started), place
     finally:
-        started.stop()
+        stop(started)
+
+
+def _trouble(error: MayPass, seconds: float) -> None:
+    """One line, on stderr."""
+    typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 
 
 def _say(landed: Landed) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import LakelogError
 
 if TYPE_CHECKING:
+    from lakelog.errors import CorruptRecord
     from lakelog.pieces import Damage
+
+
+_SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
 
 
 class CorruptLog(LakelogError):
@@ -18,8 +22,15 @@ class CorruptLog(LakelogError):
     """
 
     def __init__(self, damage: Damage) -> None:
-        super().__init__(f"{damage}; to read the whole records around it, give option corrupt=skip")
+        super().__init__(f"{damage}; to read the whole records around it, give {_SKIPPING}")
         self.damage = damage
+
+
+class CorruptBody(LakelogError):
+    """A whole record, whose body is not what its flags say."""
+
+    def __init__(self, error: CorruptRecord) -> None:
+        super().__init__(f"{error}; to take it as it is stored, give {_SKIPPING}")
 
 
 class OffsetGone(LakelogError):

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
 import pyarrow as pa
 
 from lakelog.arrow import schema, to_arrow
-from lakelog.codec import RecordBatch
-from lakelog.compression import decompress
 from lakelog.errors import CorruptRecord
-from lakelog.sysflag import COMPRESSED
 from lakelog_spark.columns import ERROR
+from lakelog_spark.unpacking import unpacked
 
 if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
     from lakelog.pieces import Damage
 
 _LARGEST_INT: Final = (1 << 31) - 1
@@ -41,33 +39,19 @@ class Tables:
 
     def of_records(self, batch: RecordBatch) -> pa.RecordBatch:
         """A row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
-        errors: dict[int, str] = {}
-        try:
+        errors: Mapping[int, CorruptRecord] = {}
+        if self.unpack and self.lenient:
+            fields, errors = unpacked(batch, self._fields)
+        else:
             fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
-        except CorruptRecord:
-            if not self.lenient:
-                raise
-            errors = _packed_for_good(batch)
-            fields = self._partly_unpacked(batch, errors)
         return self._with_own(fields, self._errors(len(batch), errors))
 
-    def _errors(self, count: int, errors: Mapping[int, str]) -> pa.Array | None:
+    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
         if ERROR not in self.names:
             return None
         if not errors:
             return pa.nulls(count, pa.string())
-        return pa.array([errors.get(row) for row in range(count)], pa.string())
-
-    def _partly_unpacked(self, batch: RecordBatch, errors: dict[int, str]) -> pa.RecordBatch:
-        rows = np.arange(len(batch))
-        bad = np.isin(rows, list(errors))
-        parts = [
-            to_arrow(RecordBatch(batch.buffer, 0, batch.starts[these]), self._fields, unpack)
-            for these, unpack in ((~bad, True), (bad, False))
-        ]
-        order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))
-        whole = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
-        return whole.to_batches()[0]
+        return pa.array([_said(errors.get(row)) for row in range(count)], pa.string())
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
         """A row for each, with its place, its length and what is wrong; all else is null."""
@@ -98,15 +82,8 @@ def _length(damage: Damage) -> int | None:
     return length if length <= _LARGEST_INT else None
 
 
-def _packed_for_good(batch: RecordBatch) -> dict[int, str]:
-    """The records whose bodies cannot be unpacked, and why."""
-    found = {}
-    for row in np.flatnonzero(batch.sys_flags & COMPRESSED).tolist():
-        try:
-            decompress(bytes(batch.bodies[row]), int(batch.sys_flags[row]))
-        except ValueError as error:
-            found[row] = str(error)
-    return found
+def _said(error: CorruptRecord | None) -> str | None:
+    return None if error is None else error.what
 
 
 def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from lakelog import Message
 from lakelog_spark.landing.datafiles import Written, write
 from lakelog_spark.landing.dispatcher import Source, land
 from lakelog_spark.landing.engines import in_process, processes
-from lakelog_spark.landing.errors import Conflict, TableMismatch, TooManyConflicts, WrongLog
+from lakelog_spark.landing.errors import Conflict, TableMismatch, Unreachable, WrongLog
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.selection import Chosen
 from lakelog_spark.landing.tablefields import Shape
@@ -214,7 +214,7 @@ def test_a_table_that_takes_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
     sink = _Lying(make("parquet", tmp_path / "t"), does=False, times=100)
-    with pytest.raises(TooManyConflicts, match="the answer was lost"):
+    with pytest.raises(Unreachable, match="the answer was lost"):
         land(Source(store_path, "S"), sink, in_process, SMALL)
     assert read("parquet", tmp_path / "t").num_rows == 0
 

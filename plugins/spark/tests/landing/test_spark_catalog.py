@@ -122,7 +122,8 @@ def test_both_ways_take_turns(
     assert_exactly("iceberg", warehouse, keys_of(store_path, "S") + keys_of(other, "O"))
 
 
-@pytest.mark.parametrize("by_java", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("by_java", [True, False])
 def test_who_comes_second_lands_nothing(
     sink: SparkIcebergSink, warehouse: Path, store_path: Path, *, by_java: bool
 ) -> None:
@@ -141,6 +142,7 @@ def test_who_comes_second_lands_nothing(
     assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
 
 
+@pytest.mark.slow
 def test_a_commit_of_a_position_alone_is_a_conflict_too(
     sink: SparkIcebergSink, store_path: Path
 ) -> None:

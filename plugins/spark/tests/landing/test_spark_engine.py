@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
+)
 def test_spark_lands_all(kind: str, spark: SparkSession, store_path: Path, tmp_path: Path) -> None:
     engine, sink = engines.spark(spark), make(kind, tmp_path / "t")
     while land(Source(store_path, "S"), sink, engine, SMALL):

@@ -13,6 +13,7 @@ from lakelog_spark.lake.caring import Compacted, Expired, Retention
 from lakelog_spark.lake.folders import DeltaRows, ParquetRows
 from lakelog_spark.lake.icebergrows import IcebergRows
 from lakelog_spark.lake.opened import all_opened
+from lakelog_spark.landing.targets import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ def compacted(
         elif isinstance(each, IcebergRows):
             iceberg.append(each)
     if iceberg:
-        with spark_session(Path(to.partition(":")[2].removeprefix("//")), master) as spark:
+        with spark_session(Place.of(to).path, master) as spark:
             done += [
                 (rows.name, icebergcare.compact(rows.sink, target_bytes, spark)) for rows in iceberg
             ]

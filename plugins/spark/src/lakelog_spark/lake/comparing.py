@@ -35,11 +35,13 @@ class Limits:
     """Up to where something can be told, in bytes of the log.
 
     :ivar low: what the log begins with
-    :ivar end: behind what the table says has landed
+    :ivar end: behind what the table said had landed, before its rows were read
+    :ivar landed: behind what it said afterwards: dispatchers may have been at work meanwhile
     """
 
     low: int
     end: int
+    landed: int
 
 
 @attrs.define
@@ -56,7 +58,7 @@ class Comparison:
 
     def part(self, log: Facts, table: Facts) -> None:
         """One part; all rows of it, in any order."""
-        table = _sorted(table)
+        table = _sorted(self._told(table))
         again = np.zeros(len(table), np.bool_)
         again[1:] = table["at"][1:] == table["at"][:-1]
         self.found.add(DOUBLED, table[again])
@@ -69,6 +71,11 @@ class Comparison:
         self.found.add(AHEAD, rows[ahead])
         self.found.count("table", table[table["at"] >= self.limits.low])
         self._both(_sorted(log), rows[~older & ~ahead])
+
+    def _told(self, table: Facts) -> Facts:
+        """Without what landed while the table was read: some of it may have come too late."""
+        meanwhile = (table["at"] >= self.limits.end) & (table["at"] < self.limits.landed)
+        return table[~meanwhile]
 
     def _both(self, log: Facts, rows: Facts) -> None:
         self.found.count("log", log)

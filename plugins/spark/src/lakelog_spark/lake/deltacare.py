@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakelog_spark.lake.caring import SAFE_SECONDS, Compacted, Expired, Retention
@@ -70,24 +71,29 @@ def expire(sink: DeltaSink, retention: Retention) -> Expired:
     table = _table(sink)
     before = _versions(sink)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
-    files = _vacuum(table, retention.seconds, kept, full=False)
-    files += _vacuum(table, max(retention.seconds, SAFE_SECONDS), kept, full=True)
+    files = _files(sink)
+    _vacuum(table, retention.seconds, kept, full=False)
+    _vacuum(table, max(retention.seconds, SAFE_SECONDS), kept, full=True)
     table.update_incremental()
     table.create_checkpoint()
     table.cleanup_metadata()
-    return Expired(max(0, before - _versions(sink)), files)
+    return Expired(max(0, before - _versions(sink)), len(files - _files(sink)))
 
 
-def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> int:
+def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
     """:param full: also files that no version names."""
-    gone = table.vacuum(
+    table.vacuum(
         ceil(seconds / _HOUR),
         dry_run=False,
         enforce_retention_duration=False,
         full=full,
         keep_versions=kept,
     )
-    return len(gone)
+
+
+def _files(sink: DeltaSink) -> set[Path]:
+    """Those of data; a vacuum also names what one before it has removed."""
+    return set(sink.path.rglob("*.parquet")) - set((sink.path / "_delta_log").rglob("*.parquet"))
 
 
 def _versions(sink: DeltaSink) -> int:

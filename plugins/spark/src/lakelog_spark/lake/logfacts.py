@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from lakelog.errors import CorruptRecord
 from lakelog.pieces import Damage
 from lakelog_spark.lake.rowfacts import Queues, facts_of
 from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.ondamage import Damages
-from lakelog_spark.landing.selection import Chosen, chosen_rows
+from lakelog_spark.landing.selection import Chosen, chosen_rows, coded_topics
+from lakelog_spark.unpacking import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class LogFacts:
 
     @property
     def damaged(self) -> list[Span]:
-        """Where no records are, or none whose body can be unpacked."""
+        """Where no records are."""
         return self.damages.places
 
     def between(self, store: lakelog.Store, span: Span) -> Iterator[Facts]:
@@ -62,21 +62,13 @@ class LogFacts:
                     yield facts_of(rows, self.queues)
 
     def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
-        from lakelog.arrow import to_arrow
         from lakelog.codec import RecordBatch
 
-        coded = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
-        codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        places = chosen_rows(batch, coded.dictionary.to_pylist(), codes, self.chosen)
-        while len(places):
-            part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[places])
-            try:
-                return to_arrow(part, columns=self.columns, decompress=True)
-            except CorruptRecord as error:
-                size = int(batch.sizes[batch.physical_offsets == error.offset][0])
-                self.damages.body(error, size)
-                places = places[batch.physical_offsets[places] != error.offset]
-        return None
+        places = chosen_rows(batch, *coded_topics(batch), self.chosen)
+        if not len(places):
+            return None
+        part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[places])
+        return unpacked(part, self.columns)[0]
 
 
 def _steps(batch: RecordBatch) -> Iterator[RecordBatch]:

@@ -15,9 +15,10 @@ from lakelog_spark.lake.anytable import KEY, LandedTable
 from lakelog_spark.lake.errors import NoTable, NotLakelogs, NotLanded
 from lakelog_spark.lake.readable import readable
 from lakelog_spark.lake.withdead import WithDeadLetters
+from lakelog_spark.landing.reaching import reaching
 from lakelog_spark.landing.tablefields import Shape
-from lakelog_spark.landing.targets import Place
-from lakelog_spark.landing.topicnames import DEAD_LETTERS, is_template, named, topic_in
+from lakelog_spark.landing.targets import Place, dead_letters_of
+from lakelog_spark.landing.topicnames import is_template, named, topic_in
 
 if TYPE_CHECKING:
     from lakelog_spark.landing.position import Position
@@ -62,25 +63,19 @@ def all_opened(to: str, table: str | None = None, dead_letters: str | None = Non
     """
     place = Place.of(to)
     name = place.table(table)
-    dead = _dead_letters(place, name, dead_letters)
+    dead = dead_letters_of(place, name, dead_letters)
     if not is_template(name):
         return [Opened(_one(place, to, name), None, _if_there(place, to, dead))]
     if place.kind == "iceberg":
         _check_there(place.kind, to, place.path)
-    topics = sorted(_topics(place, name))
+    with reaching(to):
+        topics = sorted(_topics(place, name))
     if not topics:
         raise NoTable(to, f"no table of a topic is there under {name}")
     return [
         Opened(_one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic)))
         for topic in topics
     ]
-
-
-def _dead_letters(place: Place, name: str, given: str | None) -> str:
-    if given is None:
-        return name + DEAD_LETTERS
-    text = given.removeprefix(f"{place.kind}:")
-    return text if place.kind == "iceberg" else str(Path(text).absolute())
 
 
 def _topics(place: Place, template: str) -> Iterator[str]:
@@ -93,8 +88,9 @@ def _topics(place: Place, template: str) -> Iterator[str]:
 
 def _one(place: Place, to: str, name: str) -> LandedTable:
     _check_there(place.kind, to, place.path if place.kind == "iceberg" else Path(name))
-    found = _of_kind(place.kind, place.sink(name, Shape()))
-    with readable(found.name):
+    with reaching(to):
+        found = _of_kind(place.kind, place.sink(name, Shape()))
+    with reaching(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
         raise NotLakelogs(found.name, f"it has no column {', '.join(sorted(missing))}")

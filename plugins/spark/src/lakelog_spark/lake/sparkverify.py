@@ -57,9 +57,10 @@ def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
     columns = compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
-    limits = Limits(log.low, position.end)
     with told("the comparison failed"):
-        table = _facts(_table(asked, spark, columns), columns)
+        found_rows = _table(asked, spark, columns)
+        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        table = _facts(_told(found_rows, limits), columns)
         records = _log(asked, spark, table, log, limits, columns)
         may_lack = has_parsed(asked.table.columns())
         joined = _joined(records, table, limits, may_lack=may_lack)
@@ -87,6 +88,14 @@ def _table(asked: Asked, spark: SparkSession, columns: Sequence[str]) -> DataFra
     for part in parts[1:]:
         whole = whole.unionByName(part, allowMissingColumns=True)
     return whole.where(f.col("store") == asked.store).select(*columns)
+
+
+def _told(rows: DataFrame, limits: Limits) -> DataFrame:
+    """Without what landed while the table's files were looked up; a place may be null."""
+    from pyspark.sql import functions as f
+
+    at = f.col("physical_offset")
+    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
 
 
 def _schema(columns: Sequence[str]) -> str:

@@ -104,7 +104,8 @@ def verify_here(
             buckets.add(facts_of(batch, queues))
             on_rows(batch.num_rows)
         source = LogFacts(_chosen(asked, queues), columns[1:], queues)
-        comparison = Comparison(Limits(log.low, position.end), has_parsed(asked.table.columns()))
+        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        comparison = Comparison(limits, has_parsed(asked.table.columns()))
         _compare(comparison, buckets, source, store, log, on_rows)
     return Verified(asked, position, log, columns, queues, comparison.found, tuple(source.damaged))
 

@@ -13,11 +13,11 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from lakelog_spark.landing.errors import Conflict, TooManyConflicts, Unreachable
 from lakelog_spark.landing.facts import FileFacts
+from lakelog_spark.landing.leftovers import discard
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.reaching import reaching, said
 from lakelog_spark.landing.sinks.base import Head, Sink
@@ -54,7 +54,7 @@ def commit(
         if _mark(head) == position.commit:
             return True
         if _mark(head) != began:
-            _discard(files)
+            discard(files)
             return False
         if refused == _TRIES_AFTER_ERRORS and failure is not None:
             raise Unreachable(sink.name, said(failure)) from failure
@@ -68,9 +68,3 @@ def commit(
 
 def _mark(head: Head) -> int | None:
     return None if head.position is None else head.position.commit
-
-
-def _discard(files: Sequence[FileFacts]) -> None:
-    """Remove files of a range that somebody else landed: nothing refers to them."""
-    for file in files:
-        Path(file.path).unlink(missing_ok=True)

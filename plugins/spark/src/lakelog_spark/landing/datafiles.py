@@ -16,8 +16,9 @@ from lakelog_spark.landing.bodying import BodyParser
 from lakelog_spark.landing.facts import FileFacts
 from lakelog_spark.landing.gathering import Span, one_batch
 from lakelog_spark.landing.grouping import ChosenRows, runs
+from lakelog_spark.landing.leftovers import discard
 from lakelog_spark.landing.ondamage import Damages
-from lakelog_spark.landing.parquetfiles import Place, write_files
+from lakelog_spark.landing.parquetfiles import Place, write_files, writing
 from lakelog_spark.landing.position import Fingerprint, QueueEnds
 from lakelog_spark.landing.ranges import FILE_BYTES
 from lakelog_spark.landing.reading import Reader, Rejects
@@ -119,10 +120,17 @@ def write(task: Task) -> Written:
     if batch is None:
         return Written(damaged=damages.count)
     work = _Work.of(task, batch, damages)
-    parts = dict(work.parts())
-    for outlet in task.outlets:
-        if parts[outlet.number].files:
-            sync(outlet.folder)
+    parts: dict[int, Part] = {}
+    try:
+        for number, part in work.parts():
+            parts[number] = part  # noqa: PERF403  # what is done is needed when one fails
+        for outlet in task.outlets:
+            if parts[outlet.number].files:
+                with writing(outlet.folder):
+                    sync(outlet.folder)
+    except BaseException:
+        discard(file for part in parts.values() for file in part.files)
+        raise
     return Written(parts, _fingerprint(batch), damages.count, work.strays())
 
 
@@ -217,11 +225,13 @@ class _Work:
             prefix,
             self.task.file_bytes,
         )
-        files = [
-            file
-            for group in self.rows.groups(rows, outlet.layout.partition)
-            for file in write_files(place, group.values, columns(outlet, group.rows))
-        ]
+        files: list[FileFacts] = []
+        try:
+            for group in self.rows.groups(rows, outlet.layout.partition):
+                files.extend(write_files(place, group.values, columns(outlet, group.rows)))
+        except BaseException:
+            discard(files)
+            raise
         return Part(tuple(files), self.rows.next_offsets(rows))
 
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:

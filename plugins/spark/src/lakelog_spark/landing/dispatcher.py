@@ -15,6 +15,7 @@ import attrs
 
 import lakelog
 from lakelog_spark.landing.datafiles import Task, Written
+from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.engines import Engine
 from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.pinning import Pinning
@@ -95,6 +96,7 @@ class Dispatcher:
     bounds: Bounds
     on_phase: Callable[[str], None] = _nothing
     pin: Pinning | None = None
+    _durable: DurableEnd = attrs.field(factory=DurableEnd)
 
     def one_pass(self) -> Landed | None:
         """One pass; ``None`` if there is nothing to land.
@@ -107,7 +109,7 @@ class Dispatcher:
             start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
             if self.pin is not None:
                 self.pin.renew(targets.landed() or Position(start, start))
-            spans = next_spans(store, start, self.bounds)
+            spans = next_spans(store, start, self.bounds, self._durable)
         if not spans:
             return None
         self.on_phase("planned")

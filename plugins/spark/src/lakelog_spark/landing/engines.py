@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
@@ -19,6 +19,7 @@ from lakelog.errors import LakelogError
 from lakelog_spark.landing.datafiles import Task, Written, write
 from lakelog_spark.landing.errors import MayPass, NotNow, TaskFailed, WorkerLost
 from lakelog_spark.landing.leftovers import discard
+from lakelog_spark.landing.sparklost import running_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,17 +47,38 @@ def in_process(tasks: Sequence[Task]) -> Sequence[Written]:
 @contextmanager
 def processes(count: int | None = None) -> Iterator[Engine]:
     """Up to ``count`` processes, one per core without it; a single task runs here."""
-    with ExitStack() as started:
-        workers: list[ProcessPoolExecutor] = []
+    with _Pool(count) as workers:
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
-            if len(tasks) < 2:
-                return in_process(tasks)
-            if not workers:
-                workers.append(started.enter_context(pool(count)))
-            return [_checked(each) for each in workers[0].map(_guarded, tasks)]
+            return in_process(tasks) if len(tasks) < 2 else _checked(workers.run(tasks))
 
         yield run
+
+
+class _Pool:
+    """Processes that start when they are needed, and anew after one of them was killed."""
+
+    def __init__(self, count: int | None) -> None:
+        self._count = count
+        self._running: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._running is not None:
+            self._running.shutdown()
+            self._running = None
+
+    def run(self, tasks: Sequence[Task]) -> list[Written | _Failed]:
+        """Raises :class:`.WorkerLost`."""
+        if self._running is None:
+            self._running = pool(self._count)
+        try:
+            return list(self._running.map(_guarded, tasks))
+        except BrokenProcessPool:
+            self.__exit__()
+            raise WorkerLost from None
 
 
 def pool(count: int | None = None) -> ProcessPoolExecutor:
@@ -68,13 +90,12 @@ def pool(count: int | None = None) -> ProcessPoolExecutor:
 
 def spark(session: SparkSession) -> Engine:
     """A task of Spark for each; executors see the store and the table under the same paths."""
-    from lakelog_spark.lake.sparkjob import told
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:
             return []
-        spread = session.sparkContext.parallelize(list(tasks), len(tasks))
-        with told("data files cannot be written by Spark"):
+        with running_job(session):
+            spread = session.sparkContext.parallelize(list(tasks), len(tasks))
             found = spread.map(_guarded).collect()
         return _checked(found)
 

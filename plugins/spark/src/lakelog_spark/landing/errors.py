@@ -59,11 +59,34 @@ class Unreachable(MayPass):
         )
 
 
+class SparkLost(LandingError):
+    """The Spark that this process started, or was given, has ended."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Spark has ended ({why}): start anew; nothing is lost, what has not landed lands then"
+        )
+
+
 class TaskFailed(LandingError):
     """A task could not turn its range into files; nothing of the pass has landed."""
 
 
-class NotWritten(TaskFailed, MayPass):
+class NotNow(TaskFailed, MayPass):
+    """The same, by trouble that may pass."""
+
+
+class WorkerLost(NotNow):
+    """A process that was at a task has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a process that writes data files was killed, perhaps for want of memory (then give "
+            "fewer --processes): nothing is lost, its range lands in the next pass"
+        )
+
+
+class NotWritten(NotNow):
     """A task could not write its files."""
 
     def __init__(self, folder: Path, why: str) -> None:

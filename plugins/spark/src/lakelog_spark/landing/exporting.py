@@ -9,23 +9,30 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_spark.columns import NAMES
 from lakelog_spark.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.engines import Engine
+from lakelog_spark.landing.isotimes import iso
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.ranges import Bounds, next_spans
 from lakelog_spark.landing.runner import until_done
-from lakelog_spark.landing.selection import chosen_rows
-from lakelog_spark.landing.targets import Wish, targets_for
+from lakelog_spark.landing.selection import chosen_rows, coded_topics
+from lakelog_spark.landing.targets import Place, Wish, targets_for
 from lakelog_spark.landing.topicnames import is_template
+from lakelog_spark.unpacking import unpacked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 UNREADABLE_BODY: Final = "body_base64"
 """Where a body is no UTF-8 it stands here, in Base64, and ``body`` is empty."""
+_TIMES: Final = ("born_timestamp", "store_timestamp")
 _SMALL: Final = Bounds(8 << 20, 8 << 20)
 
 
@@ -37,7 +44,7 @@ def to_table(
     Raises :class:`~lakelog.errors.SettingsError` for a part of a store in a table that is there:
     its position could not say what has landed.
     """
-    place = Path(to.partition(":")[2])
+    place = Place.of(to).path
     folder = place.parent if is_template(str(place)) else place
     if source.chosen.is_partial and folder.is_dir() and any(folder.iterdir()):
         raise SettingsError(
@@ -97,26 +104,36 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 def _rows(source: Source) -> Iterator[dict[str, Any]]:
     """What is durable now, row by row, in the order of the log."""
-    from lakelog.arrow import to_arrow
+    from lakelog.codec import RecordBatch
 
-    damages = Damages(skip=source.skip_damage)
+    damages, durable = Damages(skip=source.skip_damage), DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = store.min_offset
-        while spans := next_spans(store, at, _SMALL):
+        while spans := next_spans(store, at, _SMALL, durable):
             for span in spans:
                 at = span.end
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
-                    column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
-                    codes = column.indices.to_numpy(zero_copy_only=False)
-                    kept = chosen_rows(batch, column.dictionary.to_pylist(), codes, source.chosen)
-                    table = to_arrow(batch, columns=NAMES[1:], decompress=True).take(kept)
-                    yield from (_row(each, source.store) for each in table.to_pylist())
+                    kept = chosen_rows(batch, *coded_topics(batch), source.chosen)
+                    part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[kept])
+                    table, errors = unpacked(part, NAMES[1:])
+                    damages.bodies(errors)
+                    yield from (_row(each, source.store) for each in _with_ms(table).to_pylist())
+
+
+def _with_ms(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Times as ms since 1970: those of Python do not have every year."""
+    import pyarrow as pa
+
+    for name in _TIMES:
+        at = table.schema.get_field_index(name)
+        ms = table.column(at).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        table = table.set_column(at, name, ms)
+    return table
 
 
 def _row(columns: Mapping[str, Any], store: str) -> dict[str, Any]:
     row = {"store": store, **columns, "properties": dict(columns["properties"] or ())}
-    for name in ("born_timestamp", "store_timestamp"):
-        row[name] = row[name].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    row |= {name: iso(row[name]) for name in _TIMES}
     try:
         row["body"] = columns["body"].decode()
     except UnicodeDecodeError:

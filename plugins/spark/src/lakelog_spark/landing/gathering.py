@@ -43,4 +43,4 @@ def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
         whole[at : at + size] = np.frombuffer(batch.buffer, np.uint8)[first:behind]
         starts.append(batch.starts + (at - first))
         at += size
-    return RecordBatch(memoryview(whole[:at]), base, np.concatenate(starts)) if starts else None
+    return RecordBatch(whole[:at].data, base, np.concatenate(starts)) if starts else None

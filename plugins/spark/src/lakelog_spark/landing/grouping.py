@@ -11,7 +11,7 @@ import numpy as np
 from lakelog.sysflag import INNER_BATCH
 from lakelog_spark.landing.partitions import STORE, TIMES, TOPIC
 from lakelog_spark.landing.position import QueueEnds
-from lakelog_spark.landing.selection import Chosen, chosen_rows
+from lakelog_spark.landing.selection import Chosen, chosen_rows, coded_topics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,11 +52,7 @@ class ChosenRows:
     @classmethod
     def of(cls, batch: RecordBatch, store: str, chosen: Chosen) -> ChosenRows:
         """Those of ``batch`` that are wanted."""
-        from lakelog.arrow import to_arrow
-
-        column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
-        topics = column.dictionary.to_pylist()
-        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        topics, codes = coded_topics(batch)
         rows = chosen_rows(batch, topics, codes, chosen)
         keys = (batch.queue_offsets, batch.queue_ids, codes)
         order = rows[np.lexsort(tuple(each[rows] for each in keys))]

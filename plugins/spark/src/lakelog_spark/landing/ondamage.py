@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,7 +11,7 @@ import attrs
 from lakelog.errors import CorruptRecord
 from lakelog.pieces import Damage, Piece
 from lakelog_spark import wanted, whole
-from lakelog_spark.errors import CorruptLog
+from lakelog_spark.errors import CorruptBody, CorruptLog
 from lakelog_spark.landing.gathering import Span
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _log = logging.getLogger("lakelog_spark")
 class Damages:
     """Either passes damage over, with a line in the log for each, or ends the task.
 
-    :ivar count: how much was passed over: pieces of the log, and bodies
+    :ivar count: how many pieces of the log were passed over
     """
 
     skip: bool
@@ -41,6 +41,9 @@ class Damages:
         self.count += 1
         _log.warning("%s", damage)
 
-    def body(self, error: CorruptRecord, size: int) -> None:
-        """A whole record whose body cannot be unpacked."""
-        self.met(Damage(error.offset, error.offset + size, error))
+    def bodies(self, errors: Mapping[int, CorruptRecord]) -> None:
+        """Whole records whose bodies cannot be unpacked, by row; raises :class:`CorruptBody`."""
+        for error in errors.values():
+            if not self.skip:
+                raise CorruptBody(error)
+            _log.warning("%s; its row has the body as it is stored", error)

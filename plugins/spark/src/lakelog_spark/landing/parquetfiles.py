@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import attrs
 
+from lakelog_spark.landing.errors import NotWritten
 from lakelog_spark.landing.facts import BOUNDED, FileFacts, facts_of
 from lakelog_spark.landing.partitions import DAY, HOUR, STORE, as_text
 from lakelog_spark.landing.tablefields import REPEATING
@@ -43,16 +45,33 @@ def write_files(
     """Write ``batches``, all rows of which are of the partition that ``values`` name."""
     constants = _constants(place.store, values)
     file: _File | None = None
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        file = file or _File.begun(place)
-        file.add(_in_layout(batch, constants, place.schema))
-        if file.size_bytes >= place.file_bytes:
-            yield file.ended(values)
-            file = None
-    if file is not None:
-        yield file.ended(values)
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            with writing(place.folder):
+                file = file or _File.begun(place)
+                file.add(_in_layout(batch, constants, place.schema))
+                if file.size_bytes < place.file_bytes:
+                    continue
+                done, file = file.ended(values), None
+            yield done
+        if file is not None:
+            with writing(place.folder):
+                done, file = file.ended(values), None
+            yield done
+    finally:
+        if file is not None:
+            file.dropped()
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raises :class:`~lakelog_spark.landing.errors.NotWritten` for what the disk says."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(folder, error.strerror or str(error)) from error
 
 
 @attrs.frozen
@@ -73,6 +92,15 @@ class _File:
     @property
     def size_bytes(self) -> int:
         return int(self.raw.tell())
+
+    def dropped(self) -> None:
+        """Remove what there is of it."""
+        with suppress(OSError):  # what could not be written before fails again, at its end
+            self.writer.close()
+        with suppress(OSError):
+            self.raw.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
     def ended(self, values: Mapping[str, int | str]) -> FileFacts:
         with self.raw:

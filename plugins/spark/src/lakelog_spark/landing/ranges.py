@@ -12,6 +12,7 @@ import attrs
 import lakelog
 from lakelog.layout import COMMITLOG_DIR
 from lakelog.pieces import Damage
+from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.errors import Gone, WrongLog
 from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.position import Fingerprint, Position
@@ -42,9 +43,9 @@ def first_offset(
 
     Raises :class:`WrongLog`, and :class:`Gone` where messages were deleted before they landed.
     """
-    minimum = store.min_offset
     if position is None:
-        return minimum
+        return store.min_offset
+    minimum = _first_before(store, position.end)
     if position.last is not None:
         _check(store, position.last, position.end, table)
     if minimum > position.end:
@@ -54,9 +55,14 @@ def first_offset(
     return position.end
 
 
+def _first_before(store: lakelog.Store, offset: int) -> int:
+    """The first byte that can be read; an archive is asked only where the log does not reach."""
+    return store.min_offset if store.min_offset <= offset else store.oldest_offset
+
+
 def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
     """The log must hold exactly that record; where retention took it, nobody can tell any more."""
-    if store.min_offset > last.offset:
+    if _first_before(store, last.offset) > last.offset:
         return
     behind = last.offset + last.size
     found = _fingerprint_at(store, last.offset, behind)
@@ -85,13 +91,17 @@ def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint 
     return None
 
 
-def next_spans(store: lakelog.Store, start: int, bounds: Bounds) -> list[Span]:
+def next_spans(
+    store: lakelog.Store, start: int, bounds: Bounds, durable: DurableEnd | None = None
+) -> list[Span]:
     """What may land from ``start`` on, cut between records for single tasks.
 
     Where nobody says up to where the log is durable, makes durable what was read.
+
+    :param durable: what is known from before
     """
-    if store.is_flushed_known:
-        flushed = store.flushed_offset
+    flushed = (durable or DurableEnd()).behind(store, start)
+    if flushed is not None:
         return list(_cut(store, start, flushed, bounds)) if flushed > start else []
     spans = list(_cut(store, start, None, bounds))
     if spans:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from lakelog.errors import LakelogError
-from lakelog_spark.landing.errors import Unreachable
+from lakelog_spark.landing.errors import SparkLost, Unreachable
+from lakelog_spark.landing.sparklost import is_lost
 
 _MOST: Final = 300
 
@@ -23,6 +24,8 @@ def reaching(table: str) -> Iterator[None]:
     except LakelogError:
         raise
     except Exception as error:
+        if is_lost(error):
+            raise SparkLost(said(error)) from error
         raise Unreachable(table, said(error)) from error
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from lakelog.errors import CorruptRecord
 from lakelog_spark.columns import NAMES
 from lakelog_spark.landing.bodying import BodyParser, Parsed
 from lakelog_spark.landing.errors import BadParser
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.tablefields import BODY
+from lakelog_spark.unpacking import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,9 +48,10 @@ class Reader:
     step_bytes: int
 
     def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The rows, in steps, without those whose bodies cannot be unpacked."""
+        """The rows, in steps; bodies that cannot be unpacked are as they are stored."""
         for part in self._steps(rows):
-            yield from self._unpacked(part)
+            if len(part):
+                yield self._unpacked(part)
 
     def parsed(
         self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
@@ -73,20 +74,14 @@ class Reader:
         behind = np.cumsum(self.batch.sizes[rows], dtype=np.int64) // self.step_bytes
         yield from np.split(rows, np.flatnonzero(np.diff(behind)) + 1)
 
-    def _unpacked(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        from lakelog.arrow import to_arrow
+    def _unpacked(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
         from lakelog.codec import RecordBatch
 
         batch = self.batch
-        while len(rows):
-            part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[rows])
-            try:
-                yield to_arrow(part, columns=NAMES[1:], decompress=True)
-            except CorruptRecord as error:
-                self.damages.body(error, int(batch.sizes[rows[0]]))
-                rows = rows[batch.physical_offsets[rows] != error.offset]
-            else:
-                return
+        part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[rows])
+        columns, errors = unpacked(part, NAMES[1:])
+        self.damages.bodies(errors)
+        return columns
 
 
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from types import FrameType
+from typing import Final
 
 from lakelog_spark.landing.dispatcher import Landed
+from lakelog_spark.landing.errors import MayPass
 
+_LONGEST_PAUSE_SECONDS: Final = 30.0
 Pass = Callable[[], Landed | None]
 
 
@@ -20,12 +23,26 @@ def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None])
 
 
 def until_stopped(
-    one_pass: Pass, stop: Event, interval_seconds: float, on_landed: Callable[[Landed], None]
+    one_pass: Pass,
+    stop: Event,
+    interval_seconds: float,
+    on_landed: Callable[[Landed], None],
+    on_trouble: Callable[[MayPass, float], None],
 ) -> None:
-    """Land what comes, looking every ``interval_seconds`` where nothing is left."""
+    """Land what comes, looking every ``interval_seconds`` where nothing is left.
+
+    Trouble that may pass ends nothing: ``on_trouble`` is told of it and of the seconds until the
+    next try, which become more each time.
+    """
+    pause = interval_seconds
     while not stop.is_set():
-        until_done(one_pass, stop, on_landed)
-        stop.wait(interval_seconds)
+        try:
+            until_done(one_pass, stop, on_landed)
+            pause = interval_seconds
+        except MayPass as error:
+            pause = min(2 * pause, max(_LONGEST_PAUSE_SECONDS, interval_seconds))
+            on_trouble(error, pause)
+        stop.wait(pause)
 
 
 @contextmanager

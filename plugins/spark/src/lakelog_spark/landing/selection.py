@@ -58,6 +58,15 @@ EVERYTHING: Final = Chosen()
 """All users' messages."""
 
 
+def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
+    """The different topics of ``batch``, and for each record the place of its topic among them."""
+    from lakelog.arrow import to_arrow
+
+    column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
+    codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return column.dictionary.to_pylist(), codes
+
+
 def chosen_rows(
     batch: RecordBatch, topics: Sequence[str], codes: NDArray[np.int64], chosen: Chosen
 ) -> NDArray[np.int64]:

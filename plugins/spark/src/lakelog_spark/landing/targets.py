@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+import lakelog
 from lakelog.errors import SettingsError
 from lakelog_spark.landing.bodying import BodyParser
 from lakelog_spark.landing.datafiles import ANY_TOPIC
 from lakelog_spark.landing.partitions import DEFAULT
 from lakelog_spark.landing.pinning import Pinning, pin_name
+from lakelog_spark.landing.reaching import reaching
 from lakelog_spark.landing.sinks.base import Markable, Sink
 from lakelog_spark.landing.sparkplace import SparkPlace
 from lakelog_spark.landing.tablefields import (
@@ -67,7 +69,7 @@ class Place:
                 f"{kind} needs {needed}, which is not installed: pip install lakelog-spark[{kind}]",
                 key=_SOURCE,
             )
-        return cls(kind, Path(place.removeprefix("//")).absolute())
+        return cls(kind, _folder(place))
 
     def table(self, given: str | None) -> str:
         """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
@@ -116,6 +118,17 @@ class Place:
         return sqlite_catalog(self.path)
 
 
+def _folder(text: str) -> Path:
+    """A path, or the URI of a file; a shell leaves ``~`` behind a colon as it is."""
+    path = text.removeprefix("file:")
+    if "://" in path:
+        raise SettingsError(
+            f"{text!r} is no folder: warehouses are folders of this machine, or mounted",
+            key=_SOURCE,
+        )
+    return Path(path.removeprefix("//")).expanduser().absolute()
+
+
 def sink_for(to: str, table: str | None = None, shape: Shape | None = None) -> Sink:
     """The table ``KIND:PATH``.
 
@@ -152,16 +165,20 @@ def targets_for(wish: Wish, place: Place | SparkPlace | None = None) -> Targets:
     """
     place = place or Place.of(wish.to)
     name = place.table(wish.table)
-    dead = _dead_letters(place, name, wish.dead_letters)
+    dead = dead_letters_of(place, name, wish.dead_letters)
     tables = _Tables(place, name, dead, wish.partition, wish.parsers)
     return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
 
 
-def _dead_letters(place: Place | SparkPlace, name: str, given: str | None) -> str:
+def dead_letters_of(place: Place | SparkPlace, name: str, given: str | None) -> str:
+    """The name of the table of dead letters of the table ``name``, or a template.
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
     if given is None:
         return name + DEAD_LETTERS
     text = given.removeprefix(f"{place.kind}:")
-    dead = text if place.kind == "iceberg" else str(Path(text).absolute())
+    dead = text if place.kind == "iceberg" else str(_folder(text))
     if is_template(dead) is not is_template(name) or dead == name:
         raise SettingsError(
             f"{given!r} must be another table, and have {{topic}} in it if and only if the tables "
@@ -193,12 +210,17 @@ class _Tables:
 
     def topics(self) -> Iterable[str]:
         """Those of the tables that say that they are a topic's; others are somebody else's."""
-        for last in self.place.beside(self.name):
+        with reaching(self._said(self.name)):
+            beside = self.place.beside(self.name)
+        for last in beside:
             topic = topic_in(self.name, last)
-            if topic is not None:
-                sink = self.place.sink(named(self.name, topic), Shape())
-                if sink.marked() == topic:
-                    yield topic
+            if topic is not None and self._marked(topic) == topic:
+                yield topic
+
+    def _marked(self, topic: str) -> str | None:
+        name = named(self.name, topic)
+        with reaching(self._said(name)):
+            return self.place.sink(name, Shape()).marked()
 
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
@@ -229,14 +251,23 @@ class _Tables:
         return parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
 
     def _made(self, name: str, shape: Shape) -> Sink:
-        sink = self.place.sink(name if shape.topic is None else named(name, shape.topic), shape)
-        sink.prepare()
+        name = name if shape.topic is None else named(name, shape.topic)
+        with reaching(self._said(name)):
+            sink = self.place.sink(name, shape)
+            sink.prepare()
         return sink
+
+    def _said(self, name: str) -> str:
+        """Before there is a table that could tell its name."""
+        return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
 
 
 def identity_of(path: Path, store_id: str | None) -> str:
     """Who the store in ``path`` is: what is given, else its UUID, else the name of its folder.
 
-    Two folders of one name are told apart by what they hold: the second one is refused.
+    Two folders of one name are told apart by what they hold: the second one is refused. Raises
+    :class:`~lakelog.errors.NotAStore`, before any table is made.
     """
+    with lakelog.open(path, mode="read"):
+        pass
     return store_id or store_name(path)

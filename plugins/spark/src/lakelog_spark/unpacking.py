@@ -1,0 +1,65 @@
+"""Bodies as their senders gave them; one that cannot be unpacked stays as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakelog.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.codec import RecordBatch
+
+
+def unpacked(
+    batch: RecordBatch, names: Sequence[str]
+) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
+    """The columns ``names``, and what is wrong with bodies that stay packed, by row."""
+    from lakelog.arrow import to_arrow
+
+    try:
+        return to_arrow(batch, columns=names, decompress=True), {}
+    except CorruptRecord:
+        bad = _packed_for_good(batch)
+        return _partly_unpacked(batch, names, list(bad)), bad
+
+
+def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
+    from lakelog.compression import decompress
+    from lakelog.sysflag import COMPRESSED
+
+    found = {}
+    for row in np.flatnonzero(batch.sys_flags & COMPRESSED).tolist():
+        try:
+            decompress(bytes(batch.bodies[row]), int(batch.sys_flags[row]))
+        except ValueError as error:
+            found[row] = CorruptRecord(str(error), offset=int(batch.physical_offsets[row]))
+    return found
+
+
+def _partly_unpacked(
+    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
+) -> pa.RecordBatch:
+    """In the order of ``batch``, whatever of it is unpacked."""
+    import pyarrow as pa
+
+    from lakelog.arrow import to_arrow
+    from lakelog.codec import RecordBatch
+
+    rows = np.arange(len(batch))
+    bad = np.isin(rows, packed)
+    parts = [
+        to_arrow(
+            RecordBatch(batch.buffer, batch.base_offset, batch.starts[these]),
+            names,
+            decompress=each,
+        )
+        for these, each in ((~bad, True), (bad, False))
+    ]
+    order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))
+    whole = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
+    return whole.to_batches()[0]

@@ -1,0 +1,71 @@
+"""A dispatcher whose tasks Spark runs, in a process of its own: ``program_spark JSON``.
+
+The JSON has ``master``, ``store``, ``kind``, ``table`` and ``folder``. ``iceberg`` goes through the
+catalog of the session, so that its commits are made in the JVM. Prints ``ready``, then the phases
+of each pass, and ends, if nobody kills it, when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lakelog_spark
+from lakelog_spark.landing.dispatcher import Dispatcher, Source
+from lakelog_spark.landing.engines import spark as by_spark
+from lakelog_spark.landing.errors import MayPass
+from lakelog_spark.landing.ranges import Bounds
+from lakelog_spark.landing.sinks.sparkiceberg import spark_iceberg_sink
+from lakelog_spark.landing.sparklost import stop
+from lakelog_spark.landing.target import Target
+from lakelog_spark.landing.targets import sink_for
+from lakelog_spark.landing.targetset import Targets
+from plugins.spark.tests.landing.tables import TABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
+CONFIG = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+}
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    warehouse = given["table"] if given["kind"] == "iceberg" else None
+    spark = lakelog_spark.session(warehouse, master=given["master"], config=CONFIG)
+    sink = _sink(spark, given)
+    sink.prepare()
+    source = Source(Path(given["store"]), "S")
+    lander = Dispatcher(source, Targets([Target(sink)]), by_spark(spark), BOUNDS, say)
+    say("ready")
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        try:
+            if lander.one_pass() is None:
+                time.sleep(0.05)
+        except MayPass as error:
+            say(f"trouble: {error}")
+    stop(spark)
+
+
+def _sink(spark: SparkSession, given: dict[str, Any]) -> Any:
+    if given["kind"] == "iceberg":
+        return spark_iceberg_sink(spark, f"lake.{TABLE}")
+    return sink_for(f"{given['kind']}:{given['table']}")
+
+
+def say(what: str) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

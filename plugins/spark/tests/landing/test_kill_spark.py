@@ -1,0 +1,159 @@
+"""Spark drivers and executors are killed by SIGKILL while they land what a producer appends.
+
+A driver is a Python process with a JVM: the one or the other is killed, after which a new driver
+goes on. Executors are processes of a standalone cluster, which starts others.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lakelog_spark.landing.dispatcher import Source
+from plugins.spark.tests.clusters import standalone
+from plugins.spark.tests.landing import program_runs as runs
+from plugins.spark.tests.landing.program_evidence import hit, look
+from plugins.spark.tests.landing.tables import assert_exactly, keys_of, land_all, make
+
+pytestmark = [
+    *(pytest.mark.java, pytest.mark.spark, pytest.mark.slow),
+    *(pytest.mark.timeout(1200), pytest.mark.parametrize("kind", ["iceberg", "delta"])),
+]
+DRIVER_ROUNDS = 6
+EXECUTOR_ROUNDS = 16
+_START_SECONDS = 120
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Driver:
+    """A dispatcher by Spark."""
+
+    process: subprocess.Popen[str]
+    errors: Path
+
+    def hear(self, word: str) -> None:
+        """Wait until it says ``word``."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line == f"{word}\n":
+                return
+        raise AssertionError(self.errors.read_text()[-3000:])
+
+    @property
+    def jvm(self) -> int:
+        (found,) = (pid for pid in children(self.process.pid) if name_of(pid) == "java")
+        return found
+
+
+@contextmanager
+def driving(kind: str, folder: Path, master: str) -> Iterator[Driver]:
+    given = {"kind": kind, "master": master, "store": str(folder / "s"), "table": str(folder / "t")}
+    errors = folder / "errors"
+    command = [sys.executable, "-m", "plugins.spark.tests.landing.program_spark"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with (
+        errors.open("a") as output,
+        subprocess.Popen(
+            [*command, json.dumps(given)],
+            stderr=output,
+            env=environ,
+            **pipes,  # type: ignore[call-overload]  # they are as they should be
+        ) as process,
+    ):
+        driver = Driver(process, errors)
+        try:
+            driver.hear("ready")
+            yield driver
+        finally:
+            if process.poll() is None:
+                process.communicate("stop\n", timeout=_START_SECONDS)
+
+
+def children(pid: int) -> list[int]:
+    """Of all threads of a process."""
+    found: list[int] = []
+    for each in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, each.read_text().split())
+    return found
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def kill_driver(driver: Driver, number: int, most_seconds: float) -> None:
+    """At some time after the start of a phase; the Python process, or its JVM."""
+    jvm = driver.jvm
+    driver.hear(["planned", "written", "committed"][number % 3])
+    time.sleep(random.uniform(0, most_seconds))
+    os.kill(jvm if number % 2 else driver.process.pid, signal.SIGKILL)
+    driver.process.wait(_START_SECONDS)
+    end = time.monotonic() + _START_SECONDS
+    while Path(f"/proc/{jvm}").exists():  # it ends with its driver
+        assert time.monotonic() < end, "the JVM stays"
+        time.sleep(0.05)
+
+
+def finish(kind: str, folder: Path) -> int:
+    """Others land what is left, and all must be there once."""
+    land_all(Source(folder / "s", "S"), make(kind, folder / "t"))
+    expected = keys_of(folder / "s", "S")
+    assert_exactly(kind, folder / "t", expected)
+    return len(expected)
+
+
+def test_drivers_are_killed(kind: str, tmp_path: Path) -> None:
+    hits: Counter[str] = Counter()
+    make(kind, tmp_path / "t")
+    with runs.producing(tmp_path / "s"):
+        for number in range(DRIVER_ROUNDS):
+            before = look(kind, tmp_path / "t")
+            with driving(kind, tmp_path, "local[2]") as driver:
+                kill_driver(driver, number, 0.3)
+            hits[hit(before, look(kind, tmp_path / "t"))] += 1
+    rows = finish(kind, tmp_path)
+    _log.info("%s: %d drivers killed: %s; %d rows", kind, DRIVER_ROUNDS, dict(hits), rows)
+
+
+def executors(workers: list[int]) -> list[int]:
+    found = [pid for worker in workers for pid in children(worker)]
+    return [pid for pid in found if name_of(pid) == "java"]
+
+
+def test_executors_are_killed(kind: str, tmp_path: Path) -> None:
+    killed = 0
+    make(kind, tmp_path / "t")
+    with standalone(tmp_path) as cluster, runs.producing(tmp_path / "s"):
+        before = look(kind, tmp_path / "t")
+        with driving(kind, tmp_path, cluster.master) as driver:
+            for _ in range(EXECUTOR_ROUNDS):
+                driver.hear("committed")
+                driver.hear("planned")
+                time.sleep(random.uniform(0, 0.3))
+                there = executors(cluster.workers)
+                if there:
+                    os.kill(random.choice(there), signal.SIGKILL)
+                    killed += 1
+            driver.hear("committed")
+    after = look(kind, tmp_path / "t")
+    rows = finish(kind, tmp_path)
+    _log.info(
+        "%s: %d executors killed, %d commits, left over %d data files; %d rows",
+        *(kind, killed, after.commits - before.commits, len(after.data), rows),
+    )
+    assert killed > EXECUTOR_ROUNDS // 2

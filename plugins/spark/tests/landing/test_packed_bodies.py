@@ -1,0 +1,63 @@
+"""A body that is not what its flags say: no message is lost for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from lakelog import Message
+from lakelog.layout import segment_name
+from lakelog.sysflag import COMPRESSED
+from lakelog_spark.errors import CorruptBody
+from lakelog_spark.landing.dispatcher import Source
+from plugins.spark.tests.landing.tables import land_all, make, read
+from plugins.spark.tests.landing.test_cli import run
+from plugins.spark.tests.stores import open_small
+
+BODIES = [b'{"n": %d}' % number for number in range(5)]
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """The third of five bodies says wrongly that it is zlib's."""
+    path = tmp_path / "store"
+    with open_small(path) as store:
+        done = store.put_batch([Message("t", body, queue_id=0) for body in BODIES])
+    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
+        os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), done[2].physical_offset + 36)
+    return path
+
+
+def test_it_ends_a_pass(store_path: Path, tmp_path: Path) -> None:
+    sink = make("parquet", tmp_path / "t")
+    with pytest.raises(CorruptBody, match="--corrupt skip"):
+        land_all(Source(store_path, "S"), sink)
+
+
+def test_it_lands_as_it_is_stored(
+    store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = make("parquet", tmp_path / "t")
+    with caplog.at_level(logging.WARNING):
+        (landed,) = land_all(Source(store_path, "S", skip_damage=True), sink)
+    assert (landed.rows, landed.damaged) == (5, 0)
+    assert read("parquet", tmp_path / "t")["body"].to_pylist() == BODIES
+    assert "has the body as it is stored" in caplog.text
+
+
+def test_the_command_lands_verifies_and_exports_it(store_path: Path, tmp_path: Path) -> None:
+    to, skip = f"parquet:{tmp_path / 't'}", ("--corrupt", "skip")
+    assert run("dispatch", store_path, "--to", to, "--once", *skip).exit_code == 0
+    equal = run("lake", "verify", store_path, "--to", to)
+    assert equal.exit_code == 0, equal.stdout
+    file = tmp_path / "all.jsonl"
+    refused = run("export", store_path, "--to", file, "--format", "jsonl")
+    assert refused.exit_code == 2
+    assert "--corrupt skip" in refused.stderr
+    assert run("export", store_path, "--to", file, "--format", "jsonl", *skip).exit_code == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["body"].encode() for row in rows] == BODIES

@@ -1,0 +1,309 @@
+"""What goes wrong outside of lakelog: one line that says what, where, and what to do; no traceback.
+
+The commands run here as in a shell. A full disk is in ``landing/test_full_warehouse.py``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import lakelog
+from lakelog.errors import LakelogError
+from lakelog_spark import java
+from lakelog_spark.landing.errors import Unreachable
+from lakelog_spark.landing.sparkplace import SparkPlace
+from lakelog_spark.landing.targets import Wish, targets_for
+from plugins.spark.tests.landing.tables import KINDS, TABLE, assert_exactly, keys_of, read
+from plugins.spark.tests.landing.test_cli import identity, run
+from plugins.spark.tests.reading import offsets, reader, rows_of
+from plugins.spark.tests.reading import read as read_rows
+from plugins.spark.tests.stores import SEGMENT, messages, open_small
+from plugins.spark.tests.test_streaming import drop_front, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 200
+_ENGINE = ("--engine", "spark")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        made.put_batch(list(messages(COUNT)))
+    return path
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def refused(*arguments: object) -> str:
+    """What a command says that ends by an error: one line."""
+    done = run(*arguments)
+    assert done.exit_code in (1, 2, 3), (done.exit_code, done.exception, done.stderr)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("lakelog: ")
+    return str(line)
+
+
+def dispatch(store: Path, to: str, *more: object) -> tuple[object, ...]:
+    return ("dispatch", store, "--to", to, "--once", *more)
+
+
+def commands(store: Path, folder: Path) -> list[tuple[object, ...]]:
+    """Those that need Spark."""
+    return [
+        dispatch(store, f"parquet:{folder}", *_ENGINE),
+        ("sql", store, "select count(*) from messages"),
+    ]
+
+
+def test_no_java(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "find_spec", lambda _: None)  # nor the packaged one
+    monkeypatch.setattr("lakelog_spark.local._running", lambda: None)
+    for command in commands(store, tmp_path / "t"):
+        said = refused(*command)
+        assert "Java" in said
+        assert "apt-get install openjdk-17" in said
+        assert "lakelog-spark[jre]" in said
+
+
+def test_another_version_of_spark(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.2.1")
+    for command in commands(store, tmp_path / "t"):
+        said = refused(*command)
+        assert "PySpark is 4.2.1, and lakelog-spark works with 4.1" in said
+        assert "pip install 'pyspark==" in said
+
+
+def test_a_catalog_that_is_none(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "catalog.db").write_bytes(b"this is no database" * 100)
+    said = refused(*dispatch(store, f"iceberg:{tmp_path / 'lake'}"))
+    assert f"iceberg:{tmp_path / 'lake'}, table {TABLE}, cannot be reached" in said
+    assert "file is not a database" in said
+
+
+def test_a_catalog_that_lost_its_table(store: Path, tmp_path: Path) -> None:
+    to = f"iceberg:{tmp_path / 'lake'}"
+    assert run(*dispatch(store, to)).exit_code == 0
+    for each in (tmp_path / "lake").rglob("*.metadata.json"):
+        each.unlink()
+    said = refused(*dispatch(store, to))
+    assert "cannot be reached" in said
+    assert ".metadata.json" in said
+
+
+@pytest.mark.parametrize("below", ["", "t"])
+def test_a_place_that_can_be_no_folder(kind: str, below: str, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("somebody's")
+    place = tmp_path / "file" / below
+    said = refused(*dispatch(store, f"{kind}:{place}"))
+    assert f"{place}" in said
+    assert (tmp_path / "file").read_text() == "somebody's"
+
+
+def test_a_broken_delta_table(store: Path, tmp_path: Path) -> None:
+    log = tmp_path / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{garbage")
+    assert "Json error" in refused(*dispatch(store, f"delta:{tmp_path / 't'}"))
+
+
+def make_other(kind: str, path: Path) -> None:
+    """A table that is not lakelog's."""
+    rows = pa.table({"id": [1, 2], "topic": ["a", "b"]})
+    if kind == "delta":
+        from deltalake import write_deltalake
+
+        write_deltalake(str(path), rows)
+    elif kind == "iceberg":
+        from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+
+        catalog = sqlite_catalog(path)
+        catalog.create_namespace(TABLE.partition(".")[0])
+        catalog.create_table(TABLE, rows.schema).append(rows)
+    else:
+        from pyarrow import parquet
+
+        path.mkdir()
+        parquet.write_table(rows, path / "rows.parquet")
+
+
+def test_a_table_of_somebody_else(kind: str, store: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    make_other(kind, table)
+    said = refused(*dispatch(store, f"{kind}:{table}"))
+    assert str(table) in said or TABLE in said
+    assert "queue_offset is missing" in said or "holds something else" in said
+    assert "new table" in said or "new folder" in said
+    if kind != "parquet":
+        assert read(kind, table).num_rows == 2
+
+
+def test_a_claim_of_another_store(kind: str, store: Path, tmp_path: Path) -> None:
+    to, more = f"{kind}:{tmp_path / 't'}", ("--store-id", "S")
+    assert run(*dispatch(store, to, *more)).exit_code == 0
+    with open_small(tmp_path / "other") as other:
+        other.put_batch(list(messages(COUNT // 2)))
+    said = refused(*dispatch(tmp_path / "other", to, *more))
+    assert f"{tmp_path / 'other'} is not the log that" in said
+    assert "no whole record is there" in said
+    assert "--store-id" in said
+    assert_exactly(kind, tmp_path / "t", keys_of(store, "S"))
+
+
+def damage(store: Path) -> int:
+    """Spoil a record in the middle; where it stands."""
+    with lakelog.open(store, mode="read") as opened:
+        stored = list(opened.scan())
+    offset = stored[COUNT // 2].physical_offset
+    segment = store / "commitlog" / f"{offset // SEGMENT * SEGMENT:020d}"
+    data = bytearray(segment.read_bytes())
+    data[offset % SEGMENT + 4] ^= 0xFF
+    segment.write_bytes(data)
+    return offset
+
+
+def test_damage_in_the_middle(kind: str, store: Path, tmp_path: Path) -> None:
+    expected = keys_of(store, identity(store))
+    offset = damage(store)
+    to = f"{kind}:{tmp_path / 't'}"
+    said = refused(*dispatch(store, to))
+    assert f"offset {offset}" in said
+    assert "skip" in said
+    assert read(kind, tmp_path / "t").num_rows == 0
+    done = run(*dispatch(store, to, "--corrupt", "skip"))
+    assert done.exit_code == 0
+    assert "1 damaged passed over" in done.stderr
+    whole = [each for each in expected if each[-1] != offset]
+    assert_exactly(kind, tmp_path / "t", whole)
+
+
+def test_damage_in_the_middle_of_a_read(store: Path) -> None:
+    everything = offsets(read_rows(store))
+    offset = damage(store)
+    with pytest.raises(LakelogError, match=f"offset {offset}.*corrupt=skip"):
+        read_rows(store)
+    whole = [each for each in everything if each != offset]
+    assert offsets(read_rows(store, corrupt="skip")) == whole
+    collected = read_rows(store, corrupt="collect")
+    bad = [each for each in collected if each["error"] is not None]
+    assert [each["physical_offset"] for each in bad] == [offset]
+    assert len(collected) == len(everything)
+
+
+def gone(store: Path) -> None:
+    shutil.rmtree(store)
+
+
+def emptied(store: Path) -> None:
+    shutil.rmtree(store / "commitlog")
+
+
+@pytest.mark.parametrize("remove", [gone, emptied])
+def test_a_store_deleted_between_plan_and_read(store: Path, remove: Callable[[Path], None]) -> None:
+    made = reader(store)
+    parts = made.partitions()
+    remove(store)
+    with pytest.raises(LakelogError, match=str(store)):
+        rows_of(made, parts)
+
+
+@pytest.mark.parametrize("remove", [gone, emptied])
+def test_a_store_deleted_within_a_read(store: Path, remove: Callable[[Path], None]) -> None:
+    """What was read is whole, and the rest is an error."""
+    expected = offsets(read_rows(store))
+    made = reader(store, max_partition_bytes="8k")
+    found: list[int] = []
+
+    def read_and_remove() -> None:
+        for part in made.partitions():
+            for table in made.read(part):
+                found.extend(table.column("physical_offset").to_pylist())
+                if (store / "commitlog").exists():
+                    remove(store)
+
+    with pytest.raises(LakelogError, match=str(store)):
+        read_and_remove()
+    assert found
+    assert found == expected[: len(found)]
+
+
+@pytest.mark.parametrize("remove", [gone, emptied])
+def test_a_store_deleted_under_a_stream(store: Path, remove: Callable[[Path], None]) -> None:
+    made = stream(store)
+    start, end = made.initialOffset(), made.latestOffset()
+    parts = made.partitions(start, end)
+    assert parts
+    remove(store)
+    with pytest.raises(LakelogError, match=str(store)):
+        rows_of(made, parts)
+    if remove is gone:
+        with pytest.raises(LakelogError, match=str(store)):
+            made.latestOffset()
+
+
+@pytest.mark.parametrize("remove", [gone, emptied])
+def test_a_store_deleted_within_a_task(
+    store: Path, tmp_path: Path, remove: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakelog_spark.landing import engines
+
+    write: Any = vars(engines)["write"]
+
+    def late(task: Any) -> Any:
+        if (store / "commitlog").exists():
+            remove(store)
+        return write(task)
+
+    monkeypatch.setattr(engines, "write", late)
+    assert str(store) in refused(*dispatch(store, f"parquet:{tmp_path / 't'}"))
+    assert read("parquet", tmp_path / "t").num_rows == 0
+
+
+def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
+    to = f"{kind}:{tmp_path / 't'}"
+    with lakelog.open(store, mode="read") as opened:
+        first = opened.max_offset
+    assert run(*dispatch(store, to)).exit_code == 0
+    with open_small(store) as owner:
+        owner.put_batch(list(messages(COUNT)))
+    minimum = drop_front(store, 2 + first // SEGMENT)
+    said = refused(*dispatch(store, to))
+    assert f"the log begins at offset {minimum}" in said
+    assert f"{minimum - first} bytes between were deleted before they landed" in said
+    assert "--gaps accept" in said
+    assert run(*dispatch(store, to, "--gaps", "accept")).exit_code == 0
+
+
+def test_an_offset_that_is_gone_from_a_read(store: Path) -> None:
+    minimum = drop_front(store, 2)
+    with pytest.raises(LakelogError, match=f"offset 0 is not in the log, which holds {minimum}"):
+        read_rows(store, start='{"offset": 0}')
+
+
+def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest"}
+    settings[".uri"] = "http://127.0.0.1:9"
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.nowhere{name}", value)
+    wish = Wish("spark:nowhere", "a.messages")
+    said = r"spark:nowhere, table a\.messages, cannot be reached"
+    with pytest.raises(Unreachable, match=said) as caught:
+        targets_for(wish, SparkPlace(spark, "nowhere"))
+    assert "\n" not in str(caught.value)

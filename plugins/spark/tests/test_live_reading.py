@@ -1,0 +1,147 @@
+"""A streaming query reads beside producers while the log rolls: whole rows, each once, in order."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import lakelog
+from lakelog_spark.progress import lag
+from plugins.spark.tests import live_producers
+from plugins.spark.tests.landing.tables import KEY, keys_in, keys_of
+from plugins.spark.tests.live_producers import body_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_END_SECONDS = 150
+_LEAST_BATCHES = 4
+_BATCH_BYTES = 1 << 20
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def producing(store: Path) -> Iterator[None]:
+    """Producers in a process of their own, which stop cleanly at the end."""
+    command = [sys.executable, live_producers.__file__, str(store)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield
+        finally:
+            process.communicate(timeout=_END_SECONDS)
+    assert process.returncode == 0
+
+
+def test_a_live_log_is_read_once_and_whole(spark: SparkSession, tmp_path: Path) -> None:
+    read_live(spark, tmp_path, seconds=5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_live_log_for_two_minutes(spark: SparkSession, tmp_path: Path) -> None:
+    batches = read_live(spark, tmp_path, seconds=120)
+    assert batches > 10
+
+
+def read_live(spark: SparkSession, folder: Path, seconds: float) -> int:
+    """Read beside producers, then what is left; how many batches that took."""
+    store, target = folder / "s", folder / "t"
+    with producing(store):
+        query = start(spark, store, target, processingTime="0 seconds")
+        time.sleep(seconds)
+        until_landed(target, _LEAST_BATCHES)
+        query.stop()
+        assert query.exception() is None
+    live = len(list(target.iterdir()))
+    drain(spark, store, target)
+    batches = in_order(target)
+    check(batches, store)
+    rolls = len(list((store / "commitlog").iterdir())) - 1
+    rows = sum(each.num_rows for each in batches)
+    _log.info("%d rows in %d batches, %d of them live; %d rolls", rows, len(batches), live, rolls)
+    assert live >= _LEAST_BATCHES
+    assert rolls > 3
+    return live
+
+
+def drain(spark: SparkSession, store: Path, target: Path) -> None:
+    """Read what is left; a batch that was stopped takes a run of its own."""
+    for _ in range(2):
+        query = start(spark, store, target, availableNow=True)
+        assert query.awaitTermination(_END_SECONDS)
+        progress = query.lastProgress
+        if progress is None or lag(store, progress["sources"][0]["endOffset"]).bytes == 0:
+            return
+    raise AssertionError("two runs did not read all")
+
+
+def until_landed(target: Path, batches: int) -> None:
+    """The first takes long: Spark starts its workers."""
+    end = time.monotonic() + _END_SECONDS
+    while not target.is_dir() or len(list(target.iterdir())) < batches:
+        assert time.monotonic() < end, "the query lands nothing"
+        time.sleep(0.1)
+
+
+def start(spark: SparkSession, store: Path, target: Path, **trigger: Any) -> Any:
+    """A query that writes each batch to a folder of its own, again if it comes again."""
+
+    def land(frame: DataFrame, number: int) -> None:
+        frame.write.mode("overwrite").parquet(str(target / f"{number:06d}"))
+
+    given = {"max_bytes_per_batch": str(_BATCH_BYTES), "max_partition_bytes": str(_BATCH_BYTES)}
+    if "processingTime" in trigger:
+        given["trigger"] = "processing-time"
+    stream = spark.readStream.format("lakelog").options(**given).load(str(store))
+    writer = stream.writeStream.foreachBatch(land)
+    return writer.option("checkpointLocation", f"{target}.state").trigger(**trigger).start()
+
+
+def in_order(target: Path) -> list[pa.Table]:
+    """The batches, in which files are in the order of the partitions."""
+    found = []
+    for folder in sorted(target.iterdir()):
+        parts = [parquet.read_table(each) for each in sorted(folder.glob("*.parquet"))]
+        if parts:
+            found.append(pa.concat_tables(parts))
+    return found
+
+
+def check(batches: list[pa.Table], store: Path) -> None:
+    table = pa.concat_tables(batches)
+    with lakelog.open(store, mode="read") as opened:
+        name = next(iter(set(table["store"].to_pylist())))
+        assert opened.flushed_offset == opened.max_offset
+    assert keys_in(table) == keys_of(store, name)
+    queues = defaultdict(list)
+    wanted = [*KEY, "keys", "body", "body_crc"]
+    for row in table.select(wanted).to_pylist():
+        whole(row)
+        queues[row["topic"], row["queue_id"]].append(row["queue_offset"])
+    for found in queues.values():
+        assert found == list(range(len(found)))
+
+
+def whole(row: dict[str, Any]) -> None:
+    """Its body must be the one that its producer gave."""
+    producer, number = int(row["topic"].removeprefix("topic-")), int(row["keys"][0])
+    assert row["body"] == body_of(producer, number)
+    assert row["body_crc"] & 0x7FFFFFFF == zlib.crc32(row["body"]) & 0x7FFFFFFF
+    assert number % live_producers.QUEUES == row["queue_id"]
+    assert number // live_producers.QUEUES == row["queue_offset"]
