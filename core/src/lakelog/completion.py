@@ -15,6 +15,7 @@ from typing import Final
 
 from lakelog.directory import readable
 from lakelog.dispatching import Dispatching, Named, resume
+from lakelog.errors import OffsetOutOfRange
 from lakelog.logreader import LogReader
 
 LOOK_SECONDS: Final = 0.002
@@ -63,14 +64,27 @@ class Completion:
                     raise readable(error, self._path) from error
                 self._looked = self._clock()
 
+    def close(self) -> None:
+        """Let go of the files of queues and index; what reads on opens them again."""
+        with self._lock:
+            for each in self._dispatchers:
+                each.dispatcher.close()
+
     def _take_in(self) -> None:
         if not self._dispatchers:
             return
         dispatching = self._dispatching or self._begin()
         if dispatching.failure is not None:
             raise dispatching.failure
-        end = self._reader.end_now(dispatching.offset)
-        dispatching.run(self._reader.pieces(dispatching.offset, end))
+        while True:
+            end = self._reader.end_now(dispatching.offset)
+            try:
+                dispatching.run(self._reader.pieces(dispatching.offset, end))
+            except OffsetOutOfRange:
+                if dispatching.offset >= self._reader.min_offset:
+                    raise
+                continue  # deleted meanwhile: what is left begins later
+            return
 
     def _begin(self) -> Dispatching:
         """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""

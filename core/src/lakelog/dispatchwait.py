@@ -124,5 +124,6 @@ class ReaderWait:
         return True
 
     def close(self) -> None:
-        """Nobody else would wake them."""
+        """Wake those who wait, whom nobody else would, and let go of files."""
         self.arrivals.close()
+        self.completion.close()

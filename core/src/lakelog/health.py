@@ -1,4 +1,4 @@
-"""Whether a store takes puts, and if not, why; a failure is for good until the next open."""
+"""Whether a store takes puts, and if not, why: for a while, or for good until the next open."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Health:
     """The state of one open store.
 
     :ivar refusal: why puts are refused, or ``None`` while they are taken
+    :ivar paused: why they are refused for a while, if they are
     :ivar failure: what made the store fail, if it did
     """
 
@@ -21,6 +22,8 @@ class Health:
         self.path = path
         self.refusal: str | None = None
         self.failure: BaseException | None = None
+        self.paused: str | None = None
+        self._for_good = False
         self._listeners = [on_failure]
         self._lock = Lock()
 
@@ -30,7 +33,27 @@ class Health:
 
     def refuse(self, why: str) -> None:
         """Take no more puts."""
-        self.refusal = self.refusal or why
+        with self._lock:
+            if not self._for_good:
+                self.refusal, self._for_good = why, True
+
+    def forked(self, why: str) -> None:
+        """The same in a child process, where a thread that is not there may hold the lock."""
+        self.refusal, self._for_good = why, True
+
+    def pause(self, why: str) -> None:
+        """Take no puts until :meth:`unpause`; a store that is closed or failed stays so."""
+        with self._lock:
+            self.paused = why
+            if not self._for_good:
+                self.refusal = why
+
+    def unpause(self) -> None:
+        """Take puts again."""
+        with self._lock:
+            self.paused = None
+            if not self._for_good:
+                self.refusal = None
 
     def refused(self) -> PutRefused:
         """The error for a put that comes too late."""
@@ -46,7 +69,7 @@ class Health:
         with self._lock:
             first = self.failure is None
             if first:
-                self.failure = cause
+                self.failure, self._for_good = cause, True
                 self.refusal = f"the store failed: {cause}; close it and open it again"
         if first:
             for told in self._listeners:

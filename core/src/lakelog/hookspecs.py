@@ -68,6 +68,11 @@ class Hooks:
         """Offer disk-space watchers."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_segment_sources(self) -> Sequence[Factory]:
+        """Offer sources of segments that are not in the log any more."""
+        raise NotImplementedError
+
     # --- lifecycle: each hears of an event ---
 
     @hookspec
@@ -84,15 +89,19 @@ class Hooks:
 
     @hookspec
     def lakelog_segment_deleting(self, path: Path, start_offset: int) -> None:
-        """A segment is about to be deleted; raise to keep it."""
+        """A segment is about to be deleted; raise to keep it, and all behind it, for now.
+
+        The file is whole and durable. Called in the store's maintenance thread, or in that of
+        who asked; the deletion waits for it, however long it takes.
+        """
 
     @hookspec
     def lakelog_segment_deleted(self, path: Path, start_offset: int) -> None:
-        """A segment was deleted."""
+        """A segment was deleted, durably."""
 
     @hookspec
     def lakelog_disk_pressure(self, path: Path, state: DiskState) -> None:
-        """The state of a store's disks changed."""
+        """The state of a store's disks changed; in ``STOP_WRITING`` puts are refused."""
 
     @hookspec
     def lakelog_store_failed(self, path: Path, cause: BaseException) -> None:

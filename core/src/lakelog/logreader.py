@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
+from lakelog.archived import OlderBounds, WithOlder
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog.interfaces import SegmentSource
 from lakelog.knowndamage import KnownDamage
 from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog.source import Extent, Source
+from lakelog.segments import deleted
+from lakelog.source import Extent, Source, Unbroken
 
 if TYPE_CHECKING:
     from lakelog.gathering import Gathered, Ints, Longs
@@ -62,6 +65,18 @@ class LogReader:
         self._bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
+        self._older: LogReader | None = None
+        self._scanned = source
+
+    def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
+        """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
+        self._scanned = WithOlder(self._source, archive, size_bytes)
+        self._older = LogReader(self._scanned, OlderBounds(self._bounds, archive), self._is_live)
+
+    @property
+    def oldest_offset(self) -> int:
+        """First byte that can be read: of the archive, or of the log if there is none."""
+        return self.min_offset if self._older is None else self._older.min_offset
 
     @property
     def min_offset(self) -> int:
@@ -113,6 +128,8 @@ class LogReader:
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
         """Runs of records, blanks and damage from ``start`` to ``end``."""
         first = max(self._bounds.minimum(), start or 0)
+        if self._older is not None and start is not None and start < first:
+            return self._older.pieces(start, end, verify=verify)
         limit = self._bounds.end()
         if limit is not None:
             end = limit if end is None else min(limit, end)
@@ -122,6 +139,15 @@ class LogReader:
         if self._is_live():
             return self._beside_owner(first, end, verify=verify, is_finished=limit is not None)
         return self._scan(first, end, verify=verify)
+
+    def check_start(self, start: int | None) -> int | None:
+        """``start``, if reading can begin there; 0 and ``None`` are the first that is there.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` for an offset that was deleted.
+        """
+        if start and start < self.min_offset and start < (oldest := self.oldest_offset):
+            raise deleted(start, oldest)
+        return start
 
     def _from_inside(self, damage: Damage, end: int | None, *, verify: bool) -> Iterator[Piece]:
         """What is left of known damage, then what follows."""
@@ -134,7 +160,8 @@ class LogReader:
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         from lakelog.scan import scan  # brings NumPy, which a store that only writes can do without
 
-        return scan(self._source, start, end, verify=verify)
+        source = Unbroken(self._scanned, self._bounds.minimum)
+        return scan(source, start, end, verify=verify)
 
     def _beside_owner(
         self, start: int, end: int | None, *, verify: bool, is_finished: bool
@@ -222,7 +249,11 @@ class LogReader:
         """The message at an offset, or with a message id."""
         offset = parse_message_id(where).physical_offset if isinstance(where, str) else where
         end = self._bounds.end()
-        if offset < self._bounds.minimum() or (end is not None and offset >= end):
+        if self._older is not None and offset < self._bounds.minimum():
+            return self._older.look_up(offset)
+        if 0 <= offset < (minimum := self._bounds.minimum()):
+            raise deleted(offset, minimum)
+        if offset < 0 or (end is not None and offset >= end):
             raise OffsetOutOfRange(
                 f"offset {offset} is not in the log, which holds {self.min_offset} to "
                 f"{self.max_offset}",
@@ -238,6 +269,8 @@ class LogReader:
             if extent.start <= offset < extent.end:
                 return self._decode_from(extent, offset)
             break
+        if offset < self._bounds.minimum():
+            raise deleted(offset, self._bounds.minimum())
         raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
 
     @staticmethod

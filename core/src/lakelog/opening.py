@@ -17,18 +17,28 @@ from lakelog.dispatching import Named
 from lakelog.dispatchwait import OwnedWait, ReaderWait
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.health import Health
+from lakelog.housekeeping.clock import Clock, SystemClock
 from lakelog.interfaces import Context
+from lakelog.keeping import Onlooker, keep_house
 from lakelog.logreader import LogReader
 from lakelog.owner import open_owned
 from lakelog.ownership import is_followed, is_owned
+from lakelog.pins import read_pins
 from lakelog.reading.arrivals import Arrivals, PolledArrivals, Waiting
 from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
+from lakelog.settings.catalog import MAINTENANCE
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.source import FileSource
 from lakelog.store import Store
-from lakelog.strategies import make_dispatchers, make_strategies
+from lakelog.strategies import (
+    make_archive,
+    make_cleaner,
+    make_disk_watcher,
+    make_dispatchers,
+    make_strategies,
+)
 
 if TYPE_CHECKING:
     from lakelog.consumers.offsettable import OffsetTable
@@ -46,6 +56,7 @@ def open_store(  # all but the path are optional, and given by name
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
     files: FileSystem | None = None,
+    clock: Clock | None = None,
     **arguments: Any,
 ) -> Store:
     """Open the store in ``path``; as its owner, make it if nothing is there.
@@ -56,6 +67,7 @@ def open_store(  # all but the path are optional, and given by name
     :param broker_conf: RocketMQ's settings file; ``path`` beats the paths in it
     :param plugins: plugins to use instead of those that are installed
     :param files: stands in for the operating system's files, for tests
+    :param clock: stands in for the clock by which the store keeps house, for tests
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
     Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
@@ -70,6 +82,7 @@ def open_store(  # all but the path are optional, and given by name
         broker_conf=broker_conf,
         plugins=plugins,
         files=files,
+        clock=clock,
         tolerate_missing=read_only,
         arguments=arguments,
     )
@@ -88,6 +101,7 @@ def prepare(
     files: FileSystem | None,
     tolerate_missing: bool,
     arguments: Mapping[str, Any],
+    clock: Clock | None = None,
 ) -> Opening:
     """Find plugins and settings; nothing of the store is touched yet.
 
@@ -104,7 +118,7 @@ def prepare(
         cwd=Path.cwd(),
         tolerate_missing=tolerate_missing,
     )
-    return Opening(place, effective, registry, files or RealFileSystem())
+    return Opening(place, effective, registry, files or RealFileSystem(), clock or SystemClock())
 
 
 @attrs.frozen
@@ -115,6 +129,7 @@ class Opening:
     settings: Settings
     registry: Registry
     files: FileSystem
+    clock: Clock = attrs.field(factory=SystemClock)
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Make the strategies, then take over the directory.
@@ -125,6 +140,7 @@ class Opening:
         core, events = self.settings.core, self.registry.events
         context = self._context(read_only=False)
         strategies = make_strategies(self.registry, self.settings, context)
+        archive = make_archive(self.registry, self.settings, context)
         events.store_opening(self.path, read_only=False)
 
         def failed(cause: BaseException) -> None:
@@ -145,10 +161,21 @@ class Opening:
             progress,
             full=full,
         )
+        if archive is not None:
+            owned.reader.add_archive(archive, core.segment_size_bytes)
         events.store_recovered(self.path, owned.recovery)
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
+        house = keep_house(
+            owned,
+            strategies.cleaner,
+            strategies.disk_watcher,
+            self.settings.section(MAINTENANCE),
+            events,
+            self.clock,
+        )
+        house.start()
         return Store(
             self.path,
             self.settings,
@@ -158,6 +185,7 @@ class Opening:
             OwnedWait(owned.reput, arrivals, owned.log.commit if owned.log.staged else None),
             self._finder(owned.reader, owned.dispatchers, arrivals),
             self._offsets(read_only=False),
+            house=house,
         )
 
     def for_reading(self) -> Store:
@@ -179,6 +207,9 @@ class Opening:
             lambda: is_owned(self.files, self.path),
             ReaderFlushed(self.files, self.path, belief.page),
         )
+        archive = make_archive(self.registry, self.settings, self._context(read_only=True))
+        if archive is not None:
+            reader.add_archive(archive, core.segment_size_bytes)
         dispatchers = make_dispatchers(self.registry, self.settings, self._context(read_only=True))
         completion = Completion(self.path, reader, dispatchers)
         arrivals = PolledArrivals(completion.reach)
@@ -191,6 +222,22 @@ class Opening:
             ReaderWait(completion, arrivals),
             self._finder(reader, dispatchers, arrivals, completion.refresh),
             self._offsets(read_only=True),
+            house=self._onlooker(directory.commitlog, source, reader),
+        )
+
+    def _onlooker(self, commitlog: Path, source: FileSource, reader: LogReader) -> Onlooker:
+        made = self.registry, self.settings, self._context(read_only=True)
+        return Onlooker(
+            self.path,
+            source,
+            commitlog,
+            reader,
+            self.settings.core.segment_size_bytes,
+            self.settings.section(MAINTENANCE),
+            self.clock,
+            lambda: read_pins(self.files, self.path),
+            lambda: make_cleaner(*made),
+            lambda: make_disk_watcher(*made),
         )
 
     def _finder(

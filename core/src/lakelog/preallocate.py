@@ -28,7 +28,7 @@ Fail = Callable[[BaseException], Exception]
 
 
 class MakingFailed(OSError):
-    """A call that makes a segment failed in a way that the store cannot pass over."""
+    """A call that makes or removes a segment failed in a way that the store cannot pass over."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(cause.errno, cause.strerror, cause.filename)
@@ -102,15 +102,21 @@ class SegmentMaker:
         return file
 
     def remove(self, start_offset: int) -> None:
-        """Delete a segment durably."""
-        self.files.unlink(self.path(start_offset))
-        self.files.sync_dir(self.directory)
+        """Delete a segment durably; one that is gone already is no error.
+
+        Raises ``OSError`` if it is still there, :class:`MakingFailed` if nobody knows.
+        """
+        with suppress(FileNotFoundError):
+            self.files.unlink(self.path(start_offset))
+        with _grave():
+            self.files.sync_dir(self.directory)
 
 
 class Preallocator:
     """Has the next segment ready; one thread of its own, which only makes files.
 
     :param fail: makes the store fail, from whatever thread; without it ``OSError`` is raised
+    :ivar is_scarce: whether disk space is too scarce to make files ahead of need
     """
 
     def __init__(self, maker: SegmentMaker, ahead: bool, fail: Fail | None = None) -> None:
@@ -118,6 +124,7 @@ class Preallocator:
         self._ahead = ahead
         self._fail = fail or _as_it_is
         self._ready: dict[int, Future[File]] = {}
+        self.is_scarce: Callable[[], bool] = _never
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-preallocate")
 
     def stock(self, start_offset: int, file: File) -> None:
@@ -127,8 +134,11 @@ class Preallocator:
         self._ready[start_offset] = done
 
     def request(self, start_offset: int) -> None:
-        """Begin to make the segment at ``start_offset``, if segments are made ahead of need."""
-        if self._ahead and start_offset not in self._ready:
+        """Begin to make the segment at ``start_offset``, if segments are made ahead of need.
+
+        Not while :attr:`is_scarce` says so: then it is made when it is needed, if at all.
+        """
+        if self._ahead and start_offset not in self._ready and not self.is_scarce():
             self._ready[start_offset] = self._pool.submit(self._make, start_offset)
 
     def take(self, start_offset: int) -> File:
@@ -163,3 +173,8 @@ class Preallocator:
 def _as_it_is(cause: BaseException) -> Exception:
     """Opening: whoever opens hears of it."""
     return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
+
+
+def _never() -> bool:
+    """Nobody watches the disks."""
+    return False

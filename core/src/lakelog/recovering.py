@@ -17,8 +17,14 @@ from lakelog.recovery.examine import Progress, examine
 from lakelog.recovery.phases import READING, begin
 from lakelog.recovery.report import RecoveryReport
 
-_NOTHING_IS_PUT: Final = {"flush": "none", "writer": "file", "replicator": None}
-"""What decides how messages are written plays no part, and need not be installed."""
+_NOTHING_IS_PUT: Final = {
+    "flush": "none",
+    "writer": "file",
+    "replicator": None,
+    "cleaner": None,
+    "disk_watcher": None,
+}
+"""What decides how messages are written and kept plays no part, and need not be installed."""
 
 
 def recover(

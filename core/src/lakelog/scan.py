@@ -232,7 +232,7 @@ def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecor
     try:
         verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
     except CorruptRecord as error:
-        return error
+        return error.with_traceback(None)  # which would hold the map until the next collection
     return None
 
 

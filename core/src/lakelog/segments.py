@@ -5,6 +5,8 @@ Segments follow one another without a gap; deletion goes from the front, truncat
 
 from __future__ import annotations
 
+import mmap
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -37,9 +39,11 @@ class _SealedSegment:
     def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
         file = maker.files.open(maker.path(start_offset))
         try:
-            self._map = memoryview(file.map(maker.size_bytes, writable=False))
+            mapped = file.map(maker.size_bytes, writable=False)
         finally:
             file.close()
+        self._map = memoryview(mapped)
+        self.alive = weakref.ref(mapped)
 
     def view(self, position: int, length: int) -> memoryview:
         return self._map[position : position + length]
@@ -90,6 +94,7 @@ class Segments:
         self._open: dict[int, _Viewable] = {active_offset: self.active}
         self._unsynced = [_Unsynced(active_offset, self.active)]
         self._maps: list[int] = []
+        self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore
 
     def _adopted(self, start: int, position: int) -> SegmentWriter:
@@ -136,25 +141,41 @@ class Segments:
                 return found
 
     def _segment(self, start: int, offset: int) -> _Viewable:
-        if not self.first_offset <= offset < self.active_offset + self.size_bytes:
+        if offset < self.first_offset:
+            raise deleted(offset, self.first_offset)
+        if offset >= self.active_offset + self.size_bytes:
             raise OffsetOutOfRange(
                 f"offset {offset} is in no segment; there are {self.first_offset} to "
                 f"{self.active_offset + self.size_bytes}",
                 offset=offset,
             )
         segment = self._open.get(start)
-        return self._map(start) if segment is None else segment
+        return self._map(start, offset) if segment is None else segment
 
-    def _map(self, start: int) -> _Viewable:
-        segment = self._open.setdefault(start, _SealedSegment(self._maker, start))
+    def _map(self, start: int, offset: int) -> _Viewable:
+        try:
+            made = _SealedSegment(self._maker, start)
+        except FileNotFoundError:
+            if offset < self.first_offset:
+                raise deleted(offset, self.first_offset) from None
+            raise
+        held = [each for each in self._alive.get(start, ()) if each() is not None]
+        self._alive[start] = [*held, made.alive]
+        segment = self._open.setdefault(start, made)
         self._maps.append(start)
         if len(self._maps) > MOST_MAPS:
             self._open.pop(self._maps.pop(0), None)  # views that are held keep the map
+        if start < self.first_offset:  # deleted meanwhile: its disk space must come free
+            self._forget(start)
         return segment
 
     def prepare_next(self) -> None:
         """See to it that the next segment is made before it is needed."""
         self._preallocator.request(self.active_offset + self.size_bytes)
+
+    def hold_back(self, is_scarce: Callable[[], bool]) -> None:
+        """Make no segment ahead of need while ``is_scarce`` says that disk space is."""
+        self._preallocator.is_scarce = is_scarce
 
     def prepare_roll(self) -> SegmentWriter:
         """The writer of the next segment; raises ``OSError`` where none can be made."""
@@ -194,22 +215,52 @@ class Segments:
             self._open.pop(sealed.start, None)
             sealed.writer.close()
 
-    def delete_first(self) -> int:
-        """Delete the first segment; the new first offset. The active one is never deleted."""
-        if self.first_offset == self.active_offset:
-            raise ValueError("the active segment cannot be deleted")
+    # --- deletion ---
+
+    def readers(self, start: int) -> int:
+        """How many maps of a sealed segment somebody still holds a view of.
+
+        The map that is kept for the next reader is let go: nothing else tells who holds it.
+        """
+        if start not in self._alive:
+            return 0
+        if isinstance(self._open.get(start), _SealedSegment):
+            self._open.pop(start, None)  # mapped again at the next view
+        held = [each for each in self._alive.pop(start, ()) if each() is not None]
+        if held:
+            self._alive.setdefault(start, []).extend(held)
+        return len(held)
+
+    def is_durable(self, start: int) -> bool:
+        """Whether a sync came behind the last byte of the segment that starts at ``start``."""
+        return all(each.start != start for each in list(self._unsynced))
+
+    def retreat(self) -> int:
+        """Give up the first segment, and leave its file for :meth:`remove`; the new first offset.
+
+        Views that are held stay; whoever asks for a new one is refused. One that no sync has come
+        behind, and the active one, are never given up: a sync may be at their files just now.
+        """
         start = self.first_offset
-        self.first_offset += self.size_bytes
-        self._drop(start)
-        self._maker.remove(start)
+        if start == self.active_offset:
+            raise ValueError("the active segment cannot be deleted")
+        if not self.is_durable(start):
+            raise ValueError(f"the segment at {start} is not durable yet; sync the log before")
+        self.first_offset = start + self.size_bytes
+        self._forget(start)
         return self.first_offset
 
-    def _drop(self, start: int) -> None:
-        segment = self._open.pop(start, None)
-        for each in [each for each in self._unsynced if each.start == start]:
-            self._unsynced.remove(each)  # in place: another thread may roll
-        if segment is not None:
-            segment.close()
+    def remove(self, start: int) -> None:
+        """Delete the file of a segment that was given up, durably; one that is gone is no error.
+
+        Raises ``OSError`` where it cannot be deleted, and
+        :class:`~lakelog.preallocate.MakingFailed` where nobody knows.
+        """
+        self._maker.remove(start)
+
+    def _forget(self, start: int) -> None:
+        self._open.pop(start, None)  # a writer of it was closed by the sync that retired it
+        self._alive.pop(start, None)
 
     def close(self) -> None:
         """Let go of all files, and of segments that were never used; once is enough."""
@@ -218,3 +269,12 @@ class Segments:
             with suppress(OSError):
                 segment.close()
         self._preallocator.close()
+
+
+def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
+    """The error for who asks for what retention has deleted."""
+    return OffsetOutOfRange(
+        f"offset {offset} was deleted by retention; the log now begins at {minimum}: go on from "
+        "there, and take what lies between for lost",
+        offset=offset,
+    )

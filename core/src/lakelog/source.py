@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +11,7 @@ from lakelog.errors import StoreError
 from lakelog.files import File, FileSystem
 from lakelog.pieces import Damage
 from lakelog.segmentdir import SegmentFile, segment_files
-from lakelog.segments import Segments
+from lakelog.segments import Segments, deleted
 
 
 class Extent(Protocol):
@@ -174,3 +174,36 @@ class ViewSource:
         for first in self.starts():
             if first + self._segments.size_bytes > start:
                 yield ViewExtent(self._segments, first)
+
+
+class Unbroken:
+    """A log that somebody deletes from the front of: what went away unread is no gap, but an error.
+
+    :param minimum: where the log begins now
+    """
+
+    def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
+        self._source = source
+        self._minimum = minimum
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._source.known_damage()
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts."""
+        return self._source.starts()
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        """Each segment; raises ``OffsetOutOfRange`` where one that was due has been deleted."""
+        due = start
+        for extent in self._source.extents(start):
+            if extent.start > due:
+                self._check(due)
+            yield extent
+            due = extent.end
+        self._check(due)  # the last ones may have gone before they could be opened
+
+    def _check(self, due: int) -> None:
+        if (minimum := self._minimum()) > due:
+            raise deleted(due, minimum)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.directory import readable
 from lakelog.dispatchwait import DispatchWait
-from lakelog.errors import DispatchStopped, PutRefused
-from lakelog.interfaces import TopicRemover
+from lakelog.errors import DispatchStopped, PutRefused, SettingsError
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import DiskReport
+from lakelog.keeping import House, forget_unused
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.owner import OwnedLog
@@ -25,7 +27,7 @@ from lakelog.reput import Lag
 from lakelog.results import PutResult
 from lakelog.settings.effective import Settings
 from lakelog.status import PutStatus
-from lakelog.topicremoval import delete_topic, unused_topics
+from lakelog.topicremoval import delete_topic, forgetter
 
 if TYPE_CHECKING:
     from lakelog.consumers.offsettable import OffsetTable
@@ -42,7 +44,7 @@ class Store(QueueStore):
     :ivar settings: what it was opened with, and where each value came from
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what opening has prepared
         self,
         path: Path,
         settings: Settings,
@@ -52,6 +54,8 @@ class Store(QueueStore):
         waits: DispatchWait,
         make_finder: Callable[[], Finder],
         make_offsets: Callable[[], OffsetTable],
+        *,
+        house: House,
     ) -> None:
         super().__init__(make_finder, make_offsets)
         self.path = path
@@ -60,6 +64,7 @@ class Store(QueueStore):
         self._owned = owned
         self._events = events
         self._waits = waits
+        self._house = house
         if owned is not None:
             self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
             _heed_forks(weakref.ref(self))
@@ -150,23 +155,33 @@ class Store(QueueStore):
     ) -> Iterator[StoredMessage]:
         """Every message whose record starts from ``start`` up to ``end``, in the log's order.
 
-        :param start: an offset where a record starts; ``None`` is the first that is there
+        :param start: an offset where a record starts; ``None`` and 0 are the first that is there
         :param end: an offset; ``None`` is the end of what is confirmed
         :param on_damage: told of bytes that are no whole record; without it they are logged. A
             damaged record is never yielded; whole ones behind it are.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` where messages from ``start`` on were
+        deleted, also while it reads: it never passes over some in silence.
         """
-        return self._reading().messages(start, end, on_damage)
+        reader = self._reading()
+        return reader.messages(reader.check_start(start), end, on_damage)
 
     def scan_pieces(
         self, start: int | None = None, end: int | None = None, *, verify: bool = True
     ) -> Iterator[Piece]:
         """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
-        return self._reading().pieces(start, end, verify=verify)
+        reader = self._reading()
+        return reader.pieces(reader.check_start(start), end, verify=verify)
 
     @property
     def min_offset(self) -> int:
         """First byte of the log that is still there."""
         return self._reading().min_offset
+
+    @property
+    def oldest_offset(self) -> int:
+        """First byte that can be read: of the archive, where the setting ``archive`` names one."""
+        return self._reading().oldest_offset
 
     @property
     def max_offset(self) -> int:
@@ -257,29 +272,53 @@ class Store(QueueStore):
             with owned.reput.paused():
                 end = owned.positions.confirmed
                 owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
-                delete_topic(owned.directory.files, self.path, topic, end, self._forgets())
+                forget = forgetter(owned.dispatchers)
+                delete_topic(owned.directory.files, self.path, topic, end, forget)
         except OSError as error:
             raise readable(error, self.path) from error
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics of which the log holds nothing any more; their names."""
-        topics = unused_topics(self._find.lists.queues, self.min_offset)
-        for topic in topics:
-            self.delete_topic(topic)
-        return topics
+        owned = self._managing()
+        try:
+            with owned.reput.paused():
+                return forget_unused(owned)
+        except OSError as error:
+            raise readable(error, self.path) from error
 
-    def _forgets(self) -> Callable[[str, int], None]:
-        removers = [
-            each.dispatcher
-            for each in self._managing().dispatchers
-            if isinstance(each.dispatcher, TopicRemover)
-        ]
+    # --- disk space ---
 
-        def forget(topic: str, end_offset: int) -> None:
-            for each in removers:
-                each.forget_topic(topic, end_offset)
+    def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
+        """Delete now what the store's cleaner lets go, without waiting for its hour.
 
-        return forget
+        It stops at the first segment that has to stay, and says why.
+
+        :param dry_run: only say what would go; works in a store opened for reading, too
+
+        Raises :class:`~lakelog.errors.SettingsError` where no cleaner is set, and
+        :class:`~lakelog.errors.StoreReadOnly`.
+        """
+        self._check_open()
+        report = self._house.clean(only_look=dry_run)
+        if report is None:
+            raise SettingsError(
+                "no cleaner is set, so nothing is ever deleted; name one, such as 'retention'",
+                key="cleaner",
+            )
+        return report
+
+    def disk(self) -> DiskReport | None:
+        """How full the disks are, and what follows from it; ``None`` without a watcher.
+
+        It looks now: an owner's puts are refused, or taken again, by what is found.
+        """
+        self._check_open()
+        return self._house.disk()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether puts are taken; not by a reader, after a failure, or while a disk is full."""
+        return self._owned is not None and self._owned.health.refusal is None
 
     @property
     def read_only(self) -> bool:
@@ -300,6 +339,7 @@ class Store(QueueStore):
         if self._forked:
             return
         try:
+            self._house.close()
             self._close_offsets()
             self._waits.close()
             if self._owned is not None:
@@ -313,7 +353,7 @@ class Store(QueueStore):
         """In a child of the owner: the threads are not there, and the files are the parent's."""
         self._forked = True
         if self._owned is not None:
-            self._owned.health.refuse(FORKED)
+            self._owned.health.forked(FORKED)
 
     def __enter__(self) -> Store:
         return self

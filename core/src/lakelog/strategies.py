@@ -10,7 +10,17 @@ import attrs
 
 from lakelog.committing import Committing
 from lakelog.dispatching import Named
-from lakelog.interfaces import AppendCallback, Context, FlushStrategy, Kind, Replicator, Writer
+from lakelog.interfaces import (
+    AppendCallback,
+    Cleaner,
+    Context,
+    DiskWatcher,
+    FlushStrategy,
+    Kind,
+    Replicator,
+    SegmentSource,
+    Writer,
+)
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 
@@ -31,6 +41,8 @@ class Strategies:
     flush: FlushStrategy
     replicator: Replicator | None
     dispatchers: Sequence[Named]
+    cleaner: Cleaner | None = None
+    disk_watcher: DiskWatcher | None = None
 
 
 def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
@@ -49,7 +61,34 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, core.replicator) if core.replicator else None,
         make_dispatchers(registry, settings, context),
+        make_cleaner(registry, settings, context),
+        make_disk_watcher(registry, settings, context),
     )
+
+
+def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:
+    """Build the cleaner that ``settings`` name, if they name one."""
+    name = settings.core.cleaner
+    made: Cleaner | None = _made(registry, settings, context, Kind.CLEANER, name)
+    return made
+
+
+def make_disk_watcher(
+    registry: Registry, settings: Settings, context: Context
+) -> DiskWatcher | None:
+    """Build the disk-space watcher that ``settings`` name, if they name one."""
+    name = settings.core.disk_watcher
+    made: DiskWatcher | None = _made(registry, settings, context, Kind.DISK_WATCHER, name)
+    return made
+
+
+def _made(
+    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str | None
+) -> Any:
+    if name is None:
+        return None
+    registry.factory(kind, name)  # before its section: it says which plugin is missing
+    return registry.make(kind, name, settings.section(name), context)
 
 
 def make_dispatchers(registry: Registry, settings: Settings, context: Context) -> tuple[Named, ...]:
@@ -66,6 +105,16 @@ def make_dispatchers(registry: Registry, settings: Settings, context: Context) -
         for name in dispatcher_names(registry, settings)
         if name in installed or not context.read_only
     )
+
+
+def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
+    """Build what serves deleted segments, if any; a reader does without one not installed."""
+    name = settings.core.archive
+    if name is None or (context.read_only and name not in registry.names(Kind.SEGMENT_SOURCE)):
+        return None
+    registry.factory(Kind.SEGMENT_SOURCE, name)
+    made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
+    return made
 
 
 def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:

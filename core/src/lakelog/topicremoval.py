@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from lakelog.dispatching import Named
 from lakelog.files import FileSystem
-from lakelog.interfaces import QueueReader
+from lakelog.interfaces import QueueReader, TopicRemover
 from lakelog.properties import REPAIRED_TOPIC
 from lakelog.tombstones import add_tombstone
 
@@ -34,6 +35,19 @@ def delete_topic(
         raise ValueError(f"topic {topic!r} stays: units of other queues lead to its records")
     add_tombstone(files, path, topic, end_offset)
     forget(topic, end_offset)
+
+
+def forgetter(dispatchers: Iterable[Named]) -> Callable[[str, int], None]:
+    """Removes the queues of a topic from all dispatchers that have any."""
+    removers = [
+        each.dispatcher for each in dispatchers if isinstance(each.dispatcher, TopicRemover)
+    ]
+
+    def forget(topic: str, end_offset: int) -> None:
+        for each in removers:
+            each.forget_topic(topic, end_offset)
+
+    return forget
 
 
 def unused_topics(reader: QueueReader, minimum: int) -> list[str]:

@@ -13,6 +13,7 @@ from lakelog.errors import SettingsError
 from lakelog.settings.effective import Settings
 from lakelog.settings.model import StoreSettings
 from lakelog.settings.rocketmq import TABLE
+from lakelog.settings.rocketmq_combined import DISK, disk_line
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_what_nobody_can_take_is_reported(broker: Any) -> None:
 
 def test_the_table_names_keys_that_exist() -> None:
     known = {field.name for field in attrs.fields(StoreSettings)}
-    planned = set(SECTIONS) | {"staged", "mmap", "retention", "disk"}
+    planned = set(SECTIONS) | {"staged", "mmap", "retention"}
     for name, rule in TABLE.items():
         section, _, key = rule.target.rpartition(".")
         assert section in planned if section else key in known, name
@@ -157,6 +158,32 @@ def test_every_conversion_can_be_had() -> None:
             except ValueError:
                 continue
         assert values, name
-    assert TABLE["diskMaxUsedSpaceRatio"].convert("99") == 0.95
-    assert TABLE["diskMaxUsedSpaceRatio"].convert("1") == 0.1
     assert TABLE["mapperFileSizeBatchConsumeQueue"].convert("47") == 92
+
+
+@pytest.mark.parametrize(
+    ("percents", "lines"),
+    [
+        ((70, 80, 88), {"max_used": 0.7, "clean_forcibly": 0.8, "warning": 0.88}),
+        ((88, None, None), {"max_used": 0.85}),
+        ((99, None, None), {"max_used": 0.85}),
+        ((1, None, None), {"max_used": 0.1}),
+        ((None, 60, None), {"max_used": 0.6, "clean_forcibly": 0.6}),
+        ((None, 99, 99), {"clean_forcibly": 0.85, "warning": 0.9}),
+        ((None, None, 10), {"max_used": 0.35, "clean_forcibly": 0.35, "warning": 0.35}),
+    ],
+)
+def test_the_lines_of_a_disk_are_in_order_and_within_rocketmqs_bounds(
+    percents: tuple[int | None, ...], lines: dict[str, float]
+) -> None:
+    keys = ("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
+    texts = {key: str(each) for key, each in zip(keys, percents, strict=True) if each is not None}
+    found = {line: disk_line(texts, line) for line in DISK}
+    said = {f"{line}_ratio": value for line, value in lines.items()}
+    assert {line: each.value for line, each in found.items() if each} == said
+    assert all(each.keys for each in found.values() if each)
+
+
+def test_a_line_of_a_disk_that_is_no_number_is_blamed_by_its_name(broker: Any) -> None:
+    with pytest.raises(SettingsError, match=r"^diskSpaceWarningLevelRatio in"):
+        broker("diskMaxUsedSpaceRatio=70\ndiskSpaceWarningLevelRatio=much")

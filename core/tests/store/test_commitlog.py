@@ -226,8 +226,11 @@ def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         fill(store, 100)
         log = owned(store).segments
+        owned(store).log.sync()
         mine, theirs = log.view(0, 1000), segments(tmp_path)[0].read_bytes()[:1000]
-        assert log.delete_first() == SEGMENT
+        assert log.readers(0) == 1
+        assert log.retreat() == SEGMENT
+        log.remove(0)
         assert bytes(mine) == theirs
         assert len(segments(tmp_path)) == 3
         with pytest.raises(OffsetOutOfRange):
@@ -246,15 +249,25 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
         fill(store, 100)
         log = owned(store).segments
         first = log._unsynced[0].writer
-        first.sync = log.delete_first
+        sync, refused = first.sync, []
+
+        def meanwhile() -> None:
+            with pytest.raises(ValueError, match="not durable yet"):
+                log.retreat()
+            refused.append(True)
+            sync()
+
+        first.sync = meanwhile
         log.sync()
+        assert refused
         assert [each.writer for each in log._unsynced] == [log.active]
+        assert log.retreat() == SEGMENT
 
 
 def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         with pytest.raises(ValueError, match="active"):
-            owned(store).segments.delete_first()
+            owned(store).segments.retreat()
         store.put(Message("t"))
 
 

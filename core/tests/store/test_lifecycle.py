@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -149,3 +150,19 @@ def test_other_types_are_told(tmp_path: Path) -> None:
         for wrong in (("t", 0, 1.5), ("t", 1.5, 0), (b"t", 0, 0), (None, 0, 0), ("t", 0, "1")):
             with pytest.raises(TypeError):
                 store.get(*wrong)
+
+
+def test_a_reader_that_is_closed_leaves_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with open_small(path) as store:
+        store.put_batch([Message("t", b"x", queue_id=0, keys="k") for _ in range(100)])
+        store.wait_dispatched()
+
+    def read() -> int:
+        with open_small(path, mode="read") as reader:
+            assert len(reader.get("t", 0, 0, 100).messages) == 100
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = read()
+    assert [read() for _ in range(3)] == [first] * 3

@@ -11,11 +11,13 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from lakelog.cli import exitcodes, times
+from lakelog.cli.commands.clean import clean
 from lakelog.cli.commands.config import app as config
 from lakelog.cli.commands.dump import dump
 from lakelog.cli.commands.get import get
 from lakelog.cli.commands.groups import groups
 from lakelog.cli.commands.init import init
+from lakelog.cli.commands.pins import app as pins
 from lakelog.cli.commands.plugins import plugins
 from lakelog.cli.commands.put import put
 from lakelog.cli.commands.query import query
@@ -36,7 +38,7 @@ Command: TypeAlias = Callable[..., None]
 COMMANDS: Final[tuple[Command, ...]] = (
     *(init, put, get, query, tail, scan),
     *(topics, queues, groups, stats),
-    *(dump, verify, recover, repair, rebuild, plugins),
+    *(dump, verify, recover, repair, rebuild, clean, plugins),
 )
 TAKE_TIMES: Final[tuple[Command, ...]] = (get, query)
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
@@ -57,6 +59,7 @@ def make_app() -> typer.Typer:
     for command in COMMANDS:
         app.command(epilog=times.HELP if command in TAKE_TIMES else None)(command)
     app.add_typer(config, name="config")
+    app.add_typer(pins, name="pins")
     return app
 
 

@@ -135,6 +135,24 @@ class BatchQueueFiles:
             self._there = (first, kept) if kept > first else (0, 0)
             self._folder.cut(kept * UNIT_BYTES)
 
+    def retreat(self, minimum: int) -> bool:
+        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+
+        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        """
+        first, end = self._there
+        for base in self._folder.bases[:-1]:
+            behind = base // UNIT_BYTES + self._in_file
+            if self._field("offset")(behind - 1) >= minimum:
+                break
+            first = max(first, behind)
+        self._there = (first, end)
+        return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
+
+    def remove_front(self) -> int:
+        """Remove the files that were given up; how many."""
+        return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # up to it, it says
+
     def cut_at_strange(self) -> None:
         """Drop units from the first that cannot be right; looks at all, which must ascend."""
         first, end = self._there

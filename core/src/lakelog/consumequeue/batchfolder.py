@@ -96,10 +96,17 @@ class SizedFiles:
         if self.bases and end < self.bases[-1] + self.size_bytes:
             self._wipe(end)
 
-    def remove_front(self, end: int) -> None:
-        """Remove files that end before ``end``, from the front, but never the last one."""
+    def remove_front(self, end: int) -> int:
+        """Remove files that end before ``end``, from the front, but never the last one; how many.
+
+        Each is durably gone before the next, so that no crash leaves a gap.
+        """
+        removed = 0
         while len(self.bases) > 1 and self.bases[0] + self.size_bytes < end:
             self._remove(0)
+            self._files.sync_dir(self.directory)
+            removed += 1
+        return removed
 
     def distrust(self) -> None:
         """Sync all of it at the next flush: who wrote it may have died before a sync."""

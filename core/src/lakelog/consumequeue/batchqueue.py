@@ -115,6 +115,14 @@ class BatchQueue:
         left = self.read(self._files.bounds(0)[0], _ALL)
         self.reached = int(left.offsets[-1]) + int(left.sizes[-1]) if len(left) else 0
 
+    def retreat(self, minimum: int) -> bool:
+        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is."""
+        return not self._read_only and self._files.retreat(minimum)
+
+    def remove_front(self) -> int:
+        """Remove the files that were given up; how many."""
+        return self._files.remove_front()
+
     def remove(self) -> None:
         """Forget everything."""
         self.truncate(0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -266,6 +265,14 @@ class ConsumeQueues:
             if name[0] == topic:
                 self._remove(name)
 
+    def remove_before(self, minimum: int) -> int:
+        """Remove files that hold nothing from physical offset ``minimum`` on; how many."""
+        self._ensure_loaded()
+        due = [each for each in self._queues.values() if each.retreat(minimum)]
+        if due:
+            self.flush()  # or the list of what queues hold would miss units that go now
+        return sum(each.remove_front() for each in due)
+
     def flush(self) -> None:
         """Sync all queues, then let the checkpoint say so; raises ``StoreFailed``."""
         if not self._read_only:
@@ -381,17 +388,5 @@ class ConsumeQueues:
         queue = self._queues.pop(name)
         queue.remove()
         queue.close()
-        self._remove_folders(name)
-
-    def _remove_folders(self, queue: Queue) -> None:
-        if self._read_only:
-            return
-        for folder in self._maker.folders(queue):
-            for name, _ in self._files.list(folder):
-                self._files.unlink(folder / name)
-            with suppress(OSError):  # it is not there, or another queue of the topic is
-                self._files.remove_dir(folder)
-                self._files.remove_dir(folder.parent)
-            for each in (folder, *folder.parents[:2]):
-                if each.is_dir():
-                    self._files.sync_dir(each)
+        if not self._read_only:
+            self._maker.remove_folders(name)

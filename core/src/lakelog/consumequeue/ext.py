@@ -110,10 +110,10 @@ class ExtFiles:
         self._end = 0 if address is None else self._end_of(address)
         self._folder.cut(self._end)
 
-    def truncate_before(self, address: int) -> None:
-        """Remove the files that end before the unit at ``address``, but never the last one."""
+    def truncate_before(self, address: int) -> int:
+        """Remove the files that end before the unit at ``address``, not the last one; how many."""
         self._check_writable()
-        self._folder.remove_front(address - LOWEST)
+        return self._folder.remove_front(address - LOWEST)
 
     def distrust(self) -> None:
         """Sync all of it at the next flush."""

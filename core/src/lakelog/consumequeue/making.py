@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -88,6 +89,18 @@ class QueueMaker:
     def folders(self, queue: Queue) -> list[Path]:
         """Where files of a queue may stand."""
         return [self._path.joinpath(name, queue[0], str(queue[1])) for name in DIRECTORIES]
+
+    def remove_folders(self, queue: Queue) -> None:
+        """Remove all that is there of a queue, durably."""
+        for folder in self.folders(queue):
+            for name, _ in self._files.list(folder):
+                self._files.unlink(folder / name)
+            with suppress(OSError):  # it is not there, or another queue of the topic is
+                self._files.remove_dir(folder)
+                self._files.remove_dir(folder.parent)
+            for each in (folder, *folder.parents[:2]):
+                if each.is_dir():
+                    self._files.sync_dir(each)
 
     def _kinds(self, kept_entries: int) -> tuple[Kind, ...]:
         """What files may stand there."""

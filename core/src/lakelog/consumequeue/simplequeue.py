@@ -6,6 +6,7 @@ One thread changes it, any thread reads it: what is new can be seen once it was 
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -111,10 +112,18 @@ class SimpleQueue:
     def bounds(self, minimum: int) -> tuple[int, int]:
         """The first queue offset of a record at or behind ``minimum``, and the end."""
         at, first, end = self._minimum
+        if at != minimum and self._memory is not None:
+            self._look_for_front()
         if at != minimum or first < self.first or end > self.end or first >= end:
             first, end = self._find(minimum), self.end
             self._minimum = (minimum, first, end)
         return min(first, self.end), self.end
+
+    def _look_for_front(self) -> None:
+        """The log's owner may have deleted files since they were listed."""
+        if self.first < self.end and not len(self._raw(self.first, 1)):
+            self._files.load()
+            self.first = max([self.first, *self._files.bases[:1]])
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units from ``first`` on; codes are looked up where they are kept.
@@ -275,6 +284,31 @@ class SimpleQueue:
         )
 
     # --- forgetting ---
+
+    def retreat(self, minimum: int) -> bool:
+        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+
+        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        """
+        bases = self._files.bases
+        if self._memory is not None or not bases:
+            return False
+        for base, behind in pairwise(bases):
+            last = last_real(self._raw, base, behind)
+            if last is not None and int(self._raw(last, 1)[0]["offset"]) >= minimum:
+                break
+            self.first = max(self.first, behind)
+        self._minimum = (-1, -1, 0)
+        return bases[0] < self.first
+
+    def remove_front(self) -> int:
+        """Remove the files that were given up, and those of codes with them; how many."""
+        removed = self._files.remove_before(self.first)
+        if self._ext is None or not removed:
+            return removed
+        codes = self._raw(self.first, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+        kept = codes[self._ext.is_address(codes)]
+        return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
 
     def truncate(self, end_offset: int) -> None:
         """Drop the units of records at or behind a physical offset."""

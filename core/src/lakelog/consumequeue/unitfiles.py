@@ -112,6 +112,19 @@ class UnitFiles:
         if self.bases:
             self._wipe(self.bases[-1], end)
 
+    def remove_before(self, first: int) -> int:
+        """Remove the files that hold nothing from queue offset ``first`` on; how many.
+
+        From the oldest on, each durably gone before the next, so that no crash leaves a gap; the
+        last one stays.
+        """
+        removed = 0
+        while len(self.bases) > 1 and self.bases[0] + self._entries <= first:
+            self._remove(self.bases[0])
+            self._files.sync_dir(self.directory)
+            removed += 1
+        return removed
+
     def wipe_rest(self, end: int) -> None:
         """Zero what a crash may have left behind ``end`` in the file that it stands in."""
         if self.bases and end < self.bases[-1] + self._entries:

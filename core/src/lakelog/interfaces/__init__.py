@@ -14,6 +14,7 @@ from lakelog.interfaces.appending import (
 from lakelog.interfaces.behind import (
     Dispatcher,
     Follower,
+    FrontRemover,
     KeyIndex,
     QueueReader,
     TopicRemover,
@@ -29,9 +30,13 @@ from lakelog.interfaces.flushing import (
 from lakelog.interfaces.housekeeping import (
     Cleaner,
     Deletion,
+    DiskReport,
     DiskState,
+    DiskUsage,
     DiskWatcher,
+    Pace,
     SegmentInfo,
+    Situation,
 )
 from lakelog.interfaces.kinds import (
     Context,
@@ -39,6 +44,7 @@ from lakelog.interfaces.kinds import (
     Kind,
     NoSettings,
 )
+from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.writing import (
     CommitRules,
     Sealable,
@@ -54,23 +60,29 @@ __all__ = [
     "CommitRules",
     "Context",
     "Deletion",
+    "DiskReport",
     "DiskState",
+    "DiskUsage",
     "DiskWatcher",
     "Dispatcher",
     "Factory",
     "FlushStrategy",
     "Flushable",
     "Follower",
+    "FrontRemover",
     "KeyIndex",
     "Kind",
     "NoSettings",
     "Outcome",
+    "Pace",
     "Pending",
     "QueueReader",
     "Replicator",
     "Sealable",
     "SegmentInfo",
+    "SegmentSource",
     "SegmentWriter",
+    "Situation",
     "TopicRemover",
     "Wakeable",
     "Writer",
@@ -86,5 +98,6 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.FOLLOWER: Follower,
     Kind.CLEANER: Cleaner,
     Kind.DISK_WATCHER: DiskWatcher,
+    Kind.SEGMENT_SOURCE: SegmentSource,
 }
 """What the object of each kind must do."""

@@ -84,6 +84,19 @@ class TopicRemover(Protocol):
 
 
 @runtime_checkable
+class FrontRemover(Protocol):
+    """A dispatcher that can let go of what is older than the log."""
+
+    def remove_before(self, minimum: int) -> int:
+        """Remove the files that know of nothing but records before ``minimum``; how many.
+
+        From the oldest on, each durably gone before the next, and never the last one, which says
+        where to go on. Called between two dispatches, once the log begins at ``minimum``; raises
+        ``OSError`` and :class:`~lakelog.errors.StoreError`, and is then asked again later.
+        """
+
+
+@runtime_checkable
 class KeyIndex(Protocol):
     """A dispatcher that finds records by key; reads from any thread."""
 

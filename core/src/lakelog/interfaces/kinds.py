@@ -28,6 +28,7 @@ class Kind(Enum):
     FOLLOWER = "lakelog_followers"
     CLEANER = "lakelog_cleaners"
     DISK_WATCHER = "lakelog_disk_watchers"
+    SEGMENT_SOURCE = "lakelog_segment_sources"
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "retention": (Kind.CLEANER, "lakelog-retention"),
     "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
     "spark": (Kind.FOLLOWER, "lakelog-spark"),
+    "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
 }
 """Strategies of this project that are packages of their own."""
 

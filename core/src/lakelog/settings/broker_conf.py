@@ -17,11 +17,13 @@ from lakelog.settings.rocketmq import NOTES, TABLE
 from lakelog.settings.rocketmq_combined import (
     COMBINED,
     COMMITLOG,
+    DISK,
     HOST,
     LIGHT,
     ROLE,
     Outcome,
     commitlog_path,
+    disk_line,
     light_queues,
     path_notes,
     replica,
@@ -69,6 +71,10 @@ def _from_combined(texts: Mapping[str, str], path: Path, origin: str) -> Iterato
         "store_host": (", ".join(HOST), lambda: store_host(texts)),
         "staged.replica": (ROLE[0], lambda: replica(texts)),
         "commitlog_path": (COMMITLOG, lambda: commitlog_path(texts, path)),
+        **{
+            f"psutil.{line}": (row[0], partial(disk_line, texts, line))
+            for line, row in reversed(DISK.items())  # so that a bad value is blamed by its name
+        },
     }
     for target, (names, question) in questions.items():
         outcome = _asked(question, names, origin)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from lakelog.settings.given import CORE, Given, dotted
-from lakelog.settings.model import StoreSettings
+from lakelog.settings.model import MaintenanceSettings, StoreSettings
 
+MAINTENANCE: Final = "maintenance"
 _FACTORY: Any = attrs.Factory  # a class that the type stubs call a function
 
 
@@ -37,7 +38,7 @@ class Catalog:
     @classmethod
     def of(cls, sections: Mapping[str, type[Any]]) -> Catalog:
         """The core and ``sections``."""
-        return cls({CORE: StoreSettings, **sections})
+        return cls({CORE: StoreSettings, MAINTENANCE: MaintenanceSettings, **sections})
 
     @property
     def sections(self) -> list[str]:

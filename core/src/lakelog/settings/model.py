@@ -27,6 +27,7 @@ class StoreSettings:
     :ivar followers: the followers, by name
     :ivar cleaner: the cleaner, by name, if any
     :ivar disk_watcher: the disk-space watcher, by name, if any
+    :ivar archive: the segment source, by name, that has what was deleted from the log, if any
     :ivar max_message_size_bytes: largest body; a record may be 64 KiB larger
     :ivar store_host: ``address:port`` in records and message ids
     :ivar queues_per_topic: how many queues a put chooses from when it names none
@@ -54,6 +55,7 @@ class StoreSettings:
     followers: tuple[str, ...] = ()
     cleaner: str | None = None
     disk_watcher: str | None = None
+    archive: str | None = None
     max_message_size_bytes: int = field(
         default=4 << 20, validator=[validators.ge(1), validators.le(1 << 30)]
     )
@@ -70,3 +72,24 @@ class StoreSettings:
     def commitlog(self, path: Path) -> Path:
         """Where the segments of the store directory ``path`` stand."""
         return path / (self.commitlog_path or COMMITLOG_DIR)
+
+
+@attrs.frozen(kw_only=True)
+class MaintenanceSettings:
+    """The section ``maintenance``: when a store keeps house, and what followers hold.
+
+    :ivar first_round_ms: how long after opening the cleaner and the disk-space watcher are asked
+        for the first time
+    :ivar interval_ms: how long after each round the next one begins
+    :ivar pin_expires_after_ms: a follower's pin that was not renewed for so long holds nothing any
+        more; empty is never
+    :ivar override_pins: whether segments go that a follower still needs; otherwise they stay, and
+        puts are refused once the disk is full
+    """
+
+    first_round_ms: int = field(default=60_000, validator=validators.ge(0))
+    interval_ms: int = field(default=10_000, validator=validators.ge(1))
+    pin_expires_after_ms: int | None = field(
+        default=None, validator=validators.optional(validators.ge(1))
+    )
+    override_pins: bool = False

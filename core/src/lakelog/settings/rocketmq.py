@@ -63,11 +63,6 @@ def padded(unit_bytes: int) -> Callable[[str], int]:
     return lambda text: units(unit_bytes)(text) * unit_bytes
 
 
-def share(text: str) -> float:
-    """A percentage as a share of one, between the bounds that RocketMQ sets."""
-    return min(max(whole(text), 10), 95) / 100
-
-
 def word(text: str) -> str:
     """A word."""
     return text.strip()
@@ -116,15 +111,13 @@ TABLE: Final[Mapping[str, Rule]] = {
     "deleteFileBatchMax": Rule("retention.delete_files_batch_max", whole),
     "deleteCommitLogFilesInterval": Rule("retention.delete_interval_ms", whole),
     "destroyMapedFileIntervalForcibly": Rule("retention.destroy_forcibly_after_ms", whole),
-    "redeleteHangedFileInterval": Rule("retention.redelete_interval_ms", whole),
     "cleanFileForciblyEnable": Rule("retention.clean_forcibly", truth),
-    "diskMaxUsedSpaceRatio": Rule("disk.max_used_ratio", share),
-    "diskSpaceCleanForciblyRatio": Rule("disk.clean_forcibly_ratio", share),
-    "diskSpaceWarningLevelRatio": Rule("disk.stop_writing_ratio", share),
 }
 
 NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "checkCRCOnRecover": ("true", "recovery always checks every checksum"),
+    "redeleteHangedFileInterval": ("120000", "a segment that could not go is tried every round"),
+    "replicasPerDiskPartition": ("1", "the whole disk counts, whoever else is on it"),
     "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),
 }
 """Settings that have no counterpart: the value that needs no report, and what to say of others."""

@@ -18,7 +18,15 @@ COMMITLOG: Final = "storePathCommitLog"
 LIGHT: Final = ("enableLmq", "enableMultiDispatch")
 HOST: Final = ("brokerIP1", "listenPort")
 ROLE: Final = ("brokerRole", "enableControllerMode")
-COMBINED: Final = frozenset({ROOT, COMMITLOG, *LIGHT, *HOST, *ROLE})
+DISK: Final = {
+    "max_used_ratio": ("diskMaxUsedSpaceRatio", 75, 10, 95),
+    "clean_forcibly_ratio": ("diskSpaceCleanForciblyRatio", 85, 30, 85),
+    "warning_ratio": ("diskSpaceWarningLevelRatio", 90, 35, 90),
+}
+"""The lines of a disk from the lowest up: RocketMQ's name, default and bounds, in percent."""
+COMBINED: Final = frozenset(
+    {ROOT, COMMITLOG, *LIGHT, *HOST, *ROLE, *(row[0] for row in DISK.values())}
+)
 """The keys that functions of this module take care of."""
 
 
@@ -55,6 +63,22 @@ def store_host(texts: Mapping[str, str]) -> Outcome | None:
     ip = texts.get(HOST[0], default_ip).strip()
     port = whole(texts.get(HOST[1], default_port))
     return Outcome(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}", given) if given else None
+
+
+def disk_line(texts: Mapping[str, str], line: str) -> Outcome | None:
+    """One of the lines of :data:`DISK`, as a share of one.
+
+    RocketMQ looks at the highest line first, so that one above the next never counts: it is that.
+    """
+    from_here = list(DISK.values())[list(DISK).index(line) :]
+    percents = {
+        key: min(max(whole(texts.get(key, str(usual))), least), most)
+        for key, usual, least, most in from_here
+    }
+    (own, usual, *_), percent = from_here[0], min(percents.values())
+    if own not in texts and percent == usual:
+        return None
+    return Outcome(percent / 100, tuple(key for key in percents if key in texts))
 
 
 def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:

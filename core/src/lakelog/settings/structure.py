@@ -5,6 +5,7 @@ cattrs converts what needs it, and is imported only then.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -69,7 +70,7 @@ def _in_type(number: float, kind: Any) -> object:
 
 
 def _construct(cls: type[Any], values: Mapping[str, object], givens: Mapping[str, Given]) -> Any:
-    """Make the instance; blame the first value that its own validator refuses."""
+    """Make the instance; blame the first value that its own validator refuses, or that is named."""
     try:
         return cls(**values)
     except (ValueError, TypeError) as error:
@@ -77,6 +78,9 @@ def _construct(cls: type[Any], values: Mapping[str, object], givens: Mapping[str
             refusal = _refusal(field, values[key]) if key in values else None
             if refusal is not None:
                 raise _located(refusal, givens[key]) from error
+        named = _named(_words(error), givens)
+        if named is not None:
+            raise _located(error, named) from error
         sources = ", ".join(sorted({given.origin for given in givens.values()}))
         raise SettingsError(_words(error), source=sources) from error
 
@@ -91,6 +95,11 @@ def _refusal(field: attrs.Attribute[Any], value: object) -> Exception | None:
     except AttributeError:  # a validator that looks at other fields cannot be asked alone
         return None
     return None
+
+
+def _named(words: str, givens: Mapping[str, Given]) -> Given | None:
+    """The first given value whose name a complaint about several of them has in it."""
+    return next((givens[word] for word in re.findall(r"\w+", words) if word in givens), None)
 
 
 def _located(error: Exception, given: Given) -> SettingsError:

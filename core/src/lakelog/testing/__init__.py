@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from lakelog.testing.contracts.follower import FollowerContract
     from lakelog.testing.contracts.plugin import PluginContract
     from lakelog.testing.contracts.replicator import ReplicatorContract
+    from lakelog.testing.contracts.segmentsource import SegmentSourceContract
     from lakelog.testing.contracts.writer import WriterContract
+    from lakelog.testing.fakeclock import FakeClock
     from lakelog.testing.fakelog import FakeLog
     from lakelog.testing.faultyfile import FaultyFile
     from lakelog.testing.hookcalls import count_hook_calls
@@ -35,6 +37,7 @@ __all__ = [
     "DiskWatcherContract",
     "DispatcherContract",
     "DurableFlushStrategyContract",
+    "FakeClock",
     "FakeLog",
     "FaultyFile",
     "FlushStrategyContract",
@@ -42,6 +45,7 @@ __all__ = [
     "GroupFlushStrategyContract",
     "PluginContract",
     "ReplicatorContract",
+    "SegmentSourceContract",
     "StoreMachine",
     "WriterContract",
     "count_hook_calls",
@@ -55,6 +59,7 @@ _MODULES = {
     "DiskWatcherContract": "contracts.diskwatcher",
     "DispatcherContract": "contracts.dispatcher",
     "DurableFlushStrategyContract": "contracts.flush",
+    "FakeClock": "fakeclock",
     "FakeLog": "fakelog",
     "FaultyFile": "faultyfile",
     "FlushStrategyContract": "contracts.flush",
@@ -62,6 +67,7 @@ _MODULES = {
     "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
+    "SegmentSourceContract": "contracts.segmentsource",
     "StoreMachine": "machine",
     "WriterContract": "contracts.writer",
     "count_hook_calls": "hookcalls",

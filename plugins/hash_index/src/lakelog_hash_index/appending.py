@@ -158,6 +158,14 @@ class IndexAppender:
         self._active = file
         self._seal_if_full()
 
+    def remove_first(self) -> None:
+        """Remove the oldest file, durably; it must not be the only one."""
+        path = self.files[0].path
+        self._sealer.wait()
+        self.files = self.files[1:]
+        self._maker.files.unlink(path)
+        self._maker.files.sync_dir(path.parent)
+
     # --- make durable ---
 
     def flush(self) -> None:

@@ -169,6 +169,14 @@ class OwnerIndex:
             found.append(file.path)
         return found
 
+    def remove_before(self, minimum: int) -> int:
+        """Remove the files that only know of records before ``minimum``; how many."""
+        self._minimum = max(self._minimum, minimum)
+        due = self.deletable(minimum)
+        for _ in due:
+            self._appender.remove_first()
+        return len(due)
+
 
 def _free(target: Path) -> Path:
     """``target``, or with a number behind it where that is taken."""

@@ -54,6 +54,7 @@ def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:
         (Kind.REPLICATOR, core.replicator),
         (Kind.CLEANER, core.cleaner),
         (Kind.DISK_WATCHER, core.disk_watcher),
+        (Kind.SEGMENT_SOURCE, core.archive),
         *((Kind.DISPATCHER, name) for name in core.dispatchers),
         *((Kind.FOLLOWER, name) for name in core.followers),
     ]

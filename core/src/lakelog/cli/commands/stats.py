@@ -11,6 +11,7 @@ import attrs
 import typer
 
 from lakelog.checkpoint import read_checkpoint
+from lakelog.cli.diskbars import bars, disks
 from lakelog.cli.filesizes import sizes
 from lakelog.cli.opening import open_for
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
@@ -45,7 +46,8 @@ def stats(
     """Print positions, times of the first and last message, queues, files and their sizes.
 
     The checkpoint tells up to which store time log, queues and index are durable. What recoveries
-    set aside in lakelog/quarantine/ stays until somebody deletes it.
+    set aside in lakelog/quarantine/ stays until somebody deletes it. Each disk that a part of the
+    store stands on has a bar.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         document = {
@@ -54,6 +56,8 @@ def stats(
             **_log(opened),
             **_queues(opened),
             "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
+            "disk_state": _disk_state(opened),
+            "disks": disks(opened.path, directory_of(opened).commitlog),
             "files": _files(opened),
             "quarantine": attrs.asdict(holding(RealFileSystem(), opened.path)),
         }
@@ -69,6 +73,14 @@ def _state(store: Store) -> dict[str, Any]:
         "is_owned": is_owned(RealFileSystem(), store.path),
         "abort_file_present": (store.path / ABORT_FILE).exists(),
     }
+
+
+def _disk_state(store: Store) -> str | None:
+    """What the disk-space watcher says; ``None`` where none is set."""
+    report = store.disk()
+    if report is None:
+        return None
+    return f"{report.state.value} ({report.reason})" if report.reason else report.state.value
 
 
 def _log(store: Store) -> dict[str, Any]:
@@ -124,7 +136,9 @@ def _files(store: Store) -> dict[str, dict[str, int]]:
 def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """One line a value: its name, and for times the day too."""
     for name, value in document.items():
-        if isinstance(value, Mapping):
+        if name == "disks":
+            yield from bars(value)
+        elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name} = {_spoken(name, value)}"

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import attrs
 import pytest
 
-from lakelog.interfaces import Cleaner, DiskState, SegmentInfo
+from lakelog.interfaces import Cleaner, DiskState, Pace, SegmentInfo, Situation
 from lakelog.registry import check_object
 
 HOUR_MS = 3_600_000
 SEGMENT_BYTES = 1 << 20
 NOW_MS = 1_700_000_000_000
+
+
+def situations() -> Iterable[Situation]:
+    """One for each state of the disks, by itself and asked for by a person."""
+    for state in DiskState:
+        for manual in (False, True):
+            yield Situation(NOW_MS, state, manual, free_bytes=1 << 30, used_ratio=0.8)
+
+
+def _name(situation: Situation) -> str:
+    return situation.disk.value + ("-manual" if situation.manual else "")
+
+
+EACH = pytest.mark.parametrize("situation", list(situations()), ids=_name)
 
 
 class CleanerContract:
@@ -32,32 +49,51 @@ class CleanerContract:
             for day in range(30)
         ]
 
-    def test_it_has_the_methods_of_its_kind(self) -> None:
+    def test_it_is_what_its_kind_asks_for(self) -> None:
         assert check_object(self.make(), Cleaner) is None
 
-    @pytest.mark.parametrize("state", DiskState)
-    def test_of_nothing_it_deletes_nothing(self, state: DiskState) -> None:
-        assert list(self.make().choose([], state, NOW_MS)) == []
+    def test_it_says_its_pace(self) -> None:
+        assert isinstance(self.make().pace, Pace)
 
-    @pytest.mark.parametrize("state", DiskState)
-    def test_it_deletes_what_it_was_given_oldest_first_with_a_reason(
-        self, state: DiskState
-    ) -> None:
-        given = self.segments()
-        chosen = self.make().choose(given, state, NOW_MS)
-        offsets = [deletion.start_offset for deletion in chosen]
-        assert offsets == sorted(set(offsets))
-        assert set(offsets) <= {segment.start_offset for segment in given}
-        assert all(deletion.reason for deletion in chosen)
+    @EACH
+    def test_of_nothing_it_deletes_nothing(self, situation: Situation) -> None:
+        assert list(self.make().choose([], situation)) == []
 
-    @pytest.mark.parametrize("state", DiskState)
-    def test_it_leaves_no_gap(self, state: DiskState) -> None:
+    @EACH
+    def test_each_decision_has_a_reason(self, situation: Situation) -> None:
+        chosen = self.make().choose(self.segments(), situation)
+        assert all(deletion.reason.strip() for deletion in chosen)
+
+    @EACH
+    def test_it_goes_from_the_first_on_and_leaves_no_gap(self, situation: Situation) -> None:
         given = self.segments()
-        chosen = self.make().choose(given, state, NOW_MS)
+        chosen = self.make().choose(given, situation)
         front = [segment.start_offset for segment in given[: len(chosen)]]
         assert [deletion.start_offset for deletion in chosen] == front
 
+    @EACH
+    def test_a_log_that_does_not_begin_at_zero_is_no_other(self, situation: Situation) -> None:
+        given = self.segments()
+        away = [attrs.evolve(each, start_offset=each.start_offset + (1 << 40)) for each in given]
+        of_both = [len(self.make().choose(segments, situation)) for segments in (given, away)]
+        assert of_both[0] == of_both[1]
+
+    @EACH
+    def test_the_same_question_has_the_same_answer(self, situation: Situation) -> None:
+        cleaner, given = self.make(), self.segments()
+        first = list(cleaner.choose(given, situation))
+        assert list(cleaner.choose(given, situation)) == first
+        assert list(self.make().choose(given, situation)) == first
+
+    @EACH
+    def test_it_changes_nothing_of_what_it_was_given(self, situation: Situation) -> None:
+        given = self.segments()
+        self.make().choose(given, situation)
+        assert given == self.segments()
+
     def test_a_clock_that_runs_backwards_does_no_harm(self) -> None:
         given = self.segments()
-        self.make().choose(given, DiskState.OK, 0)
-        assert given == self.segments()
+        chosen = self.make().choose(given, Situation(0))
+        assert [each.start_offset for each in chosen] == [
+            each.start_offset for each in given[: len(chosen)]
+        ]

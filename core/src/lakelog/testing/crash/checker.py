@@ -58,7 +58,7 @@ class Checker:
             _check_claim(claimed, store)
             _check_tail(store)
             kept = self.examine(store, expected, rng)
-            self._check_asides(path, expected, kept, before)
+            self._check_asides(path, expected, kept, before, store.min_offset)
             _puts_again(store, rng)
         finally:
             with suppress(LakelogError):
@@ -93,12 +93,18 @@ class Checker:
             raise Violation(f"{_name(tool)} fails: {type(error).__name__}: {error}") from error
 
     def _check_asides(
-        self, path: Path, expected: Expected, kept: Container[int], before: LogBytes | None
+        self,
+        path: Path,
+        expected: Expected,
+        kept: Container[int],
+        before: LogBytes | None,
+        minimum: int,
     ) -> None:
         """Whole records that a recovery took out of the log are in quarantine."""
         gone = {at: data for at, data in expected.aside.items() if at not in kept}
         if before is not None:
             gone.update(before.whole(expected.may, kept))
+        gone = {at: data for at, data in gone.items() if at >= minimum}
         lost = not_kept(self.opener.real, path, gone)
         if lost:
             raise Violation(
@@ -108,7 +114,7 @@ class Checker:
     def examine(self, store: Store, expected: Expected, rng: Random) -> dict[int, Entry]:
         """Check a store that was opened; what it holds, by offset."""
         found = {each.physical_offset: each for each in store.scan(on_damage=_pass_over)}
-        kept = _compared(found, expected)
+        kept = _compared(found, _since(store.min_offset, expected))
         if not store.wait_dispatched():
             raise Violation("queues and index do not come to the end of the log")
         ends = _checked_tombstones(store, expected)
@@ -135,6 +141,15 @@ def _check_tail(store: Store) -> None:
             data = read_file(directory.files, each.path) or b""
             if any(data[max(end - each.start_offset, 0) :]):
                 raise Violation(f"{each.path.name} is not zero behind the end of the log, {end}")
+
+
+def _since(minimum: int, expected: Expected) -> Expected:
+    """What is expected of a log that begins at ``minimum``, if it may begin there."""
+    least, most = expected.minimum
+    if not least <= minimum <= most:
+        raise Violation(f"the log begins at {minimum}, not at {least} to {most}")
+    must = {offset: each for offset, each in expected.must.items() if offset >= minimum}
+    return attrs.evolve(expected, must=must)
 
 
 def _name(tool: Tool) -> str:

@@ -89,6 +89,8 @@ class Expected:
     :ivar unplaced: by body, entries whose puts failed: they may be found anywhere
     :ivar deleted: by topic, ends of its tombstones that may be there, and whether one must be
     :ivar aside: by offset, records that stood whole on the disk when a recovery began
+    :ivar minimum: where the log must begin at least, and at most; what stands before its beginning
+        was deleted
     """
 
     must: Mapping[int, Entry]
@@ -96,6 +98,7 @@ class Expected:
     unplaced: Mapping[bytes, Entry]
     deleted: Mapping[str, tuple[frozenset[int], bool]]
     aside: Mapping[int, bytes] = attrs.field(factory=dict)
+    minimum: tuple[int, int] = (0, 0)
 
 
 @attrs.define
@@ -103,6 +106,15 @@ class _Deletion:
     topic: str
     end_offset: int
     started: int
+    done: int = _NEVER
+
+
+@attrs.define
+class _Cleaning:
+    """One call of the cleaner; ``minimum`` is where the log began behind it."""
+
+    started: int
+    minimum: int = 0
     done: int = _NEVER
 
 
@@ -122,6 +134,7 @@ class Ledger:
         self._kept: Mapping[int, Entry] = {}
         self._opened_at = _NEVER if before else 0
         self._deletions: list[_Deletion] = []
+        self._cleanings: list[_Cleaning] = []
         self._clock = 0
         self._most_flushed = 0
         self._lock = Lock()
@@ -167,6 +180,15 @@ class Ledger:
         """Note that they are removed."""
         deletion.done = self.tick()
 
+    def begin_cleaning(self) -> _Cleaning:
+        """Note that the oldest segments are about to be deleted."""
+        self._cleanings.append(_Cleaning(self.tick()))
+        return self._cleanings[-1]
+
+    def end_cleaning(self, cleaning: _Cleaning) -> None:
+        """Note that they are, durably."""
+        cleaning.done = self.tick()
+
     def expected(self, moment: Moment, after: Moment) -> Expected:
         """What a crash must and may leave, of which the state was taken between two moments."""
         before, opened = self._before, moment.clock >= self._opened_at
@@ -185,7 +207,17 @@ class Ledger:
         if not opened:
             unplaced.update(before.unplaced)
         deleted = self._deleted(moment.clock, after.clock)
-        return Expected(must, may, unplaced, deleted, before.aside)
+        minimum = self._minimum(moment.clock, after.clock)
+        return Expected(must, may, unplaced, deleted, before.aside, minimum)
+
+    def _minimum(self, clock: int, after: int) -> tuple[int, int]:
+        least, most = self._before.minimum
+        for each in self._cleanings:
+            if each.done <= clock:
+                least = max(least, each.minimum)
+            if each.started <= after:
+                most = max(most, each.minimum)
+        return least, most
 
     def _deleted(self, clock: int, after: int) -> dict[str, tuple[frozenset[int], bool]]:
         found = dict(self._before.deleted)

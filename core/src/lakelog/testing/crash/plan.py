@@ -40,6 +40,8 @@ class CrashPlan:
         life left behind the end then fits behind new records
     :ivar key_bytes: if given, all messages have one key of this length: a tear then hits it often
     :ivar deletions: whether topics are removed now and then
+    :ivar cleaning: whether the store's cleaner is let loose now and then; settings must name one
+        that plugins offer
     :ivar failing_sync: whether in each run one sync of a file fails with ``EIO``: the store must
         then refuse everything, as what was dirty may never reach the disk, whatever later syncs say
     :ivar in_memory: whether stores may stand on tmpfs, which is faster; the writer ``direct``
@@ -56,6 +58,7 @@ class CrashPlan:
     body_bytes: int | None = None
     key_bytes: int | None = None
     deletions: bool = True
+    cleaning: bool = False
     failing_sync: bool = False
     in_memory: bool = attrs.field()
     steps: int = 16

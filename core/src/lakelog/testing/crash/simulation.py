@@ -213,6 +213,7 @@ class _Simulation:
             plan.deletions,
             plan.body_bytes,
             plan.key_bytes,
+            plan.cleaning,
         )
 
     def _note_leaks(self, system: SimFileSystem, seed: str) -> None:

@@ -42,6 +42,7 @@ class Workload:
     deletions: bool = True
     body_bytes: int | None = None
     key_bytes: int | None = None
+    cleaning: bool = False
 
     def run_to_failure(self, steps: int) -> None:
         """Open and act until a sync fails, or to the end."""
@@ -84,8 +85,14 @@ class Workload:
     def act(self, store: Store) -> None:
         """One thing that a program does."""
         action = self.rng.choices(
-            (self._put, self._put_batch, self._put_async, self._burst, self._flush, self._delete),
-            (60, 12, 6, 30 if self.threads else 0, 4, 4 if self.deletions else 0),
+            (
+                *(self._put, self._put_batch, self._put_async, self._burst, self._flush),
+                *(self._delete, self._clean),
+            ),
+            (
+                *(60, 12, 6, 30 if self.threads else 0, 4),
+                *(4 if self.deletions else 0, 8 if self.cleaning else 0),
+            ),
         )[0]
         action(store)
         if self.rng.random() < 0.7:
@@ -151,6 +158,17 @@ class Workload:
             store.delete_topic(topic)
             self.ledger.end_deletion(deletion)
             self.system.point("topic deleted")
+
+    def _clean(self, store: Store) -> None:
+        """Every file that goes is a point at which a crash may come."""
+        store.wait_dispatched()
+        cleaning = self.ledger.begin_cleaning()
+        try:
+            store.delete_expired()
+        finally:
+            cleaning.minimum = store.min_offset
+        self.ledger.end_cleaning(cleaning)
+        self.system.point("cleaned")
 
     def _message(self) -> Message:
         rng = self.rng

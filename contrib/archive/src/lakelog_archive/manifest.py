@@ -1,0 +1,41 @@
+"""What an archive says of a segment; where its line stands, the segment was read back and is whole.
+
+One file of one line of JSON each, since object stores cannot append. Members: ``v`` 1, ``start``
+(offset of its first byte in the log), ``size`` in bytes, ``sha256`` of all of them, in hex.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import attrs
+
+_VERSION: Final = 1
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+
+@attrs.frozen
+class Line:
+    """:ivar start: offset of its first byte; :ivar size: in bytes; :ivar sha256: in hex."""
+
+    start: int
+    size: int
+    sha256: str
+
+
+def to_bytes(line: Line) -> bytes:
+    """One line of JSON."""
+    return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
+
+
+def from_bytes(content: bytes) -> Line | None:
+    """The line; ``None`` for what is none, such as one that was never finished."""
+    try:
+        match json.loads(content):
+            case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:
+                return Line(start, size, sha256) if _SHA256.fullmatch(sha256) else None
+    except ValueError:
+        pass
+    return None

@@ -1,0 +1,60 @@
+"""What this package offers: the archive ``fsspec``, which is fed as segments are deleted.
+
+The hook is told of a file only, so the plugin remembers the archive of each store that is open for
+writing, as it was opened last.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Kind
+from lakelog_archive.lazy import LazyArchive, place_at
+from lakelog_archive.settings import ArchiveSettings
+
+NAME: Final = "fsspec"
+
+
+@attrs.define(eq=False)
+class ArchivePlugin:
+    """Archives for the stores of one process."""
+
+    _made: dict[Path, LazyArchive] = attrs.field(factory=dict)
+    _open: dict[Path, LazyArchive] = attrs.field(factory=dict)
+
+    @hookimpl
+    def lakelog_segment_sources(self) -> list[Factory]:
+        """Offer ``archive = "fsspec"``."""
+        summary = "keeps what is deleted from the log in a directory or at an fsspec URL"
+        return [Factory(Kind.SEGMENT_SOURCE, NAME, ArchiveSettings, self._make, summary)]
+
+    @hookimpl
+    def lakelog_store_opening(self, path: Path, read_only: bool) -> None:
+        """From now on segments go to what was made for this opening, or nowhere."""
+        if read_only:
+            return
+        self._open.pop(path, None)
+        made = self._made.pop(path, None)
+        if made is not None:
+            self._open[path] = made
+
+    @hookimpl
+    def lakelog_segment_deleting(self, path: Path, start_offset: int) -> None:
+        """Take the segment in first; whatever goes wrong keeps it in the log."""
+        for archive in tuple(self._open.values()):
+            if archive.commitlog == path.parent:
+                archive.keep(path, start_offset)
+
+    def _make(self, settings: ArchiveSettings, context: Context) -> LazyArchive:
+        place_at(settings.url)  # what cannot be used is refused before a file is touched
+        archive = LazyArchive(settings, context)
+        if not context.read_only:
+            self._made[context.path] = archive
+        return archive
+
+
+plugin: Final = ArchivePlugin()

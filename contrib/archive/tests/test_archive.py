@@ -1,0 +1,185 @@
+"""Segments go in whole and proved, and come back as they were; else they stay in the log."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from lakelog.errors import SettingsError
+from lakelog.interfaces import SegmentSource
+from lakelog.layout import segment_name
+from lakelog.registry import check_object
+from lakelog_archive.archive import Archive
+from lakelog_archive.errors import ArchiveError, NotTheSame
+from lakelog_archive.lazy import LazyArchive, place_at
+from lakelog_archive.manifest import from_bytes
+from lakelog_archive.place import Place
+
+SIZE = 64 << 10
+
+
+@pytest.fixture(params=["local", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A folder on a disk, and one of a system that knows neither renames nor syncs."""
+    url = str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}"
+    made = place_at(url)
+    yield made
+    if made.fs.exists(made.folder):
+        made.fs.rm(made.folder, recursive=True)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    file = tmp_path / segment_name(SIZE)
+    file.write_bytes(os.urandom(SIZE))
+    return file
+
+
+def test_a_segment_comes_back_as_it_was(place: Place, segment: Path) -> None:
+    archive = Archive(place, read_bytes=4096)
+    assert list(archive.starts()) == []
+    line = archive.keep(segment, SIZE)
+    content = segment.read_bytes()
+    assert line.sha256 == hashlib.sha256(content).hexdigest()
+    assert list(archive.starts()) == [SIZE]
+    for position, length in [(0, 8), (8, 5000), (4090, 10), (SIZE - 3, 3), (0, SIZE), (100, 1)]:
+        assert archive.read(SIZE, position, length) == content[position : position + length]
+    assert archive.check(SIZE) == line
+
+
+def test_a_later_process_finds_it(place: Place, segment: Path) -> None:
+    Archive(place).keep(segment, SIZE)
+    assert list(Archive(place).starts()) == [SIZE]
+
+
+def test_keeping_it_again_changes_nothing(place: Place, segment: Path) -> None:
+    archive = Archive(place)
+    line = archive.keep(segment, SIZE)
+    assert archive.keep(segment, SIZE) == line
+    assert list(archive.starts()) == [SIZE]
+
+
+def test_what_was_lost_there_is_put_there_again(place: Place, segment: Path) -> None:
+    archive = Archive(place)
+    archive.keep(segment, SIZE)
+    place.fs.rm(place.path(f"commitlog/{segment.name}"))
+    with pytest.raises(ArchiveError, match="read back nothing"):
+        archive.check(SIZE)
+    archive.keep(segment, SIZE)
+    archive.check(SIZE)
+
+
+def test_another_segment_in_its_place_is_refused(place: Place, segment: Path) -> None:
+    archive = Archive(place)
+    line = archive.keep(segment, SIZE)
+    segment.write_bytes(os.urandom(SIZE))
+    with pytest.raises(NotTheSame, match="another store"):
+        archive.keep(segment, SIZE)
+    assert archive.check(SIZE) == line
+
+
+def test_a_line_that_was_never_finished_counts_as_none(place: Place, segment: Path) -> None:
+    archive = Archive(place)
+    archive.keep(segment, SIZE)
+    place.fs.pipe_file(place.path(f"manifest/{segment.name}"), b'{"v": 1, "sta')
+    assert archive.line(SIZE) is None
+    archive.keep(segment, SIZE)
+    assert archive.line(SIZE) is not None
+
+
+class Changing(Place):
+    """Stores other bytes than it is given."""
+
+    def copy_in(self, source: Path, name: str) -> None:
+        super().copy_in(source, name)
+        content = bytearray(self.fs.cat_file(self.path(name)))
+        content[77] ^= 1
+        self.fs.pipe_file(self.path(name), bytes(content))
+
+
+def test_what_does_not_come_back_the_same_is_not_archived(place: Place, segment: Path) -> None:
+    archive = Archive(Changing(place.fs, place.folder))
+    with pytest.raises(ArchiveError, match=r"read back .* stays where it is"):
+        archive.keep(segment, SIZE)
+    assert list(archive.starts()) == []
+
+
+def test_the_order_is_copied_proved_and_then_written_down(
+    tmp_path: Path, segment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    inner = os.fsync
+
+    def seen(fd: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path).as_posix())
+        inner(fd)
+
+    place = place_at(str(tmp_path / "a"))
+    Archive(place).keep(segment, SIZE)  # the folders are there from now on
+    other = tmp_path / segment_name(0)
+    other.write_bytes(b"x" * SIZE)
+    monkeypatch.setattr(os, "fsync", seen)
+    monkeypatch.setattr(Place, "sha256", _noted(Place.sha256, done, "read back"))
+    Archive(place).keep(other, 0)
+    name = segment_name(0)
+    assert done == [
+        f"a/commitlog/{name}",
+        "a/commitlog",
+        "read back",
+        f"a/manifest/{name}.tmp",
+        "a/manifest",
+        "a/manifest",
+    ]
+
+
+def _noted(inner: Any, done: list[str], what: str) -> Any:
+    def noting(*given: Any) -> Any:
+        done.append(what)
+        return inner(*given)
+
+    return noting
+
+
+@pytest.mark.parametrize("step", ["copy_in", "sha256", "write"])
+def test_what_ends_half_way_is_begun_anew(
+    place: Place, segment: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, step, failing)
+        with pytest.raises(OSError, match="Input/output"):
+            Archive(place).keep(segment, SIZE)
+    assert list(Archive(place).starts()) == []
+    Archive(place).keep(segment, SIZE)
+    assert Archive(place).check(SIZE).size == SIZE
+
+
+def test_bytes_that_cannot_be_read_back_say_where(place: Place, segment: Path) -> None:
+    archive = Archive(place)
+    archive.keep(segment, SIZE)
+    place.fs.rm(place.path(f"commitlog/{segment.name}"))
+    with pytest.raises(ArchiveError, match=segment.name):
+        archive.read(SIZE, 0, 8)
+
+
+def test_it_is_a_segment_source() -> None:
+    lazy = LazyArchive(None, None)  # type: ignore[arg-type]  # only its methods are looked at
+    assert check_object(lazy, SegmentSource) is None
+
+
+def test_a_url_that_nothing_understands_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"fsspec\.url"):
+        place_at("nowhere://x")
+
+
+def test_lines_that_are_none() -> None:
+    bad = [b"", b"{}", b"[]", b'{"v": 2}', b'{"v":1,"start":0,"size":1,"sha256":"zz"}']
+    assert [from_bytes(each) for each in bad] == [None] * 5

@@ -1,0 +1,199 @@
+"""A store whose old segments are archived: what was deleted is read as if it were still there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.errors import OffsetOutOfRange, SettingsError
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import (
+    Context,
+    Deletion,
+    Factory,
+    Kind,
+    NoSettings,
+    Pace,
+    SegmentInfo,
+    Situation,
+)
+from lakelog.pieces import Damage
+from lakelog_archive.plugin import ArchivePlugin
+
+SEGMENT = 64 << 10
+COUNT = 300
+
+
+class DeletesAll:
+    """A cleaner to which every sealed segment is too old."""
+
+    pace = Pace(interval_ms=0)
+    remove_empty_queues = False
+
+    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> list[Deletion]:
+        return [Deletion(each.start_offset, "a test wants it") for each in segments]
+
+
+class DeletesAllPlugin:
+    @hookimpl
+    def lakelog_cleaners(self) -> list[Factory]:
+        def make(settings: NoSettings, context: Context) -> DeletesAll:
+            return DeletesAll()
+
+        return [Factory(Kind.CLEANER, "all", NoSettings, make)]
+
+
+def opened(path: Path, mode: Any = "owner", **settings: Any) -> lakelog.Store:
+    return lakelog.open(
+        path,
+        mode=mode,
+        plugins=[ArchivePlugin(), DeletesAllPlugin()],
+        segment_size_bytes=SEGMENT,
+        flush="inline",
+        cleaner="all",
+        **settings,
+    )
+
+
+def archived(path: Path, mode: Any = "owner") -> lakelog.Store:
+    return opened(path, mode, archive="fsspec", fsspec={"url": str(path.with_name("old"))})
+
+
+def fill(owner: lakelog.Store) -> None:
+    owner.put_batch([Message("t", b"%d" % n * 200, queue_id=0) for n in range(COUNT)])
+    assert owner.wait_dispatched()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of some segments, all but the last one of which are in the archive alone."""
+    path = tmp_path / "s"
+    with archived(path) as owner:
+        fill(owner)
+        shutil.copytree(path, tmp_path / "before")
+        report = owner.delete_expired()
+        assert report is not None
+        assert len(report.deleted) > 1
+        assert report.kept is None
+    return path
+
+
+@pytest.fixture
+def before(store: Path) -> list[Any]:
+    """What the store held."""
+    with lakelog.open(store.with_name("before"), mode="read", segment_size_bytes=SEGMENT) as old:
+        return list(old.scan())
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_old_offsets_are_served(store: Path, before: list[Any], mode: str) -> None:
+    assert len(before) == COUNT
+    with archived(store, mode) as now:
+        assert now.min_offset > 0
+        assert now.look_up(0).body == before[0].body
+        middle = before[COUNT // 2]
+        assert now.look_up(middle.physical_offset) == middle
+        assert now.look_up(before[-1].physical_offset) == before[-1]
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_a_scan_goes_from_the_archive_into_the_log(
+    store: Path, before: list[Any], mode: str
+) -> None:
+    with archived(store, mode) as now:
+        assert list(now.scan(start=0)) == before
+        middle = before[COUNT // 3]
+        assert list(now.scan(start=middle.physical_offset)) == before[COUNT // 3 :]
+        kept = [each for each in before if each.physical_offset >= now.min_offset]
+        assert list(now.scan()) == kept
+        end = before[9].physical_offset
+        assert list(now.scan(start=0, end=end)) == before[:9]
+
+
+def test_without_the_setting_they_are_gone(store: Path) -> None:
+    with opened(store, "read") as now, pytest.raises(OffsetOutOfRange):
+        now.look_up(0)
+
+
+def test_a_segment_that_the_archive_lost_is_told(store: Path, before: list[Any]) -> None:
+    (folder,) = store.with_name("old").iterdir()
+    for each in ("commitlog", "manifest"):
+        (folder / each / f"{SEGMENT:020d}").unlink()
+    with archived(store, "read") as now:
+        damage = [each for each in now.scan_pieces(0, None) if isinstance(each, Damage)]
+        assert [(each.offset, each.end_offset) for each in damage] == [(SEGMENT, 2 * SEGMENT)]
+
+
+def test_the_archive_is_a_commit_log_by_itself(store: Path, before: list[Any]) -> None:
+    (folder,) = store.with_name("old").iterdir()
+    with lakelog.open(folder, mode="read", segment_size_bytes=SEGMENT) as kept:
+        found = list(kept.scan())
+    assert found == before[: len(found)]
+    assert len(found) > COUNT // 2
+
+
+def test_what_cannot_be_archived_stays_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    (tmp_path / "old").write_bytes(b"a file is in the way")
+    with archived(path) as owner:
+        fill(owner)
+        report = owner.delete_expired()
+        assert report is not None
+        assert report.deleted == ()
+        assert report.kept is not None
+        assert "archive" in report.kept.reason.lower()
+        assert owner.min_offset == 0
+        os.unlink(tmp_path / "old")
+        again = owner.delete_expired()
+        assert again is not None
+        assert again.deleted
+
+
+def test_a_store_that_is_opened_again_without_it_archives_no_more(tmp_path: Path) -> None:
+    plugin = ArchivePlugin()
+    settings: dict[str, Any] = {
+        "plugins": [plugin, DeletesAllPlugin()],
+        "segment_size_bytes": SEGMENT,
+        "flush": "inline",
+        "cleaner": "all",
+    }
+    url = {"url": str(tmp_path / "old")}
+    with lakelog.open(tmp_path / "s", archive="fsspec", fsspec=url, **settings):
+        pass
+    with lakelog.open(tmp_path / "s", **settings) as owner:
+        fill(owner)
+        report = owner.delete_expired()
+    assert report is not None
+    assert report.deleted
+    assert not (tmp_path / "old").exists()
+
+
+def test_bad_settings_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    for url in ("", "nowhere://x"):
+        with pytest.raises(SettingsError, match="url"):
+            opened(tmp_path / "s", archive="fsspec", fsspec={"url": url})
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_dispatcher_goes_on_from_the_archive(tmp_path: Path) -> None:
+    """Its position stands below what the log still holds, and nothing is missing."""
+    pytest.importorskip("lakelog_spark")
+    from lakelog_spark.landing.position import Position
+    from lakelog_spark.landing.ranges import first_offset
+
+    path = tmp_path / "s"
+    with archived(path) as owner:
+        fill(owner)
+        assert owner.delete_expired().deleted
+        second = next(iter(owner.scan(start=0))).size
+        assert owner.oldest_offset == 0 < second < owner.min_offset
+        assert first_offset(owner, Position(0, second), "t") == second
+    with opened(path) as owner, pytest.raises(Exception, match="deleted before they landed"):
+        first_offset(owner, Position(0, second), "t")

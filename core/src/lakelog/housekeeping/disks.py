@@ -1,0 +1,78 @@
+"""Asks the disk-space watcher, and heeds what it says: puts stop, and are taken again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+
+from lakelog.health import Health
+from lakelog.interfaces import DiskReport, DiskState, DiskWatcher
+from lakelog.registry.events import Events
+
+
+def watched(path: Path, commitlog: Path, folders: Sequence[str]) -> tuple[Path, ...]:
+    """The paths of a store that may stand on disks of their own: log, queues, index, the rest."""
+    inside = tuple(path / name for name in folders if (path / name).is_dir())
+    return tuple(dict.fromkeys((commitlog, *inside, path)))
+
+
+class Disks:
+    """The disks of one open store; any thread may ask.
+
+    :param paths: what to look at; the log's is the first
+    """
+
+    def __init__(
+        self,
+        watcher: DiskWatcher,
+        paths: Callable[[], Sequence[Path]],
+        health: Health,
+        events: Events,
+    ) -> None:
+        self._watcher = watcher
+        self._paths = paths
+        self._health = health
+        self._events = events
+        self._report: DiskReport | None = None
+        self._lock = Lock()
+
+    def look(self) -> DiskReport:
+        """What the watcher says now; puts are refused or taken by it."""
+        with self._lock:
+            paths = self._paths()
+            before = DiskState.OK if self._report is None else self._report.state
+            report = self._report = self._watcher.observe(paths)
+            if report.state is DiskState.STOP_WRITING:
+                self._health.pause(_refusal(report))
+            elif self._health.paused is not None:
+                self._health.unpause()
+        if report.state is not before:
+            self._events.disk_pressure(self._health.path, report.state)
+        return report
+
+    def is_scarce(self, size_bytes: int) -> bool:
+        """Whether a file of so many bytes more would cross the line at which writing stops."""
+        report = self._report
+        if report is None:
+            return False
+        if report.state is DiskState.STOP_WRITING:
+            return True
+        log = report.disks[0] if report.disks else None
+        if log is None or not log.keep_free_bytes:
+            return False
+        return _free_bytes(log.path) - size_bytes < log.keep_free_bytes
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def _refusal(report: DiskReport) -> str:
+    why = report.reason or "its watcher says so"
+    return (
+        f"the disk is too full to take messages ({why}); make room, or let a cleaner delete old "
+        "segments: puts are taken again once there is enough"
+    )

@@ -1,0 +1,60 @@
+"""Lets queues and index follow the log's minimum; that they lag behind it is right at any time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog.dispatching import Named
+from lakelog.errors import StoreError
+from lakelog.interfaces import FrontRemover
+from lakelog.positions import Positions
+from lakelog.reput import Reput
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.define(eq=False)
+class Following:
+    """What was built from a log.
+
+    :ivar forget_unused: removes the queues of topics of which nothing is left, and names them;
+        called between two runs of records. ``None`` where such queues stay
+    """
+
+    _dispatchers: Sequence[Named]
+    _reput: Reput
+    _positions: Positions
+    _forget_unused: Callable[[], Sequence[str]] | None = None
+    _done: int = -1
+
+    def follow(self) -> tuple[int, tuple[str, ...]]:
+        """Remove what is wholly below the minimum; how many files, and which topics.
+
+        What a disk does not let us remove is told in the log, and tried again with the next
+        segment.
+        """
+        minimum = self._positions.minimum
+        if self._done == minimum or self._reput.failure is not None:
+            return 0, ()
+        removed = 0
+        with self._reput.paused():
+            for each in self._dispatchers:
+                removed += _remove(each, minimum)
+            topics = tuple(self._forget_unused()) if self._forget_unused is not None else ()
+        self._done = minimum
+        return removed, topics
+
+
+def _remove(named: Named, minimum: int) -> int:
+    dispatcher = named.dispatcher
+    if not isinstance(dispatcher, FrontRemover):
+        return 0
+    try:
+        return dispatcher.remove_before(minimum)
+    except (OSError, StoreError) as error:
+        _LOG.warning("%s: what is older than offset %d stays: %s", named.name, minimum, error)
+        return 0

@@ -1,0 +1,107 @@
+"""What a cleaner is told of the segments.
+
+The store time of a segment's last message is found by reading its end: behind a few KiB in which no
+record is whole, more. It is looked up once for each segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog.codec import RecordBatch
+from lakelog.interfaces import SegmentInfo
+from lakelog.logreader import LogReader
+from lakelog.pins import Pin, holders
+
+_LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
+"""So many bytes at the end of a segment are read, one after the other, and in the end all."""
+
+
+@attrs.frozen
+class Held:
+    """Who holds segments.
+
+    :ivar pins: reads the pins that are there now
+    :ivar readers: how many maps of a segment are held
+    :ivar pin_expires_after_ms: see :class:`~lakelog.settings.model.MaintenanceSettings`
+    """
+
+    pins: Callable[[], Sequence[Pin]]
+    readers: Callable[[int], int]
+    pin_expires_after_ms: int | None
+
+
+class SegmentInfos:
+    """The sealed segments of a log.
+
+    :param starts: where each segment starts
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        starts: Callable[[], Sequence[int]],
+        size_bytes: int,
+        held: Held,
+    ) -> None:
+        self._reader = reader
+        self._starts = starts
+        self._size_bytes = size_bytes
+        self._held = held
+        self._times_ms: dict[int, int] = {}
+
+    @property
+    def minimum(self) -> int:
+        """Where the log begins."""
+        return self._reader.min_offset
+
+    def sealed(self, now_ms: int) -> list[SegmentInfo]:
+        """All that hold nothing but messages that have their results, oldest first."""
+        end, minimum = self._reader.max_offset, self._reader.min_offset
+        starts = [
+            start
+            for start in self._starts()
+            if start >= minimum and start + self._size_bytes <= end
+        ]
+        for start in [start for start in self._times_ms if start < minimum]:
+            del self._times_ms[start]
+        times_ms = self._last_times(starts, now_ms)
+        pins = self._held.pins()
+        return [
+            SegmentInfo(
+                start,
+                self._size_bytes,
+                last_ms,
+                self._held.readers(start),
+                holders(pins, start + self._size_bytes, now_ms, self._held.pin_expires_after_ms),
+            )
+            for start, last_ms in zip(starts, times_ms, strict=True)
+        ]
+
+    def _last_times(self, starts: Sequence[int], now_ms: int) -> list[int]:
+        """One without a whole record is as young as the next one."""
+        times_ms: list[int] = []
+        later_ms = now_ms
+        for start in reversed(starts):
+            found = self._times_ms.get(start) or self._find(start)
+            if found is not None:
+                self._times_ms[start] = later_ms = found
+            times_ms.append(later_ms)
+        return times_ms[::-1]
+
+    def _find(self, start: int) -> int | None:
+        for look in (*(look for look in _LOOKS if look < self._size_bytes), self._size_bytes):
+            found = self._last_time(start + self._size_bytes - look, start + self._size_bytes)
+            if found is not None:
+                return found
+        return None
+
+    def _last_time(self, begin: int, end: int) -> int | None:
+        last_ms = None
+        for piece in self._reader.pieces(begin, end):
+            if isinstance(piece, RecordBatch) and len(piece):
+                last_ms = int(piece.store_timestamps_ms[-1])
+        return last_ms

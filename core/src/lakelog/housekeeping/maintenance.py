@@ -1,0 +1,170 @@
+"""One round after the other: look at the disks, ask the cleaner, act, let queues and index follow.
+
+A round that fails is told in the log, and the next one comes all the same. Rounds run in a thread
+of their own by the clock, and in the caller's when a person asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Lock, Thread
+from typing import Final
+
+import attrs
+
+from lakelog.errors import StoreClosed, StoreFailed
+from lakelog.health import Health
+from lakelog.housekeeping.clock import Clock
+from lakelog.housekeeping.disks import Disks
+from lakelog.housekeeping.following import Following
+from lakelog.housekeeping.infos import SegmentInfos
+from lakelog.housekeeping.planning import Candidate, Holds, candidates, dry_run
+from lakelog.housekeeping.removal import Remover
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import Cleaner, DiskReport, DiskState, Situation
+from lakelog.settings.model import MaintenanceSettings
+
+MANUAL_ROUNDS: Final = 20
+"""So many batches a person's wish is good for, as in RocketMQ."""
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Cleaning:
+    """What a round needs where there is a cleaner."""
+
+    cleaner: Cleaner
+    infos: SegmentInfos
+    holds: Holds
+    remover: Remover
+    following: Following
+
+
+class Maintenance:
+    """Keeps house in one open store."""
+
+    def __init__(
+        self,
+        settings: MaintenanceSettings,
+        clock: Clock,
+        health: Health,
+        cleaning: Cleaning | None,
+        disks: Disks | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._health = health
+        self._cleaning = cleaning
+        self._disks = disks
+        self._stop = Event()
+        self._one_at_a_time = Lock()
+        self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Begin, if there is anything to do."""
+        if self._cleaning is not None or self._disks is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop at once; behind the file that is being deleted, at the latest."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._one_at_a_time:
+            pass  # whoever asked for a round is done
+
+    def disk(self) -> DiskReport | None:
+        """Look at the disks; ``None`` without a watcher."""
+        return None if self._disks is None else self._disks.look()
+
+    def is_scarce(self, size_bytes: int) -> bool:
+        """Whether a file of so many bytes must not be made ahead of need."""
+        return self._disks is not None and self._disks.is_scarce(size_bytes)
+
+    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
+        """What a person asked for: rounds until nothing more may go; ``None`` without a cleaner.
+
+        Raises :class:`~lakelog.errors.StoreFailed` if the store has failed.
+        """
+        if self._cleaning is None:
+            return None
+        with self._one_at_a_time:
+            self._check()
+            if only_look:
+                return self._dry_run(self._cleaning)
+            report = self._clean(self._cleaning, manual=True)
+            for _ in range(MANUAL_ROUNDS - 1):
+                if report.kept is not None or self._stop.is_set():
+                    break
+                before, report = report, report + self._clean(self._cleaning, manual=True)
+                if report.deleted == before.deleted:
+                    break
+            return report
+
+    def _check(self) -> None:
+        if self._health.failure is not None:
+            raise self._health.failed()
+        if self._stop.is_set():
+            raise StoreClosed("the store is closed")
+
+    def _run(self) -> None:
+        wait_ms = self._settings.first_round_ms
+        while not self._clock.wait(self._stop, wait_ms):
+            self._round()
+            wait_ms = self._settings.interval_ms
+
+    def _round(self) -> None:
+        with self._one_at_a_time:
+            if self._health.failure is not None or self._stop.is_set():
+                return  # a store that failed changes nothing any more
+            try:
+                if self._cleaning is not None:
+                    self._clean(self._cleaning)
+                else:
+                    self.disk()
+            except StoreFailed:
+                return  # who listens was told
+            except Exception:  # noqa: BLE001  # whatever a plugin or a disk does, the next round comes
+                _LOG.exception("%s: a round of maintenance failed", self._health.path)
+
+    def _clean(self, cleaning: Cleaning, *, manual: bool = False) -> CleaningReport:
+        disk = self._look()
+        chosen = self._chosen(cleaning, disk, manual=manual)
+        deleted, kept = cleaning.remover.act(chosen, cleaning.holds, self._stop)
+        if deleted and disk is not None and disk.state is not DiskState.OK:
+            self._look()
+        files, topics = cleaning.following.follow()
+        return CleaningReport(False, tuple(deleted), kept, cleaning.infos.minimum, files, topics)
+
+    def _look(self) -> DiskReport | None:
+        """A watcher that fails must not keep a cleaner from its work."""
+        try:
+            return self.disk()
+        except Exception:  # noqa: BLE001  # a plugin's
+            _LOG.exception("%s: the disk-space watcher failed", self._health.path)
+            return None
+
+    def _dry_run(self, cleaning: Cleaning) -> CleaningReport:
+        chosen = self._chosen(cleaning, self._look(), manual=True)
+        return dry_run(chosen, cleaning.holds, cleaning.infos.minimum)
+
+    def _chosen(
+        self, cleaning: Cleaning, disk: DiskReport | None, *, manual: bool
+    ) -> list[Candidate]:
+        now_ms = self._clock.now_ms()
+        infos = cleaning.infos.sealed(now_ms)
+        return candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
+
+
+def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> Situation:
+    """What a cleaner may go by."""
+    if disk is None:
+        return Situation(now_ms, manual=manual)
+    log = disk.disks[0] if disk.disks else None
+    return Situation(
+        now_ms,
+        disk.state,
+        manual,
+        None if log is None else log.free_bytes,
+        None if log is None else log.used_ratio,
+    )

@@ -1,0 +1,119 @@
+"""What of a cleaner's decisions may be acted on; nothing in here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from lakelog.errors import BadStrategy
+from lakelog.housekeeping.clock import Clock
+from lakelog.housekeeping.report import CleaningReport, Deleted, Kept
+from lakelog.interfaces import Cleaner, Deletion, Pace, SegmentInfo, Situation
+
+
+@attrs.frozen
+class Candidate:
+    """A segment that the cleaner chose."""
+
+    info: SegmentInfo
+    reason: str
+    forced: bool
+
+    @property
+    def end_offset(self) -> int:
+        """Behind its last byte."""
+        return self.info.start_offset + self.info.size_bytes
+
+    def deleted(self) -> Deleted:
+        """What a report says of it."""
+        info = self.info
+        return Deleted(
+            info.start_offset,
+            info.size_bytes,
+            info.last_timestamp_ms,
+            self.reason,
+            info.pinned_by,
+        )
+
+
+def candidates(
+    cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: Situation
+) -> list[Candidate]:
+    """Ask the cleaner; raises :class:`~lakelog.errors.BadStrategy` if it leaves a gap."""
+    chosen = list(cleaner.choose(infos, situation))
+    front = [each.start_offset for each in infos[: len(chosen)]]
+    if [each.start_offset for each in chosen] != front:
+        raise BadStrategy(
+            f"the cleaner chose {_starts(chosen)}, which is no run from the first segment on: "
+            f"expected {front or 'none'}; nothing is deleted"
+        )
+    return [
+        Candidate(info, each.reason, each.forced) for info, each in zip(infos, chosen, strict=False)
+    ]
+
+
+def _starts(chosen: Sequence[Deletion]) -> list[int]:
+    return [each.start_offset for each in chosen]
+
+
+class Holds(Protocol):
+    """Says why a segment must stay."""
+
+    def __call__(self, candidate: Candidate) -> str | None:
+        """Why it stays; ``None`` if it may go."""
+
+
+def dry_run(chosen: Sequence[Candidate], holds: Holds, minimum: int) -> CleaningReport:
+    """What would go if nobody stopped, and what that would stop at."""
+    deleted: list[Deleted] = []
+    for each in chosen:
+        why = holds(each)
+        if why is not None:
+            kept = Kept(each.info.start_offset, why)
+            return CleaningReport(True, tuple(deleted), kept, minimum)
+        deleted.append(each.deleted())
+        minimum = each.end_offset
+    return CleaningReport(True, tuple(deleted), None, minimum)
+
+
+class Patience:
+    """How long a segment that is read has waited already."""
+
+    def __init__(self, clock: Clock, pace: Pace) -> None:
+        self._clock = clock
+        self._after_ms = pace.destroy_forcibly_after_ms
+        self._since_ms: tuple[int, int] | None = None
+
+    def is_over(self, start_offset: int) -> bool:
+        """Whether the first segment was asked for so long ago that it goes, readers or not."""
+        now_ms = self._clock.monotonic_ms()
+        if self._since_ms is None or self._since_ms[0] != start_offset:
+            self._since_ms = (start_offset, now_ms)
+        return now_ms - self._since_ms[1] >= self._after_ms
+
+
+@attrs.frozen
+class Holding:
+    """Why a segment must stay, in the order in which it is asked.
+
+    :ivar reached: up to where queues and index know the log
+    :ivar override_pins: whether pins count for nothing
+    :ivar patience: with those who read it
+    """
+
+    reached: Callable[[], int]
+    override_pins: bool
+    patience: Patience
+
+    def __call__(self, candidate: Candidate) -> str | None:
+        """Why it stays; ``None`` if it may go."""
+        info = candidate.info
+        if info.pinned_by and not self.override_pins:
+            return f"followers still need it: {', '.join(info.pinned_by)}"
+        if self.reached() < candidate.end_offset:
+            return f"queues and index know the log up to {self.reached()} only"
+        if info.readers and not (candidate.forced or self.patience.is_over(info.start_offset)):
+            return f"it is being read by {info.readers}"
+        return None

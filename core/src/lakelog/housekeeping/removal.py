@@ -1,0 +1,124 @@
+"""Deletes segments: from the front, one at a time, never leaving a gap whatever crash comes.
+
+The log's minimum is raised, and published, before a file goes: nobody is sent to a file that is not
+there. Each name is durably gone before the next one goes, because the next open takes the first
+file for the start of the log. One that could not be deleted is tried again before any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from lakelog.commitlog import CommitLog
+from lakelog.health import Health
+from lakelog.housekeeping.clock import Clock
+from lakelog.housekeeping.planning import Candidate, Holds
+from lakelog.housekeeping.report import Deleted, Kept
+from lakelog.interfaces import Pace
+from lakelog.preallocate import MakingFailed
+from lakelog.registry.events import Events
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+class Remover:
+    """Acts on what a cleaner chose; for one thread at a time.
+
+    :param path_of: where the segment stands that starts at an offset
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        health: Health,
+        events: Events,
+        path_of: Callable[[int], Path],
+        clock: Clock,
+        pace: Pace,
+    ) -> None:
+        self._log = log
+        self._health = health
+        self._events = events
+        self._path_of = path_of
+        self._clock = clock
+        self._pace = pace
+        self._left: int | None = None
+
+    def act(
+        self, chosen: Sequence[Candidate], holds: Holds, stop: Event
+    ) -> tuple[list[Deleted], Kept | None]:
+        """Delete at most a batch of them; what was deleted, and what that stopped at."""
+        deleted: list[Deleted] = []
+        why = self._finish()
+        if why is not None:
+            return deleted, Kept(self._log.segments.first_offset, why)
+        for each in chosen[: self._pace.batch_max]:
+            if deleted and self._clock.wait(stop, self._pace.interval_ms):
+                break
+            why = self._held(each, holds)
+            if why is None:
+                why = self._delete(each)
+                deleted.append(each.deleted())
+            if why is not None:
+                return deleted, Kept(each.info.start_offset, why)
+        return deleted, None
+
+    def _held(self, candidate: Candidate, holds: Holds) -> str | None:
+        """Why it stays; plugins are asked last, as they may do something with it first."""
+        start = candidate.info.start_offset
+        why = holds(candidate)
+        if why is not None:
+            return why
+        segments = self._log.segments
+        if not segments.is_durable(start):  # a sync may be at its file just now
+            self._log.sync()
+        if start != segments.first_offset or not segments.is_durable(start):
+            return "it is not the first one any more, or not durable yet"
+        veto = self._events.segment_deleting(self._path_of(start), start)
+        return None if veto is None else str(veto)
+
+    def _delete(self, candidate: Candidate) -> str | None:
+        """Delete it; why its file is still there, if it is."""
+        start = candidate.info.start_offset
+        _tell(candidate, self._path_of(start))
+        self._log.positions.minimum = candidate.end_offset
+        self._log.segments.retreat()
+        self._left = start
+        return self._finish()
+
+    def _finish(self) -> str | None:
+        """Remove the file of the segment that was given up last; why that failed."""
+        start = self._left
+        if start is None:
+            return None
+        try:
+            self._log.segments.remove(start)
+        except MakingFailed as error:  # the next file could be gone before this one
+            raise self._health.fail(error.cause) from error
+        except OSError as error:
+            _LOG.warning("%s; it is tried again in the next round", error)
+            return f"the one before it could not be deleted: {error}"
+        self._left = None
+        self._events.segment_deleted(self._path_of(start), start)
+        return None
+
+
+def _tell(candidate: Candidate, path: Path) -> None:
+    """Deleted messages that somebody still needed are an error, whoever wanted it so."""
+    info = candidate.info
+    if info.pinned_by:
+        _LOG.error(
+            "%s is deleted although %s did not have it yet (maintenance.override_pins): offsets "
+            "%d to %d are lost to them; %s",
+            path,
+            ", ".join(info.pinned_by),
+            info.start_offset,
+            candidate.end_offset,
+            candidate.reason,
+        )
+    else:
+        _LOG.info("%s is deleted: %s", path, candidate.reason)

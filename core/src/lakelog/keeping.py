@@ -1,0 +1,171 @@
+"""Puts together what keeps house for an owner, and what only looks for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from lakelog.errors import StoreReadOnly
+from lakelog.housekeeping.clock import Clock
+from lakelog.housekeeping.disks import Disks, watched
+from lakelog.housekeeping.following import Following
+from lakelog.housekeeping.infos import Held, SegmentInfos
+from lakelog.housekeeping.maintenance import Cleaning, Maintenance, situation
+from lakelog.housekeeping.planning import Holding, Patience, candidates, dry_run
+from lakelog.housekeeping.removal import Remover
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import Cleaner, DiskReport, DiskWatcher, QueueReader
+from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.logreader import LogReader
+from lakelog.owner import OwnedLog
+from lakelog.pins import Pin, read_pins
+from lakelog.registry.events import Events
+from lakelog.settings.model import MaintenanceSettings
+from lakelog.source import FileSource
+from lakelog.topicremoval import delete_topic, forgetter, unused_topics
+
+
+class House(Protocol):
+    """Whom a store asks about disk space."""
+
+    def disk(self) -> DiskReport | None:
+        """Look at the disks; ``None`` without a watcher."""
+
+    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
+        """Delete what may go, or say what would; ``None`` without a cleaner."""
+
+    def close(self) -> None:
+        """Stop."""
+
+
+def keep_house(
+    owned: OwnedLog,
+    cleaner: Cleaner | None,
+    watcher: DiskWatcher | None,
+    settings: MaintenanceSettings,
+    events: Events,
+    clock: Clock,
+) -> Maintenance:
+    """What keeps house for an owner; it is for the caller to start it."""
+    directory, health = owned.directory, owned.health
+    paths = partial(_paths, directory.path, directory.commitlog)
+    disks = None if watcher is None else Disks(watcher, paths, health, events)
+    cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
+    made = Maintenance(settings, clock, health, cleaning, disks)
+    if disks is not None:
+        owned.segments.hold_back(lambda: disks.is_scarce(owned.segments.size_bytes))
+    return made
+
+
+def _paths(path: Path, commitlog: Path) -> tuple[Path, ...]:
+    return watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR))
+
+
+def _cleaning(
+    owned: OwnedLog, cleaner: Cleaner, settings: MaintenanceSettings, events: Events, clock: Clock
+) -> Cleaning:
+    directory, segments = owned.directory, owned.segments
+    held = Held(
+        lambda: read_pins(directory.files, directory.path),
+        segments.readers,
+        settings.pin_expires_after_ms,
+    )
+    return Cleaning(
+        cleaner,
+        SegmentInfos(owned.reader, segments.starts, segments.size_bytes, held),
+        Holding(lambda: owned.reput.offset, settings.override_pins, Patience(clock, cleaner.pace)),
+        Remover(owned.log, owned.health, events, directory.segment, clock, cleaner.pace),
+        Following(
+            owned.dispatchers,
+            owned.reput,
+            owned.positions,
+            partial(forget_unused, owned) if cleaner.remove_empty_queues else None,
+        ),
+    )
+
+
+def forget_unused(owned: OwnedLog) -> list[str]:
+    """Remove the queues of topics of which nothing is left; their names.
+
+    Called while nothing is dispatched. What is not dispatched yet is not buried: it makes queues
+    again.
+    """
+    readers = [
+        each.dispatcher for each in owned.dispatchers if isinstance(each.dispatcher, QueueReader)
+    ]
+    positions, directory = owned.positions, owned.directory
+    removed: list[str] = []
+    for reader in readers[:1]:
+        removed = unused_topics(reader, positions.minimum)
+        if removed:
+            owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
+        for topic in removed:
+            forget = forgetter(owned.dispatchers)
+            delete_topic(directory.files, directory.path, topic, positions.dispatched, forget)
+    return removed
+
+
+@attrs.define(slots=False, eq=False)
+class Onlooker:
+    """Says what an owner's cleaner would do, beside one or where none is; changes nothing.
+
+    :ivar make_cleaner: makes what the settings name; ``None`` where they name nothing
+    """
+
+    _path: Path
+    _source: FileSource
+    _commitlog: Path
+    _reader: LogReader
+    _size_bytes: int
+    _settings: MaintenanceSettings
+    _clock: Clock
+    _pins: Callable[[], Sequence[Pin]]
+    _make_cleaner: Callable[[], Cleaner | None]
+    _make_watcher: Callable[[], DiskWatcher | None]
+
+    @cached_property
+    def _cleaner(self) -> Cleaner | None:
+        return self._make_cleaner()
+
+    @cached_property
+    def _watcher(self) -> DiskWatcher | None:
+        return self._make_watcher()
+
+    def disk(self) -> DiskReport | None:
+        """Look at the disks."""
+        watcher = self._watcher
+        return None if watcher is None else watcher.observe(_paths(self._path, self._commitlog))
+
+    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
+        """Say what would go; raises :class:`~lakelog.errors.StoreReadOnly` if asked for more."""
+        if not only_look:
+            raise StoreReadOnly(
+                "the store was opened for reading; its owner deletes", path=self._path
+            )
+        cleaner = self._cleaner
+        return None if cleaner is None else self._look(cleaner)
+
+    def _look(self, cleaner: Cleaner) -> CleaningReport:
+        now_ms = self._clock.now_ms()
+        held = Held(self._pins, _nobody, self._settings.pin_expires_after_ms)
+        infos = SegmentInfos(self._reader, self._source.starts, self._size_bytes, held)
+        holds = Holding(
+            lambda: self._reader.max_offset,
+            self._settings.override_pins,
+            Patience(self._clock, cleaner.pace),
+        )
+        seen = situation(now_ms, self.disk(), manual=True)
+        chosen = candidates(cleaner, infos.sealed(now_ms), seen)
+        return dry_run(chosen, holds, infos.minimum)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def _nobody(_start: int) -> int:
+    """Readers of other processes are not known."""
+    return 0

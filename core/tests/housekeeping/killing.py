@@ -1,0 +1,129 @@
+"""Kills a cleaning before each of its changes to the disk, and looks what the next open finds.
+
+``python -m core.tests.housekeeping.killing FOLDER`` prints a JSON line for each: the change, how
+many segments were left, and what was wrong. Its stores stay in ``FOLDER``, the last of each kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lakelog
+from core.tests.housekeeping.support import House, Keeping, fill
+from core.tests.store.support import open_small
+from lakelog.check import check
+from lakelog.files import File, RealFileSystem
+from lakelog.interfaces import Pace
+from lakelog.layout import COMMITLOG_DIR
+
+SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
+MESSAGES = 200
+
+
+class Killing(RealFileSystem):
+    """Kills its process before the change of a number; ``changes`` names all that were made."""
+
+    def __init__(self, at: int = -1) -> None:
+        object.__setattr__(self, "at", at)
+        object.__setattr__(self, "armed", False)
+        object.__setattr__(self, "changes", [])
+
+    at: int
+    armed: bool
+    changes: list[str]
+
+    def _note(self, what: str, path: Path) -> None:
+        if self.armed:
+            if len(self.changes) == self.at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.changes.append(f"{what} {path.parent.name}/{path.name}")
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if create:
+            self._note("make", path)
+        return super().open(path, write=write, create=create)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._note("rename", target)
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._note("remove", path)
+        super().unlink(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self._note("sync", path)
+        super().sync_dir(path)
+
+
+def clean(path: Path, files: Killing) -> None:
+    """What is killed."""
+    house = House(Keeping(keep=1, pace=Pace(interval_ms=0)))
+    store = house.open(path, files=files, **SETTINGS)
+    object.__setattr__(files, "armed", True)
+    store.delete_expired()
+    object.__setattr__(files, "armed", False)
+    store.close()
+
+
+def killed_at(path: Path, at: int) -> bool:
+    """Whether the process that cleans was killed before change ``at``."""
+    child = os.fork()
+    if not child:
+        try:
+            clean(path, Killing(at))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def wrong(path: Path) -> Iterator[str]:
+    """What is wrong with a store that a kill left."""
+    with open_small(path, **SETTINGS) as store:
+        report = store.recovery
+        if report is None or report.damage or report.cut:
+            yield f"recovery: {report}"
+        numbers = [int(each.body[:6]) for each in store.scan()]
+        if numbers != list(range(numbers[0], MESSAGES)):
+            yield f"messages {numbers[:1]} to {numbers[-1:]}, {len(numbers)} of them"
+        info = store.queues("t")[0]
+        if (info.min_offset, info.max_offset) != (numbers[0], MESSAGES):
+            yield f"the queue holds {info}, the log begins with {numbers[0]}"
+        if store.put(lakelog.Message("t", b"%06d" % MESSAGES, queue_id=0)).queue_offset != MESSAGES:
+            yield "the next message has another queue offset"
+    yield from map(str, check(path, index=False, plugins=[], **SETTINGS))
+
+
+def main(folder: Path) -> None:
+    """Every change, one after the other."""
+    with open_small(folder / "before", **SETTINGS) as store:
+        fill(store, MESSAGES)
+    at, is_killed = 0, True
+    dry = Killing()
+    shutil.copytree(folder / "before", folder / "whole")
+    clean(folder / "whole", dry)
+    while is_killed:
+        shutil.copytree(folder / "before", folder / "killed", dirs_exist_ok=False)
+        is_killed = killed_at(folder / "killed", at)
+        row = {
+            "killed": is_killed,
+            "before": dry.changes[at] if at < len(dry.changes) else None,
+            "segments": len(list((folder / "killed" / COMMITLOG_DIR).iterdir())),
+            "wrong": list(wrong(folder / "killed")),
+        }
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()  # or a fork writes it again
+        shutil.rmtree(folder / "killed")
+        at += 1
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

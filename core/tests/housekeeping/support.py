@@ -1,0 +1,124 @@
+"""A store that keeps house by a test's own cleaner, watcher and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from core.tests.store.support import fill as _fill
+from core.tests.store.support import open_small
+from lakelog import PutResult, Store
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import (
+    Context,
+    Deletion,
+    DiskReport,
+    DiskState,
+    DiskUsage,
+    Factory,
+    Kind,
+    NoSettings,
+    Pace,
+    SegmentInfo,
+    Situation,
+)
+from lakelog.testing import FakeClock
+
+NEVER_MS = 10**15
+FEW = {"consume-queue": {"file_entries": 16}}
+
+
+@attrs.define(eq=False)
+class Keeping:
+    """A cleaner that keeps the newest ``keep`` segments; it notes what it was asked."""
+
+    keep: int = 0
+    pace: Pace = attrs.field(factory=lambda: Pace(interval_ms=0))
+    remove_empty_queues: bool = False
+    asked: list[tuple[list[SegmentInfo], Situation]] = attrs.field(factory=list)
+    forced: bool = False
+
+    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+        self.asked.append((list(segments), situation))
+        surplus = segments[: max(0, len(segments) - self.keep)]
+        return [Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
+
+
+@attrs.define(eq=False)
+class Telling:
+    """A watcher that says what a test has set."""
+
+    state: DiskState = DiskState.OK
+    reason: str = ""
+    keep_free_bytes: int = 0
+    asked: list[tuple[Path, ...]] = attrs.field(factory=list)
+
+    def observe(self, paths: Sequence[Path]) -> DiskReport:
+        self.asked.append(tuple(paths))
+        disks = tuple(DiskUsage(path, 100, 10, 0.9, None, self.keep_free_bytes) for path in paths)
+        return DiskReport(self.state, disks, self.reason)
+
+
+@attrs.define(eq=False)
+class House:
+    """Everything that a test can turn; also the plugin that offers it."""
+
+    cleaner: Any = attrs.field(factory=Keeping)
+    watcher: Telling = attrs.field(factory=Telling)
+    clock: FakeClock = attrs.field(factory=FakeClock)
+    deleting: list[int] = attrs.field(factory=list)
+    deleted: list[int] = attrs.field(factory=list)
+    pressure: list[DiskState] = attrs.field(factory=list)
+    veto: int = -1
+
+    @hookimpl
+    def lakelog_cleaners(self) -> list[Factory]:
+        return [Factory(Kind.CLEANER, "mine", NoSettings, self._cleaner)]
+
+    @hookimpl
+    def lakelog_disk_watchers(self) -> list[Factory]:
+        return [Factory(Kind.DISK_WATCHER, "mine-too", NoSettings, self._watcher)]
+
+    @hookimpl
+    def lakelog_segment_deleting(self, path: Path, start_offset: int) -> None:
+        assert path.exists()
+        self.deleting.append(start_offset)
+        if start_offset == self.veto:
+            raise RuntimeError("not archived yet")
+
+    @hookimpl
+    def lakelog_segment_deleted(self, path: Path, start_offset: int) -> None:
+        assert not path.exists()
+        self.deleted.append(start_offset)
+
+    @hookimpl
+    def lakelog_disk_pressure(self, path: Path, state: DiskState) -> None:
+        self.pressure.append(state)
+
+    def _cleaner(self, settings: NoSettings, context: Context) -> Any:
+        return self.cleaner
+
+    def _watcher(self, settings: NoSettings, context: Context) -> Telling:
+        return self.watcher
+
+    def open(self, path: Path, **more: Any) -> Store:
+        """Open a store with this cleaner; no watcher unless named, and no rounds by itself."""
+        maintenance = {"first_round_ms": NEVER_MS, **more.pop("maintenance", {})}
+        given = {
+            "plugins": [self],
+            "clock": self.clock,
+            "cleaner": "mine",
+            "maintenance": maintenance,
+            **more,
+        }
+        return open_small(path, **given)
+
+
+def fill(store: Store, count: int) -> list[PutResult]:
+    """Put some messages of 400 bytes, and let the queues know them."""
+    results = _fill(store, count)
+    assert store.wait_dispatched()
+    return results

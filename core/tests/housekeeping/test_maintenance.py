@@ -1,0 +1,227 @@
+"""Rounds by the clock, and what the disks say."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.housekeeping.support import House, Keeping, Telling, fill
+from core.tests.store.support import SEGMENT, segments
+from lakelog import Message, PutRefused, PutStatus
+from lakelog.errors import SettingsError, StoreFailed
+from lakelog.housekeeping.clock import SystemClock
+from lakelog.interfaces import DiskReport, DiskState, Pace
+from lakelog.layout import segment_name
+
+WATCHED = {"disk_watcher": "mine-too"}
+ROUNDS = {"maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000}}
+
+
+def test_the_first_round_comes_after_a_minute_then_every_ten_seconds(tmp_path: Path) -> None:
+    house = House(Keeping(keep=99))
+    with house.open(tmp_path, **ROUNDS):
+        rounds = []
+        for seconds in (59, 1, 9, 1, 10, 25):
+            house.clock.advance_and_settle(seconds * 1000)
+            rounds.append(len(house.cleaner.asked))
+        assert rounds == [0, 1, 1, 2, 3, 5]
+        assert not house.cleaner.asked[-1][1].manual
+
+
+def test_a_round_deletes_one_batch_with_pauses(tmp_path: Path) -> None:
+    house = House(Keeping(pace=Pace(batch_max=2, interval_ms=100)))
+    with house.open(tmp_path, **ROUNDS) as store:
+        fill(store, 300)
+        every = [int(each.name) for each in segments(tmp_path)]
+        house.clock.advance_and_settle(60_000)
+        assert house.deleted == every[:1]
+        house.clock.advance_and_settle(99)
+        assert house.deleted == every[:1]
+        house.clock.advance_and_settle(1)
+        assert house.deleted == every[:2]
+        house.clock.advance_and_settle(9_999)
+        assert house.deleted == every[:2]
+        house.clock.advance_and_settle(200)
+        assert house.deleted == every[:4]
+
+
+def test_a_close_ends_a_pause_at_once(tmp_path: Path) -> None:
+    house = House(Keeping(pace=Pace(interval_ms=3_600_000)), clock=SystemClock())  # type: ignore[arg-type]  # a clock
+    store = house.open(tmp_path, maintenance={"first_round_ms": 0, "interval_ms": 10})
+    fill(store, 100)
+    while not house.deleted:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    store.close()
+    assert time.monotonic() - begun < 5
+    assert len(house.deleted) == 1
+    assert not [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
+
+
+def test_a_round_that_fails_is_told_and_the_next_one_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Keeping):
+        def choose(self, segments: Any, situation: Any) -> Any:
+            if not self.asked:
+                super().choose(segments, situation)
+                raise RuntimeError("no idea")
+            return super().choose(segments, situation)
+
+    house = House(Failing())
+    with house.open(tmp_path, **ROUNDS) as store:
+        fill(store, 100)
+        house.clock.advance_and_settle(60_000)
+        assert not house.deleted
+        assert "a round of maintenance failed" in caplog.text
+        house.clock.advance_and_settle(10_000)
+        assert house.deleted
+
+
+# --- disks ---
+
+
+def test_a_full_disk_stops_puts_until_the_watcher_says_so(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path, cleaner=None, **WATCHED, **ROUNDS) as store:
+        assert house.watcher.asked == []
+        store.put(Message("t"))
+        for state, writable in [
+            (DiskState.CLEAN, True),
+            (DiskState.CLEAN_FORCIBLY, True),
+            (DiskState.STOP_WRITING, False),
+            (DiskState.STOP_WRITING, False),
+            (DiskState.CLEAN_FORCIBLY, True),
+            (DiskState.OK, True),
+        ]:
+            house.watcher.state, house.watcher.reason = state, "0.91 of /data is used"
+            house.clock.advance_and_settle(60_000)
+            assert store.is_writable is writable
+            if writable:
+                store.put(Message("t"))
+                continue
+            for put in (
+                lambda: store.put(Message("t")),
+                lambda: store.put_batch([Message("t")]),
+                lambda: store.put_async(Message("t")).result(),
+            ):
+                with pytest.raises(PutRefused, match=r"too full .*0.91 of /data is used") as caught:
+                    put()
+                assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert house.pressure == [
+            DiskState.CLEAN,
+            DiskState.CLEAN_FORCIBLY,
+            DiskState.STOP_WRITING,
+            DiskState.CLEAN_FORCIBLY,
+            DiskState.OK,
+        ]
+        assert house.watcher.asked[0][0] == tmp_path / "commitlog"
+        assert tmp_path in house.watcher.asked[0]
+
+
+def test_a_person_may_ask_at_once(tmp_path: Path) -> None:
+    house = House(watcher=Telling(DiskState.STOP_WRITING, "full"))
+    with house.open(tmp_path, **WATCHED) as store:
+        report = store.disk()
+        assert report is not None
+        assert report.state is DiskState.STOP_WRITING
+        assert not store.is_writable
+        with house.open(tmp_path, mode="read", **WATCHED) as reader:
+            assert reader.disk() == report
+            assert not reader.is_writable
+        house.watcher.state = DiskState.OK
+        store.disk()
+        store.put(Message("t"))
+
+
+def test_a_close_is_no_pause_that_could_end(tmp_path: Path) -> None:
+    house = House(watcher=Telling(DiskState.STOP_WRITING, "full"))
+    store = house.open(tmp_path, **WATCHED)
+    store.disk()
+    health = store._managing().health
+    store.close()
+    health.unpause()
+    with pytest.raises(PutRefused, match="closed"):
+        store.put(Message("t"))
+
+
+def test_what_was_deleted_may_open_the_store_at_once(tmp_path: Path) -> None:
+    class Roomy(Telling):
+        def observe(self, paths: Sequence[Path]) -> DiskReport:
+            self.state = DiskState.OK if house.deleted else DiskState.STOP_WRITING
+            return super().observe(paths)
+
+    house = House(watcher=Roomy(reason="full"))
+    with house.open(tmp_path, **WATCHED, **ROUNDS) as store:
+        fill(store, 100)
+        house.clock.advance_and_settle(60_000)
+        assert house.cleaner.asked[0][1].disk is DiskState.STOP_WRITING
+        assert house.cleaner.asked[0][1].free_bytes == 10
+        assert house.pressure == [DiskState.STOP_WRITING, DiskState.OK]
+        assert store.is_writable
+
+
+def test_no_segment_is_made_ahead_that_would_cross_the_line(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path, preallocate=True, **WATCHED) as store:
+        fill(store, 10)
+        deadline = time.monotonic() + 10
+        while len(segments(tmp_path)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(segments(tmp_path)) == 2
+        house.watcher.keep_free_bytes = 1 << 60
+        store.disk()
+        fill(store, 160)
+        assert store.max_offset > 3 * SEGMENT
+        last = int(segments(tmp_path)[-1].name)
+        assert last <= store.max_offset < last + SEGMENT
+
+
+def test_a_watcher_that_fails_does_not_keep_the_cleaner_from_its_work(tmp_path: Path) -> None:
+    class Failing(Telling):
+        def observe(self, paths: Sequence[Path]) -> DiskReport:
+            raise OSError("no such device")
+
+    house = House(watcher=Failing())
+    with house.open(tmp_path, **WATCHED, **ROUNDS) as store:
+        fill(store, 100)
+        house.clock.advance_and_settle(60_000)
+        assert house.deleted
+        assert house.cleaner.asked[0][1].disk is DiskState.OK
+
+
+def test_a_store_that_failed_changes_nothing(tmp_path: Path) -> None:
+    house = House()
+    store = house.open(tmp_path, **ROUNDS)
+    fill(store, 100)
+    store._managing().health.fail(OSError("the disk is gone"))
+    house.clock.advance_and_settle(60_000)
+    assert house.deleted == []
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("first_round_ms", -1), ("interval_ms", 0), ("pin_expires_after_ms", 0), ("override_pins", 3)],
+)
+def test_bad_settings_are_named(tmp_path: Path, key: str, value: object) -> None:
+    with pytest.raises(SettingsError, match=f"maintenance.{key}"):
+        House().open(tmp_path / "s", maintenance={key: value})
+    assert not (tmp_path / "s").exists()
+
+
+def test_what_is_deleted_is_told_with_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lakelog")
+    with House().open(tmp_path) as store:
+        fill(store, 100)
+        assert store.delete_expired().deleted
+    assert f"{segment_name(0)} is deleted: surplus" in caplog.text

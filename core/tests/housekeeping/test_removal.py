@@ -1,0 +1,404 @@
+"""Deleting segments: in order, with reasons, under the eyes of readers."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from core.tests.housekeeping.support import FEW, House, Keeping, fill
+from core.tests.store import support
+from core.tests.store.support import SEGMENT, open_small, read_small, segments
+from lakelog import Message, PutRefused
+from lakelog.errors import (
+    OffsetOutOfRange,
+    SettingsError,
+    StoreClosed,
+    StoreFailed,
+    StoreReadOnly,
+)
+from lakelog.files import RealFileSystem
+from lakelog.housekeeping.report import Kept
+from lakelog.interfaces import Pace
+from lakelog.pieces import Damage
+from lakelog.pins import Pin, write_pin
+from lakelog.source import Extent, Unbroken
+from lakelog.store import Store
+
+fill_unseen = support.fill
+
+
+def names(path: Path) -> list[int]:
+    return [int(each.name) for each in segments(path)]
+
+
+def held(store: Store) -> Any:
+    return store._managing().segments
+
+
+def test_it_deletes_what_the_cleaner_chose_and_says_why(tmp_path: Path) -> None:
+    house = House(Keeping(keep=1))
+    with house.open(tmp_path) as store:
+        put = fill(store, 160)
+        report = store.delete_expired()
+        count = len(report.deleted)
+        assert count >= 2
+        assert [each.start_offset for each in report.deleted] == house.deleted == house.deleting
+        assert house.deleted == [at * SEGMENT for at in range(count)]
+        assert {each.reason for each in report.deleted} == {"surplus"}
+        assert report.freed_bytes == count * SEGMENT
+        assert report.kept is None
+        assert store.min_offset == report.min_offset == count * SEGMENT == names(tmp_path)[0]
+        due = [each.physical_offset for each in put if each.physical_offset >= store.min_offset]
+        assert [each.physical_offset for each in store.scan()] == due
+    with open_small(tmp_path) as store:
+        assert [each.physical_offset for each in store.scan()] == due
+        assert store.recovery is not None
+        assert store.recovery.minimum == count * SEGMENT
+        assert store.recovery.clean
+
+
+def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
+    house = House(Keeping(keep=99))
+    with house.open(tmp_path) as store:
+        put = fill(store, 160)
+        write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 1, 0))
+        store.delete_expired()
+        infos, situation = house.cleaner.asked[-1]
+        assert situation.manual
+        assert situation.now_ms == house.clock.now_ms()
+        starts = sorted(names(tmp_path))[:-1]
+        assert [each.start_offset for each in infos] == starts
+        for info in infos:
+            end = info.start_offset + SEGMENT
+            last = [each for each in put if each.physical_offset < end][-1]
+            assert info.last_timestamp_ms == last.store_timestamp_ms
+            assert info.pinned_by == (("lake",) if end > SEGMENT + 1 else ())
+
+
+def test_a_dry_run_deletes_nothing_and_says_the_same(tmp_path: Path) -> None:
+    house = House(Keeping(keep=1))
+    with house.open(tmp_path) as store:
+        fill(store, 160)
+        before = names(tmp_path)
+        would = store.delete_expired(dry_run=True)
+        assert would.dry_run
+        assert names(tmp_path) == before
+        with house.open(tmp_path, mode="read") as reader:
+            assert reader.delete_expired(dry_run=True) == would
+            with pytest.raises(StoreReadOnly, match="its owner deletes"):
+                reader.delete_expired()
+        assert store.delete_expired().deleted == would.deleted
+
+
+def test_without_a_cleaner_nothing_is_ever_deleted(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        fill(store, 100)
+        with pytest.raises(SettingsError, match="no cleaner is set"):
+            store.delete_expired()
+        assert not [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
+        assert store.disk() is None
+
+
+def test_a_person_gets_twenty_batches(tmp_path: Path) -> None:
+    house = House(Keeping(pace=Pace(batch_max=1, interval_ms=0)))
+    with house.open(tmp_path) as store:
+        fill(store, 160)
+        count = len(names(tmp_path)) - 1
+        assert len(store.delete_expired().deleted) == count
+
+
+def test_the_active_segment_stays(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path) as store:
+        fill(store, 100)
+        store.delete_expired()
+        assert len(names(tmp_path)) == 1
+        assert store.delete_expired().deleted == ()
+        store.put(Message("t"))
+
+
+def test_a_veto_keeps_a_segment_and_all_behind_it(tmp_path: Path) -> None:
+    house = House(veto=SEGMENT)
+    with house.open(tmp_path) as store:
+        fill(store, 160)
+        report = store.delete_expired()
+        assert [each.start_offset for each in report.deleted] == [0]
+        assert report.kept is not None
+        assert report.kept.start_offset == SEGMENT
+        assert "not archived yet" in report.kept.reason
+        assert names(tmp_path)[0] == SEGMENT
+        house.veto = -1
+        assert store.delete_expired().kept is None
+
+
+def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path) as store:
+        fill(store, 160)
+        write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 100, house.clock.now_ms()))
+        report = store.delete_expired()
+        assert report.kept == Kept(SEGMENT, "followers still need it: lake")
+        assert names(tmp_path)[0] == SEGMENT
+
+
+def test_a_pin_expires_if_that_is_set(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path, maintenance={"pin_expires_after_ms": "1h"}) as store:
+        fill(store, 160)
+        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
+        house.clock.advance(3_600_000)
+        assert store.delete_expired().deleted == ()
+        house.clock.advance(1)
+        assert store.delete_expired().deleted
+
+
+def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    with house.open(tmp_path, maintenance={"override_pins": True}) as store:
+        fill(store, 100)
+        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
+        report = store.delete_expired()
+        assert report.deleted[0].pinned_by == ("lake",)
+    told = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert f"offsets 0 to {SEGMENT} are lost" in told[0].getMessage()
+
+
+def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path) as store, store._managing().reput.paused():
+        fill_unseen(store, 100)
+        report = store.delete_expired(dry_run=True)
+        assert report.kept is not None
+        assert "queues and index know the log up to" in report.kept.reason
+
+
+# --- readers ---
+
+
+def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
+    house = House(Keeping(pace=Pace(interval_ms=0, destroy_forcibly_after_ms=5000)))
+    with house.open(tmp_path) as store:
+        fill(store, 160)
+        store._managing().log.sync()
+        mine = held(store).view(0, 1000)
+        theirs = bytes(mine)
+        report = store.delete_expired()
+        assert report.kept == Kept(0, "it is being read by 1")
+        house.clock.advance(4999)
+        assert store.delete_expired().deleted == ()
+        house.clock.advance(1)
+        assert store.delete_expired().deleted
+        assert bytes(mine) == theirs
+        with pytest.raises(OffsetOutOfRange, match="deleted by retention; the log now begins at"):
+            held(store).view(0, 10)
+
+
+def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
+    with House().open(tmp_path) as store:
+        fill(store, 100)
+        store._managing().log.sync()
+        view = held(store).view(0, 1000)
+        assert store.delete_expired().kept is not None
+        view.release()
+        del view
+        gc.collect()
+        assert store.delete_expired().kept is None
+
+
+def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
+    with House(Keeping(forced=True)).open(tmp_path) as store:
+        fill(store, 100)
+        store._managing().log.sync()
+        view = held(store).view(0, 1000)
+        assert store.delete_expired().kept is None
+        assert len(bytes(view)) == 1000
+
+
+def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
+    house = House(Keeping(keep=1))
+    with house.open(tmp_path) as store, read_small(tmp_path) as other:
+        put = fill(store, 160)
+        late = put[1].physical_offset
+        running = [each.scan(late) for each in (store, other)]
+        assert [next(each).physical_offset for each in running] == [late, late]
+        del running
+        gc.collect()
+        store.delete_expired()
+        begins = f"the log now begins at {store.min_offset}"
+        for each in (store, other):
+            assert each.min_offset == store.min_offset
+            with pytest.raises(OffsetOutOfRange, match=begins):
+                each.look_up(late)
+            with pytest.raises(OffsetOutOfRange, match=begins):
+                each.scan(late)
+            with pytest.raises(OffsetOutOfRange, match=begins):
+                each.scan_pieces(late)
+            assert next(each.scan()).physical_offset >= store.min_offset
+            assert next(each.scan(0)).physical_offset >= store.min_offset
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_a_scan_never_passes_over_what_is_deleted_meanwhile(tmp_path: Path, mode: str) -> None:
+    house = House(Keeping(keep=1, forced=True))
+    with house.open(tmp_path) as store:
+        fill(store, 300)
+        reader = store if mode == "owner" else read_small(tmp_path)
+        scan = reader.scan()
+        next(scan)
+        assert len(store.delete_expired().deleted) > 2
+        with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
+            for _ in scan:
+                pass
+        reader.close()
+
+
+def read_all(store: Store) -> None:
+    try:
+        numbers = [int(found.body[:6]) for found in store.scan()]
+    except OffsetOutOfRange:
+        return
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    for at in (0, store.queues("t")[0].min_offset):
+        store.get("t", 0, at)
+
+
+def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
+    """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
+    house = House(Keeping(keep=3))
+    with house.open(tmp_path, flush="inline", **FEW) as store:
+        fill(store, 100)
+        stop, failures = threading.Event(), list[BaseException]()
+
+        def guarded() -> None:
+            try:
+                while not stop.is_set():
+                    read_all(store)
+                    with read_small(tmp_path, **FEW) as reader:
+                        read_all(reader)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        threads = [threading.Thread(target=guarded) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for number in range(100, 900):
+            store.put(Message("t", b"%06d" % number + b"." * 394, queue_id=0))
+            if number % 20 == 0:
+                store.delete_expired()
+        stop.set()
+        for each in threads:
+            each.join()
+        assert not failures
+        assert store.min_offset > 10 * SEGMENT
+
+
+# --- what goes wrong ---
+
+
+class Stubborn(RealFileSystem):
+    """Files of which one cannot be deleted, or a folder not synced."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "keeps", set())
+        object.__setattr__(self, "unsynced", set())
+
+    keeps: set[str]
+    unsynced: set[str]
+
+    def unlink(self, path: Path) -> None:
+        if path.name in self.keeps:
+            raise OSError(errno.EPERM, "Operation not permitted", str(path))
+        super().unlink(path)
+
+    def sync_dir(self, path: Path) -> None:
+        if path.name in self.unsynced:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        super().sync_dir(path)
+
+
+def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path: Path) -> None:
+    files, house = Stubborn(), House()
+    with house.open(tmp_path, files=files) as store:
+        fill(store, 160)
+        every = names(tmp_path)
+        files.keeps.add(segments(tmp_path)[1].name)
+        report = store.delete_expired()
+        assert report.kept is not None
+        assert "not permitted" in report.kept.reason
+        assert names(tmp_path) == every[1:]
+        assert store.delete_expired().deleted == ()
+        assert names(tmp_path) == every[1:]
+        assert store.min_offset == every[2]
+        files.keeps.clear()
+        store.delete_expired()
+        assert names(tmp_path) == every[-1:]
+        assert house.deleted == every[:-1]
+
+
+def test_a_folder_that_cannot_be_synced_makes_the_store_fail(tmp_path: Path) -> None:
+    """The next file could be durably gone before this one: a gap."""
+    files = Stubborn()
+    store = House().open(tmp_path, files=files)
+    fill(store, 160)
+    every = names(tmp_path)
+    files.unsynced.add("commitlog")
+    with pytest.raises(StoreFailed):
+        store.delete_expired()
+    assert names(tmp_path) == every[1:]
+    with pytest.raises(PutRefused):
+        store.put(Message("t"))
+    with pytest.raises(StoreFailed):
+        store.delete_expired()
+    files.unsynced.clear()
+    with pytest.raises(StoreFailed):
+        store.close()
+    with open_small(tmp_path) as store:
+        assert store.min_offset == every[1]
+
+
+def test_a_cleaner_that_leaves_a_gap_deletes_nothing(tmp_path: Path) -> None:
+    class Leaving(Keeping):
+        def choose(self, segments: Any, situation: Any) -> Any:
+            return list(super().choose(segments, situation))[1:]
+
+    with House(Leaving()).open(tmp_path) as store:
+        fill(store, 160)
+        before = names(tmp_path)
+        with pytest.raises(lakelog.LakelogError, match="no run from the first segment on"):
+            store.delete_expired()
+        assert names(tmp_path) == before
+
+
+def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
+    store = House().open(tmp_path)
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.delete_expired()
+
+
+class AllGone:
+    """A log all of whose files went away between the look at their folder and their opening."""
+
+    def known_damage(self) -> dict[int, Damage]:
+        return {}
+
+    def starts(self) -> list[int]:
+        return []
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        return iter(())
+
+
+def test_a_log_whose_files_all_went_before_they_were_opened_is_no_empty_one() -> None:
+    assert list(Unbroken(AllGone(), lambda: 0).extents(0)) == []
+    with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
+        list(Unbroken(AllGone(), lambda: 4096).extents(0))

@@ -1,0 +1,135 @@
+"""A log with an archive before it is one log, also while segments go from the one to the other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.archived import WithOlder
+from lakelog.bounds import FileBounds
+from lakelog.codec import RecordBatch
+from lakelog.errors import OffsetOutOfRange
+from lakelog.files import RealFileSystem
+from lakelog.logreader import LogReader
+from lakelog.message import StoredMessage
+from lakelog.pieces import Damage
+from lakelog.source import FileSource
+
+SIZE = 64 << 10
+FILES = RealFileSystem()
+
+
+@attrs.define
+class Folder:
+    """An archive that is a folder; :ivar asked: how often it was looked at."""
+
+    path: Path
+    asked: int = 0
+
+    def starts(self) -> Sequence[int]:
+        self.asked += 1
+        return sorted(int(each.name) for each in self.path.iterdir())
+
+    def read(self, start: int, position: int, length: int) -> bytes:
+        with (self.path / f"{start:020d}").open("rb") as file:
+            file.seek(position)
+            return file.read(length)
+
+
+@attrs.frozen
+class Both:
+    """A log, its archive, and all messages that it ever had."""
+
+    log: Path
+    archive: Folder
+    reader: LogReader
+    messages: list[StoredMessage]
+
+    def move(self, start: int) -> None:
+        """Archive a segment, then delete it."""
+        file = self.log / f"{start:020d}"
+        shutil.copy(file, self.archive.path / file.name)
+        file.unlink()
+
+    def offsets(self, start: int | None) -> list[int]:
+        assert not any(isinstance(each, Damage) for each in self.reader.pieces(start, None))
+        return [each.physical_offset for each in self.reader.messages(start, None, None)]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Both:
+    """Six segments, all of which are in the log."""
+    path = tmp_path / "s"
+    with lakelog.open(path, segment_size_bytes=SIZE, flush="inline", dispatchers=()) as store:
+        store.put_batch([Message("t", b"x" * 900, queue_id=0) for _ in range(320)])
+        messages = list(store.scan())
+    old = tmp_path / "old"
+    old.mkdir()
+    source = FileSource(FILES, path / "commitlog", SIZE)
+    reader = LogReader(source, FileBounds(source), lambda: False)
+    archive = Folder(old)
+    reader.add_archive(archive, SIZE)
+    return Both(path / "commitlog", archive, reader, messages)
+
+
+def test_what_was_moved_is_read_where_it_is_now(both: Both) -> None:
+    all_offsets = [each.physical_offset for each in both.messages]
+    for start in range(0, 3 * SIZE, SIZE):
+        assert both.offsets(0) == all_offsets
+        both.move(start)
+    assert both.offsets(0) == all_offsets
+    assert (both.reader.min_offset, both.reader.oldest_offset) == (3 * SIZE, 0)
+    assert both.offsets(None) == [each for each in all_offsets if each >= 3 * SIZE]
+    assert both.offsets(all_offsets[5]) == all_offsets[5:]
+    for each in both.messages[::40]:
+        assert both.reader.look_up(each.physical_offset) == each
+
+
+def test_a_segment_that_moves_while_one_scans_is_not_missed(both: Both) -> None:
+    """The listing of the log was made before, so it leads to a file that is not there any more."""
+    log = FileSource(FILES, both.log, SIZE)
+    extents = WithOlder(log, both.archive, SIZE).extents(0)
+    seen = [next(extents).start]
+    both.move(0)
+    both.move(SIZE)
+    both.move(2 * SIZE)
+    seen += [each.start for each in extents]
+    assert seen == [start * SIZE for start in range(len(seen))]
+    assert len(seen) >= 6
+
+
+def test_a_scan_goes_on_where_segments_move(both: Both) -> None:
+    pieces = both.reader.pieces(0, None)
+    found = [next(pieces)]
+    for start in range(0, 4 * SIZE, SIZE):
+        both.move(start)
+    found += list(pieces)
+    assert not any(isinstance(each, Damage) for each in found)
+    assert sum(len(each) for each in found if isinstance(each, RecordBatch)) == len(both.messages)
+
+
+def test_reads_of_the_log_do_not_ask_the_archive(both: Both) -> None:
+    both.move(0)
+    both.archive.asked = 0
+    both.offsets(None)
+    last = both.messages[-1]
+    assert both.reader.look_up(last.physical_offset) == last
+    assert both.reader.check_start(last.physical_offset) == last.physical_offset
+    assert both.archive.asked == 0
+
+
+def test_what_neither_has_is_told(both: Both) -> None:
+    for start in range(0, 3 * SIZE, SIZE):
+        both.move(start)
+    (both.archive.path / f"{SIZE:020d}").unlink()
+    damage = [each for each in both.reader.pieces(0, None) if isinstance(each, Damage)]
+    assert [(each.offset, each.end_offset) for each in damage] == [(SIZE, 2 * SIZE)]
+    (both.archive.path / f"{0:020d}").unlink()
+    with pytest.raises(OffsetOutOfRange):
+        both.reader.look_up(0)

@@ -1,0 +1,205 @@
+"""Pins: written at once and durably, read whatever stands there, and held by what they need."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.files import RealFileSystem
+from lakelog.pins import (
+    Fingerprint,
+    Pin,
+    holders,
+    pin_file,
+    read_pins,
+    remove_pin,
+    write_pin,
+)
+
+FILES = RealFileSystem()
+PIN = Pin("iceberg-1", 4096, 1_000, "iceberg:/lake", Fingerprint(4000, 96, 0xFFFFFFFF))
+
+
+def put(path: Path, name: str, content: bytes) -> Path:
+    file = pin_file(path, name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def test_a_pin_is_read_as_it_was_written(tmp_path: Path) -> None:
+    bare = Pin("bare", 0, 0)
+    write_pin(FILES, tmp_path, PIN)
+    write_pin(FILES, tmp_path, bare)
+    assert read_pins(FILES, tmp_path) == (bare, PIN)
+
+
+def test_a_store_without_pins_has_none(tmp_path: Path) -> None:
+    assert read_pins(FILES, tmp_path) == ()
+
+
+def test_a_later_one_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    later = Pin(PIN.name, 8192, 2_000)
+    write_pin(FILES, tmp_path, PIN)
+    write_pin(FILES, tmp_path, later)
+    assert read_pins(FILES, tmp_path) == (later,)
+    assert [each.name for each in pin_file(tmp_path, "x").parent.iterdir()] == ["iceberg-1.json"]
+
+
+class Watched(RealFileSystem):
+    """Says in which order things were done."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "done", [])
+
+    done: list[str]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
+        file = super().open(path, write=write, create=create)
+        seen = self.done
+
+        class Seen:
+            def __getattr__(self, name: str) -> Any:
+                if name == "sync":
+                    seen.append("sync")
+                return getattr(file, name)
+
+        return Seen()
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.done.append("rename")
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self.done.append("unlink")
+        super().unlink(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self.done.append(f"sync_dir {path.name}")
+        super().sync_dir(path)
+
+
+def test_it_is_durable_before_it_counts(tmp_path: Path) -> None:
+    files = Watched()
+    write_pin(FILES, tmp_path, PIN)
+    write_pin(files, tmp_path, PIN)
+    assert files.done == ["sync", "rename", "sync_dir followers"]
+
+
+def test_its_removal_is_durable(tmp_path: Path) -> None:
+    files = Watched()
+    write_pin(FILES, tmp_path, PIN)
+    assert remove_pin(files, tmp_path, PIN.name)
+    assert files.done == ["unlink", "sync_dir followers"]
+    assert read_pins(FILES, tmp_path) == ()
+    assert not remove_pin(FILES, tmp_path, PIN.name)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds nothing"),
+        (b"{", "damaged"),
+        (b"[]", "damaged"),
+        (b'{"version": 2}', "version is 2"),
+        (json.dumps({"version": 1, "position": -1, "time_ms": 0, "destination": ""}), "damaged"),
+        (json.dumps({"version": 1, "position": "5", "time_ms": 0, "destination": ""}), "damaged"),
+        (json.dumps({"version": 1, "position": 5, "time_ms": 0, "destination": 7}), "damaged"),
+        (
+            json.dumps(
+                {
+                    "version": 1,
+                    "position": 5,
+                    "time_ms": 0,
+                    "destination": "",
+                    "fingerprint": {"offset": 1},
+                }
+            ),
+            "damaged",
+        ),
+    ],
+)
+def test_what_cannot_be_read_holds_everything_for_ever(
+    tmp_path: Path, content: str | bytes, said: str
+) -> None:
+    file = put(tmp_path, "broken", content.encode() if isinstance(content, str) else content)
+    (found,) = read_pins(FILES, tmp_path)
+    assert found.problem is not None
+    assert str(file) in found.problem
+    assert said in found.problem
+    assert "lakelog pins remove STORE broken" in found.problem
+    assert found.holds(1, now_ms=10**15, expires_after_ms=1)
+
+
+def test_a_file_that_nobody_may_read_holds_everything(tmp_path: Path) -> None:
+    pin_file(tmp_path, "folder").mkdir(parents=True)  # listed as no file: not a pin
+    assert read_pins(FILES, tmp_path) == ()
+
+    class Refusing(RealFileSystem):
+        def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    put(tmp_path, "secret", b"{}")
+    (found,) = read_pins(Refusing(), tmp_path)
+    assert found.problem is not None
+    assert "Permission denied" in found.problem
+
+
+def test_a_pin_that_is_removed_while_one_looks_is_none(tmp_path: Path) -> None:
+    class Slow(RealFileSystem):
+        def list(self, directory: Path) -> list[tuple[str, int]]:
+            found = super().list(directory)
+            remove_pin(FILES, tmp_path, PIN.name)
+            return found
+
+    write_pin(FILES, tmp_path, PIN)
+    assert read_pins(Slow(), tmp_path) == ()
+
+
+def test_a_segment_is_held_until_all_of_it_is_had() -> None:
+    assert PIN.holds(4097, now_ms=0)
+    assert not PIN.holds(4096, now_ms=0)
+    pins = [Pin("b", 10, 0), Pin("a", 10, 0), Pin("far", 99, 0)]
+    assert holders(pins, 50, now_ms=0) == ("a", "b")
+
+
+def test_it_expires_only_where_that_is_set_and_it_was_not_renewed() -> None:
+    assert PIN.holds(5000, now_ms=10**15)
+    assert PIN.holds(5000, now_ms=2_000, expires_after_ms=1_000)
+    assert not PIN.holds(5000, now_ms=2_001, expires_after_ms=1_000)
+    assert PIN.holds(5000, now_ms=0, expires_after_ms=0)  # a clock that was set back
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "ä", "a b", "x" * 101])
+def test_names_that_no_file_should_have_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="no name of a pin"):
+        Pin(name, 0, 0)
+    with pytest.raises(ValueError, match="no name of a pin"):
+        remove_pin(FILES, tmp_path, name)
+
+
+def test_what_a_killed_writer_left_is_removed_and_never_read(tmp_path: Path) -> None:
+    folder = pin_file(tmp_path, "x").parent
+    folder.mkdir(parents=True)
+    mine = folder / f"a.json.{os.getppid()}.tmp"
+    left = folder / "a.json.99999999.tmp"  # beyond the greatest number of a process
+    for each in (mine, left):
+        each.write_bytes(b"{")
+    write_pin(FILES, tmp_path, PIN)
+    assert sorted(each.name for each in folder.iterdir()) == [mine.name, "iceberg-1.json"]
+    assert read_pins(FILES, tmp_path) == (PIN,)
+
+
+def test_a_failed_write_leaves_the_one_before(tmp_path: Path) -> None:
+    class Full(RealFileSystem):
+        def rename(self, source: Path, target: Path) -> None:
+            raise OSError(28, "No space left on device", str(target))
+
+    write_pin(FILES, tmp_path, PIN)
+    with pytest.raises(OSError, match="No space"):
+        write_pin(Full(), tmp_path, Pin(PIN.name, 9, 9))
+    assert read_pins(FILES, tmp_path) == (PIN,)

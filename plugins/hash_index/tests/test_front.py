@@ -1,0 +1,47 @@
+"""Index files whose records the log has no more: they go from the front, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lakelog
+import lakelog_hash_index.plugin as hash_index
+from lakelog import Message
+from lakelog.layout import INDEX_DIR
+
+SMALL: dict[str, Any] = {
+    "plugins": [hash_index],
+    "flush": "none",
+    "segment_size_bytes": 16 << 10,
+    "preallocate": False,
+    "hash-index": {"slots": 8, "entries": 17},
+}
+
+
+def index_files(path: Path) -> list[str]:
+    return sorted(each.name for each in (path / INDEX_DIR).iterdir())
+
+
+def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path, **SMALL) as store:
+        put = [store.put(Message("t", bytes(400), keys=f"k{n}")) for n in range(100)]
+        assert store.wait_dispatched()
+        index: Any = next(
+            each.dispatcher for each in store._managing().dispatchers if each.name == "hash-index"
+        )
+        before = index_files(tmp_path)
+        assert index.remove_before(0) == 0
+        minimum = put[50].physical_offset
+        due = [file.name for file in index.deletable(minimum)]
+        assert len(due) == 3
+        assert index.remove_before(minimum) == 3
+        assert index_files(tmp_path) == before[3:] == sorted(set(before) - set(due))
+        for number, result in enumerate(put):
+            found = [each.physical_offset for each in store.query("t", f"k{number}")]
+            assert found == ([result.physical_offset] if number >= 50 else [])
+        assert index.remove_before(put[-1].end_offset) == len(before) - 4
+        assert index_files(tmp_path) == before[-1:]
+        more = store.put(Message("t", keys="more"))
+        assert store.wait_dispatched(more.end_offset)
+        assert [each.physical_offset for each in store.query("t", "more")] == [more.physical_offset]

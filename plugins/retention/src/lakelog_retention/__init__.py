@@ -1,0 +1,1 @@
+"""Cleaners and a disk-space watcher for lakelog."""

@@ -1,0 +1,95 @@
+"""``retention``: by age at its hours or when the disk asks, by size, and by number.
+
+Facts of RocketMQ's ``CleanCommitLogService`` and ``MappedFileQueue.deleteExpiredFileByTime``. A
+segment is expired by the store time of its last message; RocketMQ goes by the time of the file's
+last change, which a copy, a backup put back or a repair makes new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lakelog.interfaces import Deletion, DiskState, SegmentInfo, Situation
+from lakelog_retention import words
+from lakelog_retention.hours import local_time
+from lakelog_retention.settings import RetentionSettings
+
+HOUR_MS: Final = 3_600_000
+_FORCIBLY: Final = (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
+
+
+class Retention:
+    """Chooses what has no reason to stay; see the module.
+
+    :ivar pace: how fast the store may act
+    :ivar remove_empty_queues: whether queues of which nothing is left go too
+    """
+
+    def __init__(self, settings: RetentionSettings) -> None:
+        self.settings: Final = settings
+        self.pace = settings.pace
+        self.remove_empty_queues = settings.remove_empty_queues
+
+    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+        """The oldest that have a reason to go, as many as one round may delete.
+
+        While the store refuses puts, readers that hold a segment are not waited for.
+        """
+        occasion = self._occasion(situation)
+        forced = situation.disk is DiskState.STOP_WRITING
+        total_bytes = _with_active(segments)
+        chosen: list[Deletion] = []
+        for at, segment in enumerate(segments[: self.settings.delete_files_batch_max]):
+            reason = (
+                self._too_old(segment, situation.now_ms, occasion)
+                or self._too_many(len(segments) + 1 - at)
+                or self._too_large(total_bytes)
+                or self._not_expired_but_in_need(situation)
+            )
+            if not reason:
+                break
+            chosen.append(Deletion(segment.start_offset, reason, forced))
+            total_bytes -= segment.size_bytes
+        return chosen
+
+    def _occasion(self, situation: Situation) -> str:
+        """Why expired segments go now; empty if they do not."""
+        if situation.manual:
+            return "a person asked for it"
+        if situation.disk is not DiskState.OK:
+            return words.of_disk(situation)
+        hour = local_time(situation.now_ms, self.settings.time_zone).hour
+        if hour in self.settings.hours:
+            return f"hour {hour:02} is one to delete in (delete_when = {self.settings.delete_when})"
+        return ""
+
+    def _too_old(self, segment: SegmentInfo, now_ms: int, occasion: str) -> str:
+        kept_hours = self.settings.file_reserved_hours
+        age_ms = now_ms - segment.last_timestamp_ms
+        if not occasion or age_ms < kept_hours * HOUR_MS:
+            return ""
+        old = words.of_age(age_ms)
+        return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
+
+    def _too_many(self, count: int) -> str:
+        most = self.settings.max_segments
+        if most is None or count <= most:
+            return ""
+        return f"the log has {count} segments, and max_segments is {most}"
+
+    def _too_large(self, total_bytes: int) -> str:
+        most = self.settings.max_total_bytes
+        if most is None or total_bytes <= most:
+            return ""
+        return f"the log has {total_bytes} bytes, and max_total_bytes is {most}"
+
+    def _not_expired_but_in_need(self, situation: Situation) -> str:
+        if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
+            return ""
+        return f"it is the oldest, though not expired, and {words.of_disk(situation)}"
+
+
+def _with_active(segments: Sequence[SegmentInfo]) -> int:
+    """Bytes of the log; the active segment, which is not given, is as long as the last sealed."""
+    return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)

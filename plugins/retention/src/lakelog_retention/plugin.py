@@ -1,0 +1,65 @@
+"""What this package offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog_retention.settings import RetentionSettings, WatcherSettings
+
+
+def make_retention(settings: RetentionSettings, _context: Context) -> object:
+    """Build the cleaner from its section."""
+    from lakelog_retention.cleaner import Retention
+
+    return Retention(settings)
+
+
+def make_forever(_settings: NoSettings, _context: Context) -> object:
+    """Build the cleaner that deletes nothing."""
+    from lakelog_retention.forever import KeepForever
+
+    return KeepForever()
+
+
+def make_watcher(settings: WatcherSettings, _context: Context) -> object:
+    """Build the watcher from its section."""
+    from lakelog_retention.watcher import PsutilWatcher
+
+    return PsutilWatcher(settings)
+
+
+@hookimpl
+def lakelog_cleaners() -> Sequence[Factory]:
+    """Offer the cleaners ``retention`` and ``keep-forever``."""
+    return [
+        Factory(
+            Kind.CLEANER,
+            "retention",
+            RetentionSettings,
+            make_retention,
+            "deletes by age, size, number, and what the disk asks for: RocketMQ's rules",
+        ),
+        Factory(
+            Kind.CLEANER,
+            "keep-forever",
+            NoSettings,
+            make_forever,
+            "deletes nothing, whatever the disk says",
+        ),
+    ]
+
+
+@hookimpl
+def lakelog_disk_watchers() -> Sequence[Factory]:
+    """Offer the watcher ``psutil``."""
+    return [
+        Factory(
+            Kind.DISK_WATCHER,
+            "psutil",
+            WatcherSettings,
+            make_watcher,
+            "asks for cleaning, then refuses writes, as a disk gets full",
+        )
+    ]

@@ -1,0 +1,103 @@
+"""Sections ``[retention]`` and ``[psutil]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from attrs import field, frozen, validators
+
+from lakelog.interfaces import Pace
+from lakelog_retention.hours import check_zone, parse_hours
+
+
+def _hours(_settings: object, _field: attrs.Attribute[Any], value: str) -> None:
+    parse_hours(value)
+
+
+def _time_zone(_settings: object, _field: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None:
+        check_zone(value)
+
+
+@frozen(kw_only=True)
+class RetentionSettings:
+    """What ``retention`` can be told; the defaults are RocketMQ's.
+
+    :ivar file_reserved_hours: how long a segment is kept after its last message was stored
+        (``fileReservedTime``)
+    :ivar delete_when: in which hours of the day expired segments go: ``"04"``, ``"04;16"``
+        (``deleteWhen``)
+    :ivar time_zone: whose hours, such as ``"Europe/Berlin"``; by default the machine's
+    :ivar clean_forcibly: whether segments that are not expired go when the disk is about to be full
+        (``cleanFileForciblyEnable``)
+    :ivar max_total_bytes: what the segments may take in all; RocketMQ has no such limit
+    :ivar max_segments: how many there may be; nor this one
+    :ivar delete_files_batch_max: at most so many go in a round (``deleteFileBatchMax``)
+    :ivar delete_interval_ms: pause between two of them (``deleteCommitLogFilesInterval``)
+    :ivar destroy_forcibly_after_ms: a segment that readers hold waits so long, then it goes
+        (``destroyMapedFileIntervalForcibly``)
+    :ivar remove_empty_queues: whether queues of topics of which nothing is left go too
+    """
+
+    file_reserved_hours: int = field(default=72, validator=validators.ge(0))
+    delete_when: str = field(default="04", validator=_hours)
+    time_zone: str | None = field(default=None, validator=_time_zone)
+    clean_forcibly: bool = True
+    max_total_bytes: int | None = field(
+        default=None, validator=validators.optional(validators.ge(1))
+    )
+    max_segments: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
+    delete_files_batch_max: int = field(default=10, validator=validators.ge(1))
+    delete_interval_ms: int = field(default=100, validator=validators.ge(0))
+    destroy_forcibly_after_ms: int = field(default=120_000, validator=validators.ge(0))
+    remove_empty_queues: bool = False
+
+    @property
+    def hours(self) -> tuple[int, ...]:
+        """The hours of :attr:`delete_when`."""
+        return parse_hours(self.delete_when)
+
+    @property
+    def pace(self) -> Pace:
+        """How fast the store may delete."""
+        return Pace(
+            batch_max=self.delete_files_batch_max,
+            interval_ms=self.delete_interval_ms,
+            destroy_forcibly_after_ms=self.destroy_forcibly_after_ms,
+        )
+
+
+def _ratio(_settings: object, _field: attrs.Attribute[Any], value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError(f"expected a share above 0 and at most 1, got {value}")
+
+
+@frozen(kw_only=True)
+class WatcherSettings:
+    """What ``psutil`` can be told; ratios are used space to all that can be used.
+
+    :ivar max_used_ratio: above it expired segments go at any hour (``diskMaxUsedSpaceRatio``)
+    :ivar clean_forcibly_ratio: above it segments go that are not expired
+        (``diskSpaceCleanForciblyRatio``)
+    :ivar warning_ratio: above it puts are refused, until the disk is at most at
+        ``clean_forcibly_ratio`` (``diskSpaceWarningLevelRatio``)
+    :ivar min_free_bytes: puts are refused below it, until half as much again is free; below twice
+        of it expired segments go, below one and a half times others too; 0 is no limit
+    :ivar min_free_inodes: the same for the number of files that can still be made
+    """
+
+    max_used_ratio: float = field(default=0.75, validator=_ratio)
+    clean_forcibly_ratio: float = field(default=0.85, validator=_ratio)
+    warning_ratio: float = field(default=0.90, validator=_ratio)
+    min_free_bytes: int = field(default=0, validator=validators.ge(0))
+    min_free_inodes: int = field(default=0, validator=validators.ge(0))
+
+    def __attrs_post_init__(self) -> None:
+        names = ("max_used_ratio", "clean_forcibly_ratio", "warning_ratio")
+        values = [getattr(self, name) for name in names]
+        for at in range(2):
+            if values[at] > values[at + 1]:
+                raise ValueError(
+                    f"{names[at]}={values[at]} must not be above {names[at + 1]}={values[at + 1]}"
+                )

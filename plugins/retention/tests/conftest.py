@@ -1,0 +1,5 @@
+"""Lets a failed check in a contract kit show its values."""
+
+import pytest
+
+pytest.register_assert_rewrite("lakelog.testing")

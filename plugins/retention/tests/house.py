@@ -1,0 +1,97 @@
+"""Small stores whose messages are stored when a test's clock says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import lakelog
+from lakelog import Store
+from lakelog.builtin.append import RocketmqAppendCallback
+from lakelog.builtin.append import make as make_rocketmq
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
+from lakelog.message import Message
+from lakelog.queueoffsets import QueueOffsets
+from lakelog.status import AppendStatus
+from lakelog.testing import FakeClock
+from lakelog_retention import plugin
+
+HOUR_MS = 3_600_000
+SEGMENT = 16 << 10
+
+
+@attrs.frozen
+class ByClock:
+    """Records as RocketMQ's, but for the store time."""
+
+    inner: RocketmqAppendCallback
+    clock: FakeClock
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        return self.inner.encode(messages)
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        return batch.place(position, remaining, queue_offsets, self.clock.now_ms())
+
+
+@attrs.define(eq=False)
+class Witness:
+    """A plugin that stores by a clock, and writes down what the store tells.
+
+    :ivar deleted: start offsets of the segments that went
+    :ivar states: of the disks, as they changed
+    """
+
+    clock: FakeClock
+    deleted: list[int] = attrs.field(factory=list)
+    states: list[DiskState] = attrs.field(factory=list)
+
+    @hookimpl
+    def lakelog_append_callbacks(self) -> Sequence[Factory]:
+        return [Factory(Kind.APPEND_CALLBACK, "by-clock", NoSettings, self._make)]
+
+    def _make(self, settings: NoSettings, context: Context) -> ByClock:
+        return ByClock(make_rocketmq(settings, context), self.clock)
+
+    @hookimpl
+    def lakelog_segment_deleted(self, path: Path, start_offset: int) -> None:
+        assert not path.exists()
+        self.deleted.append(start_offset)
+
+    @hookimpl
+    def lakelog_disk_pressure(self, path: Path, state: DiskState) -> None:
+        self.states.append(state)
+
+
+def open_house(path: Path, witness: Witness, **more: Any) -> Store:
+    """A store that keeps house by the witness's clock, once an hour unless told otherwise."""
+    given: dict[str, Any] = {
+        "plugins": [plugin, witness],
+        "clock": witness.clock,
+        "append": "by-clock",
+        "flush": "none",
+        "dispatchers": ("consume-queue",),
+        "segment_size_bytes": SEGMENT,
+        "cleaner": "retention",
+        "maintenance": {"first_round_ms": HOUR_MS, "interval_ms": HOUR_MS},
+        "consume_queue": {"file_entries": 50},
+        **more,
+    }
+    return lakelog.open(path, **given)
+
+
+def starts(path: Path) -> list[int]:
+    """Where the segments start that are there."""
+    return sorted(int(each.name) for each in (path / "commitlog").iterdir() if each.name.isdigit())

@@ -1,0 +1,160 @@
+"""Weeks of traffic in a real store with a fake clock: bounds hold, and nobody misses a message."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from lakelog import Message, Store
+from lakelog.codec import RecordBatch
+from lakelog.errors import OffsetOutOfRange
+from lakelog.files import RealFileSystem
+from lakelog.pins import Pin, write_pin
+from lakelog.testing import FakeClock
+from plugins.retention.tests.house import HOUR_MS, SEGMENT, Witness, open_house, starts
+
+START_MS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+PER_HOUR = 3
+BODY_BYTES = 1500
+
+
+@attrs.define(eq=False)
+class Life:
+    """A store, a reader at its tail, and a follower that comes now and then.
+
+    :ivar put: messages put so far
+    :ivar read: those that the reader has seen
+    :ivar landed: those that the follower has
+    """
+
+    path: Path
+    store: Store
+    clock: FakeClock
+    put: int = 0
+    read: int = 0
+    landed: int = 0
+    position: int = 0
+
+    def hour(self) -> None:
+        """Put, read what is new, and let an hour pass, with its round."""
+        for _ in range(PER_HOUR):
+            body = b"%08d" % self.put + b"." * (BODY_BYTES - 8)
+            assert self.store.put(Message("t", body, queue_id=0)).queue_offset == self.put
+            self.put += 1
+        assert self.store.wait_dispatched()
+        for message in self.store.read("t", 0, self.read):
+            assert int(bytes(message.body[:8])) == self.read
+            self.read += 1
+        assert self.read == self.put, "the reader at the tail missed some"
+        self.clock.advance_and_settle(HOUR_MS)
+
+    def land(self) -> None:
+        """Take all that is new to the lake, and say so."""
+        for message in self.store.scan(self.position):
+            assert message.queue_offset == self.landed, "the follower missed some"
+            self.landed += 1
+            self.position = message.physical_offset + message.size
+        self.pin()
+
+    def pin(self) -> None:
+        pin = Pin("lake", self.position, self.clock.now_ms())
+        write_pin(RealFileSystem(), self.path, pin)
+
+    def oldest_hours(self) -> float:
+        """Age of the first message that is there."""
+        first = next(iter(self.store.scan()))
+        return (self.clock.now_ms() - first.store_timestamp_ms) / HOUR_MS
+
+
+def live(path: Path, days: int, absent: range, **retention: Any) -> Witness:
+    """Let days pass; on those of ``absent`` no follower comes."""
+    witness = Witness(FakeClock(START_MS))
+    section = {"time_zone": "UTC", "delete_files_batch_max": 100, **retention}
+    with open_house(path, witness, retention=section) as store:
+        life = Life(path, store, witness.clock)
+        life.pin()
+        for day in range(days):
+            for hour in range(24):
+                life.hour()
+                if hour % 6 == 5 and day not in absent:
+                    life.land()
+            held = day in absent or day - 1 in absent
+            check(life, held=held, most=section.get("max_segments"))
+        life.land()
+        assert life.landed == life.put
+        assert starts(path)[0] == store.min_offset
+    assert witness.deleted == list(range(0, len(witness.deleted) * SEGMENT, SEGMENT))
+    return witness
+
+
+def check(life: Life, *, held: bool, most: int | None) -> None:
+    """What must be so at midnight."""
+    there = starts(life.path)
+    assert there == list(range(there[0], there[-1] + 1, SEGMENT)), "a gap"
+    assert there[0] == life.store.min_offset
+    queue = list((life.path / "consumequeue" / "t" / "0").iterdir())
+    entries = sum(each.stat().st_size for each in queue) // 20
+    assert entries <= life.put - first_queue_offset(life) + 3 * 50
+    if held:
+        return
+    if most is not None:
+        assert len(there) <= most + 1, "and the one that is made ahead"
+    else:
+        assert life.oldest_hours() >= min(72, life.put / PER_HOUR - 1)
+        assert life.oldest_hours() < 72 + 24 + 2 * SEGMENT / BODY_BYTES / PER_HOUR
+
+
+def first_queue_offset(life: Life) -> int:
+    return next(iter(life.store.scan())).queue_offset
+
+
+NEVER = range(0)
+
+
+def test_three_days_are_kept(tmp_path: Path) -> None:
+    witness = live(tmp_path / "s", 14, NEVER)
+    assert len(witness.deleted) > 60
+
+
+def test_no_more_segments_than_there_may_be(tmp_path: Path) -> None:
+    live(tmp_path / "s", 4, NEVER, max_segments=12)
+
+
+def test_a_follower_that_is_away_for_a_week_finds_all_it_needs(tmp_path: Path) -> None:
+    witness = live(tmp_path / "s", 16, range(2, 9))
+    assert len(witness.deleted) > 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_year(tmp_path: Path) -> None:
+    witness = live(tmp_path / "s", 365, range(100, 110))
+    assert len(witness.deleted) > 2200
+    shutil.rmtree(tmp_path / "s")
+
+
+def test_what_a_reader_holds_stays_readable(tmp_path: Path) -> None:
+    """Maps of deleted files: what is held can be read, what is asked for too late is an error."""
+    witness = Witness(FakeClock(START_MS))
+    with open_house(
+        tmp_path / "s", witness, retention={"time_zone": "UTC", "max_segments": 2}
+    ) as store:
+        life = Life(tmp_path / "s", store, witness.clock)
+        for _ in range(10):
+            life.hour()
+        held = next(piece for piece in store.scan_pieces() if isinstance(piece, RecordBatch))
+        before, gone = bytes(held.buffer), len(witness.deleted)
+        at = held.base_offset
+        assert isinstance(held.buffer, memoryview), "of the file itself"
+        for _ in range(40):
+            life.hour()
+        assert len(witness.deleted) > gone
+        assert at < store.min_offset
+        assert bytes(held.buffer) == before
+        with pytest.raises(OffsetOutOfRange, match="was deleted by retention"):
+            store.look_up(at)

@@ -1,0 +1,336 @@
+"""A disk of 32 MiB that gets full: cleaned, cleaned forcibly, refused, and back again.
+
+Everything that was acknowledged, and that no cleaning took, is there at the end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from zlib import crc32
+
+import attrs
+import pytest
+
+from lakelog import Message, PutRefused, Store
+from lakelog.codec import RecordBatch
+from lakelog.errors import LakelogError
+from lakelog.interfaces import DiskState
+from lakelog.status import PutStatus
+from lakelog.testing import FakeClock
+from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
+
+pytestmark = pytest.mark.root
+MIB = 1 << 20
+DISK_BYTES = 32 * MIB
+BODY_BYTES = 60_000
+START_MS = 1_767_225_600_000
+"""Midnight: no hour to delete in."""
+EATER = """
+import os, sys
+with open(sys.argv[1], "wb") as file:
+    piece, at = 1 << 20, 0
+    while piece >= 4096:
+        try:
+            os.posix_fallocate(file.fileno(), at, piece)
+            at += piece
+        except OSError:
+            piece //= 2
+print("eaten", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own; tests skip where nothing can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    if shutil.which("mount") is None:
+        pytest.skip("there is no program 'mount'")
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@attrs.define(eq=False)
+class Log:
+    """A store, and what it has acknowledged."""
+
+    path: Path
+    witness: Witness
+    store: Store
+    acknowledged: dict[int, bytes] = attrs.field(factory=dict)
+
+    @property
+    def clock(self) -> FakeClock:
+        return self.witness.clock
+
+    def put(self) -> None:
+        body = b"%08d" % len(self.acknowledged) * (BODY_BYTES // 8)
+        result = self.store.put(Message("t", body, queue_id=0))
+        assert result.queue_offset == len(self.acknowledged)
+        self.acknowledged[result.physical_offset] = body
+
+    def put_until(self, used_ratio: float) -> None:
+        while used(self.path) <= used_ratio:
+            self.put()
+
+    def round(self, ms: int = 10_000) -> None:
+        self.clock.advance_and_settle(ms)
+
+    def state(self) -> DiskState:
+        return self.witness.states[-1] if self.witness.states else DiskState.OK
+
+
+def used(path: Path) -> float:
+    found = os.statvfs(path)
+    return 1 - found.f_bavail / found.f_blocks
+
+
+def opened(path: Path, witness: Witness, **more: Any) -> Store:
+    given: dict[str, Any] = {
+        "segment_size_bytes": MIB,
+        "disk_watcher": "psutil",
+        "retention": {"time_zone": "UTC", "delete_files_batch_max": 2, "delete_interval_ms": 0},
+        "maintenance": {"first_round_ms": 10_000, "interval_ms": 10_000},
+        "preallocate": False,
+        "consume_queue": {"file_entries": 1000},
+    }
+    return open_house(path, witness, **{**given, **more})
+
+
+@pytest.fixture
+def log(disk: Path) -> Iterator[Log]:
+    witness = Witness(FakeClock(START_MS))
+    with opened(disk / "store", witness) as store:
+        log = Log(disk / "store", witness, store)
+        yield log
+        check(store, log.acknowledged, witness)
+    with opened(disk / "store", Witness(FakeClock(START_MS))) as store:
+        check(store, log.acknowledged, witness)
+
+
+def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> None:
+    """What was acknowledged is there, but for the segments that were deleted."""
+    deleted = sorted(witness.deleted)
+    assert deleted == list(range(0, len(deleted) * MIB, MIB))
+    assert store.min_offset == len(deleted) * MIB == starts(store.path)[0]
+    kept = {at: body for at, body in acknowledged.items() if at >= store.min_offset}
+    found = {each.physical_offset: bytes(each.body) for each in store.scan()}
+    assert found == kept
+    assert store.wait_dispatched()
+    queue = [bytes(each.body) for each in store.read("t", 0)]
+    assert queue == [kept[at] for at in sorted(kept)]
+
+
+def refused(log: Log) -> None:
+    """A put is refused, and says why."""
+    for put in (log.put, lambda: log.store.put_async(Message("t", b"x")).result()):
+        with pytest.raises(PutRefused, match=r"warning_ratio is 90.0%|not yet below") as caught:
+            put()
+        assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert str(log.path) in str(caught.value)
+    assert not log.store.is_writable
+
+
+def test_filled_by_appends(log: Log) -> None:
+    log.put_until(0.3)
+    log.clock.advance(100 * HOUR_MS)  # what is there now is expired; it is 04:00, four days later
+    log.clock.set_back(HOUR_MS)  # and now not
+    log.put_until(0.6)
+    log.round()
+    assert (log.state(), log.witness.deleted) == (DiskState.OK, [])
+
+    log.put_until(0.77)
+    log.round()
+    assert log.witness.states == [DiskState.CLEAN, DiskState.OK]
+    assert len(log.witness.deleted) == 2, "expired ones, at any hour"
+    expired = len(log.witness.deleted)
+    while used(log.path) > 0.4 and log.state() is not DiskState.OK:
+        log.round()
+
+    log.put_until(0.87)
+    log.round()
+    assert DiskState.CLEAN_FORCIBLY in log.witness.states
+    assert len(log.witness.deleted) == expired + 2
+    while starts(log.path)[0] < 9 * MIB:  # until what is there is young
+        log.put_until(0.87)
+        log.round()
+
+    log.put_until(0.93)
+    assert log.store.is_writable, "nobody has looked yet"
+    log.round()
+    assert log.state() is DiskState.STOP_WRITING
+    assert used(log.path) > 0.85
+    refused(log)
+    rounds = 0
+    while log.state() is DiskState.STOP_WRITING:
+        log.round()
+        rounds += 1
+    assert 1 <= rounds <= 3
+    assert 0.77 < used(log.path) <= 0.85, "no more went than had to"
+    log.put()
+    assert log.store.is_writable
+
+
+def test_eaten_by_another_process(log: Log, disk: Path) -> None:
+    log.put_until(0.5)
+    before = len(log.acknowledged)
+    with eater(disk / "other"):
+        log.put()  # the segment that is there was allocated
+        with pytest.raises(PutRefused, match="No space left"):  # noqa: PT012  # which of the puts is refused is not known
+            for _ in range(40):
+                log.put()
+        assert len(log.acknowledged) > before
+        log.round()
+        refused(log)
+        for _ in range(20):
+            log.round()
+        assert log.state() is DiskState.CLEAN
+        assert 0.75 < used(log.path) <= 0.85, "no more went than had to"
+        log.put()
+
+
+def test_eaten_while_nothing_may_go(disk: Path) -> None:
+    witness = Witness(FakeClock(START_MS))
+    with opened(disk / "store", witness, cleaner="keep-forever") as store:
+        log = Log(disk / "store", witness, store)
+        log.put_until(0.5)
+        with eater(disk / "other"):
+            log.round()
+            refused(log)
+            assert [bytes(each.body) for each in store.scan()] == list(log.acknowledged.values())
+            log.round()
+            refused(log)
+        (disk / "other").unlink()
+        log.round()
+        assert witness.states == [DiskState.STOP_WRITING, DiskState.OK]
+        log.put()
+        assert witness.deleted == []
+        check(store, log.acknowledged, witness)
+
+
+def eater(file: Path) -> ExitStack:
+    """Another process that takes all the space there is; inside it is done."""
+    stack = ExitStack()
+    process = stack.enter_context(
+        subprocess.Popen(
+            [sys.executable, "-c", EATER, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "eaten\n"
+    return stack
+
+
+def test_what_is_deleted_frees_its_space_at_once(log: Log) -> None:
+    """Not when the interpreter next collects garbage: until then, more and more would go."""
+    log.put_until(0.87)
+    gc.collect()
+    gc.disable()
+    try:
+        log.round()
+    finally:
+        gc.enable()
+    assert len(log.witness.deleted) == 2
+    assert used(log.path) <= 0.87 + 1 / 32 - 2 / 32
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_many_at_once_write_four_times_what_fits(preallocate: bool, disk: Path) -> None:
+    """By the machine's clock: puts outrun the rounds, and readers follow from the oldest on."""
+    witness = Witness(FakeClock(START_MS))
+    errors: list[BaseException] = []
+    acknowledged: list[dict[int, bytes]] = [{}, {}, {}]
+    done = Event()
+    with opened(
+        disk / "store",
+        witness,
+        clock=None,
+        preallocate=preallocate,
+        maintenance={"first_round_ms": 0, "interval_ms": 5},
+    ) as store:
+        threads = [
+            Thread(target=guarded, args=(errors, lambda own=own: hammer(store, own, done)))
+            for own in acknowledged
+        ]
+        threads += [
+            Thread(target=guarded, args=(errors, lambda: read_all(store, done))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 60
+        while store.max_offset < 4 * DISK_BYTES and not errors and time.monotonic() < until:
+            time.sleep(0.01)
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert store.max_offset >= 4 * DISK_BYTES
+        everything = {at: body for own in acknowledged for at, body in own.items()}
+        quiet(store)
+        check(store, everything, witness)
+        assert DiskState.OK in witness.states, "puts were taken again"
+        assert len(witness.deleted) > 3 * DISK_BYTES // MIB
+    with opened(disk / "store", Witness(FakeClock(START_MS))) as store:
+        check(store, everything, witness)
+
+
+def quiet(store: Store) -> None:
+    """Wait until the last round has taken what it wanted."""
+    while True:
+        before = store.min_offset
+        time.sleep(0.1)
+        if store.min_offset == before:
+            return
+
+
+def guarded(errors: list[BaseException], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001  # shown by the test
+        errors.append(error)
+
+
+def hammer(store: Store, acknowledged: dict[int, bytes], done: Event) -> None:
+    number = 0
+    while not done.is_set():
+        number += 1
+        body = b"%08d" % number * (BODY_BYTES // 8)
+        try:
+            result = store.put(Message("t", body, queue_id=0))
+        except PutRefused:
+            time.sleep(0.001)
+        else:
+            acknowledged[result.physical_offset] = body
+
+
+def read_all(store: Store, done: Event) -> None:
+    """From the oldest on, over and over; what goes meanwhile is a clear error, never SIGBUS."""
+    while not done.is_set():
+        held = []
+        try:
+            for piece in store.scan_pieces():
+                if isinstance(piece, RecordBatch):
+                    held += [(piece.buffer, crc32(piece.buffer))]
+        except LakelogError:
+            continue
+        assert all(crc32(buffer) == crc for buffer, crc in held)
