@@ -11,10 +11,11 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 # The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
-MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject.toml)) .
+MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject.toml \
+	contrib/*/pyproject.toml)) .
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
-MATRIX := $(addprefix core/tests/,codec consumequeue registry settings store testing test_gate.py) \
-	plugins/flush plugins/hash_index plugins/mmap
+MATRIX := $(addprefix core/tests/,codec registry settings store test_gate.py test_putfuture.py) \
+	plugins/flush
 ARGS ?=
 WORKERS ?= auto
 
