@@ -6,7 +6,6 @@ import errno
 import gc
 import logging
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ from lakelog.errors import (
 from lakelog.files import RealFileSystem
 from lakelog.housekeeping.report import Kept
 from lakelog.interfaces import Pace
-from lakelog.pieces import Damage
 from lakelog.pins import Pin, write_pin
-from lakelog.source import Extent, Unbroken
 from lakelog.store import Store
 
 fill_unseen = support.fill
@@ -383,22 +380,3 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         store.delete_expired()
-
-
-class AllGone:
-    """A log all of whose files went away between the look at their folder and their opening."""
-
-    def known_damage(self) -> dict[int, Damage]:
-        return {}
-
-    def starts(self) -> list[int]:
-        return []
-
-    def extents(self, start: int) -> Iterator[Extent]:
-        return iter(())
-
-
-def test_a_log_whose_files_all_went_before_they_were_opened_is_no_empty_one() -> None:
-    assert list(Unbroken(AllGone(), lambda: 0).extents(0)) == []
-    with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
-        list(Unbroken(AllGone(), lambda: 4096).extents(0))
