@@ -39,7 +39,8 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
     try:
         return _UNPACK[way](body)
     except Exception as error:
-        raise ValueError(f"a body of {len(body)} bytes is no {way.name} data: {error}") from error
+        name = (Compression.ZLIB if way is Compression.UNSET else way).name
+        raise ValueError(f"a body of {len(body)} bytes is no {name} data: {error}") from error
 
 
 def _lz4(body: bytes) -> bytes:

@@ -14,13 +14,18 @@ import typer
 from lakelog.errors import SettingsError
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from lakelog_spark.landing.bodying import BodyParser
     from lakelog_spark.landing.dispatcher import Landed
     from lakelog_spark.landing.engines import Engine
     from lakelog_spark.landing.errors import MayPass
+    from lakelog_spark.landing.runner import Pass
     from lakelog_spark.landing.sparkplace import SparkPlace
 
 _MIB = 1 << 20
+_STOPPED = 130
+"""The exit code of a run that should have landed all, and was told to stop."""
 
 
 class EngineName(StrEnum):
@@ -130,14 +135,15 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """Land every durable message in a table, exactly once, and go on with those that come.
 
     The table itself says how far it has come: a run that was killed, or a second one, neither loses
-    nor doubles a row. SIGTERM and Ctrl-C finish what is under way. Retention keeps what has not
-    landed yet, also while this does not run: 'lakelog pins STORE' shows it. Iceberg tables of any
+    nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
+    then, as not all may have landed. Retention keeps what has not landed yet, also while this does
+    not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
     catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
     from lakelog_spark.landing import partitions
     from lakelog_spark.landing.dispatcher import Dispatcher, Source
     from lakelog_spark.landing.ranges import Bounds
-    from lakelog_spark.landing.runner import stopped_by_signals, until_done, until_stopped
+    from lakelog_spark.landing.runner import stopped_by_signals
     from lakelog_spark.landing.selection import Chosen
     from lakelog_spark.landing.targets import Wish, identity_of, pin_for, targets_for
 
@@ -156,11 +162,25 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
         targets = targets_for(wish, place)
         lander = Dispatcher(source, targets, run, bounds, pin=pinning)
-        if once:
-            until_done(lander.one_pass, stop, _say)
-        else:
-            until_stopped(lander.one_pass, stop, interval_ms / 1000, _say, _trouble)
+        try:
+            is_done = _land(lander.one_pass, stop, None if once else interval_ms / 1000)
+        except Exception:
+            lander.give_up()
+            raise
         lander.finish()
+    if not is_done:
+        typer.echo("lakelog: stopped before all had landed; the next run goes on there", err=True)
+        raise typer.Exit(_STOPPED)
+
+
+def _land(one_pass: Pass, stop: Event, interval_seconds: float | None) -> bool:
+    """Once, or until it is stopped; whether that is as it should be."""
+    from lakelog_spark.landing.runner import until_done, until_stopped
+
+    if interval_seconds is None:
+        return until_done(one_pass, stop, _say)
+    until_stopped(one_pass, stop, interval_seconds, _say, _trouble)
+    return True
 
 
 def _parsers(given: Sequence[str]) -> dict[str, BodyParser]:

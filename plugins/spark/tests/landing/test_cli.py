@@ -13,12 +13,14 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
 from lakelog.cli.app import make_app
 from lakelog_spark import plugin
+from lakelog_spark.landing.dispatcher import Dispatcher, Landed
 from plugins.spark.tests.landing.tables import (
     KEY,
     assert_exactly,
@@ -77,6 +79,28 @@ def test_dispatch_goes_on_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert_exactly("parquet", table, keys_of(store, identity(store)))
 
 
+def test_dispatch_once_that_is_stopped_has_an_exit_code_of_its_own(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Dispatcher.one_pass
+    stopped: list[Landed | None] = []
+
+    def one_pass(lander: Dispatcher) -> Landed | None:
+        if not stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
+        stopped.append(inner(lander))
+        return stopped[-1]
+
+    monkeypatch.setattr(Dispatcher, "one_pass", one_pass)
+    arguments = ("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}")
+    done = run(*arguments, "--once")
+    assert done.exit_code == 130
+    assert "stopped before all had landed" in done.stderr
+    assert len(stopped) == 1
+    stopped.clear()
+    assert run(*arguments).exit_code == 0  # that goes on for ever, so a stop is its proper end
+
+
 def _until_rows(table: Path, count: int) -> None:
     end = time.monotonic() + _LONGEST_SECONDS
     while read("parquet", table).num_rows < count:
@@ -119,6 +143,9 @@ def test_wrong_usage_is_one_line(store_path: Path, tmp_path: Path) -> None:
         ("--to", "nowhere"): "is not KIND:PATH",
         ("--to", "hudi:/x"): "is not KIND:PATH",
         ("--to", "parquet:/x", "--partition", "week"): "some of topic, day, hour, store",
+        ("--to", "parquet:/x", "--partition", ","): "some of topic, day, hour, store",
+        ("--to", "parquet:/x", "--partition", ""): "some of topic, day, hour, store",
+        ("--to", "parquet:/x", "--store-id", ""): "is no name of a store",
         ("--to", "parquet:/x/{topic}/y"): "in its last part",
         ("--to", "parquet:/x", "--body", "json"): "is not TOPIC=FORMAT",
         ("--to", "parquet:/x", "--dead-letters", "/y/{topic}"): "must be another table",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def ends(path: Path, durable: DurableEnd, *starts: int) -> list[int | None]:
 
 
 def test_a_closed_log_is_asked_once_until_all_has_landed(store: Path, asked: list[int]) -> None:
+    _age(store, -60)
     durable = DurableEnd()
     (end,) = ends(store, durable, 0)
     assert end
@@ -61,3 +63,46 @@ def test_a_log_that_grew_is_asked_again(store: Path) -> None:
     assert before is not None
     assert behind is not None
     assert behind > before
+
+
+def test_a_store_that_stays_closed_is_asked_once_also_when_all_has_landed(
+    store: Path, asked: list[int]
+) -> None:
+    _age(store, 60)
+    durable = DurableEnd()
+    (end,) = ends(store, durable, 0)
+    assert end is not None
+    assert ends(store, durable, end, end) == [end, end]
+    assert asked == [end]
+
+
+def test_a_store_that_was_opened_meanwhile_is_asked_again(store: Path, asked: list[int]) -> None:
+    """Also where no time of a segment tells that somebody wrote to it through a mapping."""
+    _age(store, 60)
+    durable, segments = DurableEnd(), sorted((store / "commitlog").iterdir())
+    (end,) = ends(store, durable, 0)
+    times = [(each, each.stat().st_mtime_ns) for each in segments]
+    assert end is not None
+    with open_small(store) as opened:
+        opened.put(lakelog.Message("t", b"more"))
+    for each, time_ns in times:
+        os.utime(each, ns=(time_ns, time_ns))
+    (behind,) = ends(store, durable, end)
+    assert behind is not None
+    assert behind > end
+
+
+def test_a_store_that_was_closed_just_now_is_asked_again(store: Path, asked: list[int]) -> None:
+    _age(store, -60)
+    durable = DurableEnd()
+    (end,) = ends(store, durable, 0)
+    assert end is not None
+    ends(store, durable, end)
+    assert asked == [end, end]
+
+
+def _age(store: Path, seconds: int) -> None:
+    """As if it was closed so long ago; less than none keeps it fresh on a slow machine."""
+    for each in (store, store / "commitlog"):
+        then = each.stat().st_mtime_ns - seconds * 1_000_000_000
+        os.utime(each, ns=(then, then))

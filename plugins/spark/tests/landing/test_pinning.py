@@ -12,9 +12,9 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files import RealFileSystem
 from lakelog.pins import Fingerprint, Pin, read_pins
-from lakelog_spark.landing.dispatcher import Source
+from lakelog_spark.landing.dispatcher import Dispatcher, Source
+from lakelog_spark.landing.errors import LandingError
 from lakelog_spark.landing.pinning import RENEW_MS, Pinning, pin_name
-from lakelog_spark.landing.position import Fingerprint as Landed
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.targets import Wish, pin_for
 from plugins.spark.tests.landing.tables import TABLE, make
@@ -89,15 +89,15 @@ def test_it_is_renewed_though_nothing_lands(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
     time = Time()
     pin = Pinning(tmp_path, "n", "d", time)
-    pin.renew(Position(0, 5, Landed(1, 4, 9)))
+    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     first = only(tmp_path)
     time.now_ms += RENEW_MS - 1
-    pin.renew(Position(0, 5, Landed(1, 4, 9)))
+    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     assert only(tmp_path) == first
     time.now_ms += 1
-    pin.renew(Position(0, 5, Landed(1, 4, 9)))
+    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     assert only(tmp_path).time_ms == time.now_ms
-    pin.renew(Position(0, 6, Landed(1, 5, 9)))
+    pin.renew(Position(0, 6, Fingerprint(1, 5, 9)))
     assert only(tmp_path).position == 6
 
 
@@ -149,6 +149,42 @@ def test_names_are_of_the_destination_and_always_the_same() -> None:
     assert pin_name("mine", "iceberg:/a", "lake.messages", "S") == "mine"
     with pytest.raises(SettingsError, match="--pin"):
         pin_name("a/b", "iceberg:/a", "lake.messages", "S")
+
+
+def test_a_run_that_fails_before_anything_has_landed_holds_nothing(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to: tuple[Any, ...] = ("dispatch", store, "--to", f"parquet:{tmp_path / 't'}", "--once")
+    known: list[int] = []
+    inner = Dispatcher._settle
+
+    def failing(lander: Dispatcher, *given: Any) -> Any:
+        known.append(only(store).position)
+        if len(known) == 2:
+            inner(lander, *given)
+        raise LandingError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dispatcher, "_settle", failing)
+        assert run(*to).exit_code == 2
+        assert known == [0]  # it was there while rows were written
+        assert read_pins(FILES, store) == ()
+        assert run(*to).exit_code == 2
+        assert known == [0, 0]
+        assert only(store).position == 0  # something has landed, whatever failed then
+
+
+def test_a_pin_that_was_there_before_a_failure_stays(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        raise LandingError("no")
+
+    Pinning(store, "mine", "somebody's").renew(Position(0, 0))
+    monkeypatch.setattr(Dispatcher, "_settle", failing)
+    to = ("dispatch", store, "--to", f"parquet:{tmp_path / 't'}", "--once", "--pin", "mine")
+    assert run(*to).exit_code == 2
+    assert only(store).name == "mine"
 
 
 def test_the_options(store: Path, tmp_path: Path) -> None:

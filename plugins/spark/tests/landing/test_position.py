@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog_spark.landing.position import Fingerprint, Position, from_text, key, merged, to_text
+from lakelog.pins import Fingerprint
+from lakelog_spark.landing.position import Position, from_text, key, merged, to_text
 
 
 def test_a_position_comes_back_as_it_was() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.pins import Fingerprint
 from lakelog_spark.landing.errors import Gone, WrongLog
-from lakelog_spark.landing.position import Fingerprint, Position
+from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.ranges import Bounds, first_offset, next_spans
 from plugins.spark.tests.stores import SEGMENT, open_small
 from tests.support.fixtures import StoreFixtures

@@ -12,12 +12,13 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import SettingsError
+from lakelog_spark.lake.opened import all_opened
 from lakelog_spark.landing import targets
 from lakelog_spark.landing.dispatcher import Source
-from lakelog_spark.landing.errors import LandingError, TableMismatch
+from lakelog_spark.landing.errors import TableMismatch
 from lakelog_spark.landing.selection import Chosen
 from lakelog_spark.landing.targets import targets_for
-from lakelog_spark.landing.topicnames import decoded, encoded, is_template, named
+from lakelog_spark.landing.topicnames import decoded, encoded, is_template, named, topics_beside
 from plugins.spark.tests.landing.tables import SMALL, keys_of, make
 from plugins.spark.tests.landing.wishes import (
     all_passes,
@@ -43,10 +44,39 @@ def test_names_can_be_told_again() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+", each) and each[0] != "-" for each in names)
     assert [decoded(encoded(each)) for each in topics] == topics
     assert not any(each.endswith("_dead_letters") for each in names)
-    with pytest.raises(LandingError, match="table name of"):
-        named("{topic}", "ü" * 127)
     with pytest.raises(SettingsError, match="last part"):
         is_template("{topic}.messages")
+
+
+@pytest.mark.parametrize("topic", ["ф" * 40, "\U0001f4a9" * 60, "x" * 201, "x" * 183 + "ф" * 9])
+def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
+    others = [topic + "a", topic[:-1] + "b"]
+    names = [named("of_{topic}", each) for each in (topic, *others)]
+    assert len(set(names)) == 3
+    assert {decoded(each[3:]) for each in names} == {None}  # no other topic has one of them
+    assert all(re.fullmatch(r"of_[A-Za-z0-9_]{1,200}", each) for each in names)
+    marks = dict(zip(names, (topic, *others), strict=True))
+    there = [*names, f"{names[0]}_dead_letters", "of_short", "else"]
+    marks |= {"of_short": "other"}
+    assert list(topics_beside("of_{topic}", there, marks.get)) == [topic, *others]
+    assert list(topics_beside("of_{topic}", names, lambda _: "somebody's")) == []
+
+
+def test_topics_with_long_names_land_beside_others(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    long, source = "заказы" * 8, Source(store_path, "S")
+    with open_small(store_path) as store:
+        store.put(Message(long, b"1", queue_id=0))
+    wish = per_topic(kind, tmp_path / "t")
+    assert sum(each.rows for each in land_wish(source, wish)) == 301
+    with open_small(store_path) as store:
+        store.put(Message(long, b"2", queue_id=0))
+    assert sum(each.rows for each in land_wish(source, wish)) == 1
+    table = wish.table if kind == "iceberg" else None
+    topics = {each.topic: each.table for each in all_opened(wish.to, table)}
+    assert sum(each.num_rows for each in topics[long].batches(None, ["topic"])) == 2
+    assert len(topics) == 4
 
 
 def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) -> None:

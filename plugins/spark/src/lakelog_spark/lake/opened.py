@@ -18,7 +18,7 @@ from lakelog_spark.lake.withdead import WithDeadLetters
 from lakelog_spark.landing.reaching import reaching
 from lakelog_spark.landing.tablefields import Shape
 from lakelog_spark.landing.targets import Place, dead_letters_of
-from lakelog_spark.landing.topicnames import is_template, named, topic_in
+from lakelog_spark.landing.topicnames import is_template, named, topics_beside
 
 if TYPE_CHECKING:
     from lakelog_spark.landing.position import Position
@@ -80,10 +80,8 @@ def all_opened(to: str, table: str | None = None, dead_letters: str | None = Non
 
 def _topics(place: Place, template: str) -> Iterator[str]:
     """Those of tables that say that they are a topic's."""
-    for last in place.beside(template):
-        topic = topic_in(template, last)
-        if topic is not None and place.sink(named(template, topic), Shape()).marked() == topic:
-            yield topic
+    beside = place.beside(template)
+    yield from topics_beside(template, beside, lambda name: place.sink(name, Shape()).marked())
 
 
 def _one(place: Place, to: str, name: str) -> LandedTable:

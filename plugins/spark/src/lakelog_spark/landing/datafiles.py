@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 import lakelog
+from lakelog.pins import Fingerprint
 from lakelog_spark.columns import ERROR
 from lakelog_spark.landing.bodying import BodyParser
 from lakelog_spark.landing.facts import FileFacts
@@ -19,7 +20,7 @@ from lakelog_spark.landing.grouping import ChosenRows, runs
 from lakelog_spark.landing.leftovers import discard
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.parquetfiles import Place, write_files, writing
-from lakelog_spark.landing.position import Fingerprint, QueueEnds
+from lakelog_spark.landing.position import QueueEnds
 from lakelog_spark.landing.ranges import FILE_BYTES
 from lakelog_spark.landing.reading import Reader, Rejects
 from lakelog_spark.landing.selection import EVERYTHING, Chosen
@@ -251,6 +252,6 @@ class _Work:
         import pyarrow as pa
 
         errors = self.rejects[outlet.number].errors
-        for columns in self.reader.columns(rows):
+        for columns in self.reader.refused(rows):
             why = [errors[each] for each in columns.column("physical_offset").to_pylist()]
             yield columns.append_column(ERROR, pa.array(why, pa.string()))

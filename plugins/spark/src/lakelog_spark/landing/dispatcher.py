@@ -125,6 +125,12 @@ class Dispatcher:
         for each in self.targets.served:
             each.finish(self.source.store)
 
+    def give_up(self) -> None:
+        """At an end by an error: a pin that holds a log of which nothing has landed goes again."""
+        pin = self.pin
+        if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):
+            pin.remove()
+
     def _task(self, span: Span) -> Task:
         source = self.source
         return Task(

@@ -29,12 +29,12 @@ _HOURS: Final = 24
 def parse(text: str) -> tuple[str, ...]:
     """What ``--partition`` says.
 
-    >>> parse("topic, hour"), parse("none"), parse("")
-    (('topic', 'hour'), (), ())
+    >>> parse("topic, hour"), parse("none")
+    (('topic', 'hour'), ())
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
-    keys = tuple(each.strip() for each in text.split(",") if each.strip())
+    keys = tuple(each.strip() for each in text.split(","))
     if keys == (_NONE,):
         return ()
     if set(keys) - set(KEYS) or len(set(keys)) < len(keys):

@@ -3,7 +3,8 @@
 It says what the tables say, so it is behind them or level with them, never ahead. It is not written
 where the store directory may not be written, or never belonged to lakelog, which then deletes
 nothing there either. One that cannot be written is told in the log, and landing goes on: the one
-before it holds more.
+before it holds more. A dispatcher that fails before anything has landed takes its first one back:
+nobody may come to land what it would hold.
 """
 
 from __future__ import annotations
@@ -52,21 +53,38 @@ class Pinning:
     clock: Callable[[], int] = now_ms
     files: FileSystem = attrs.field(factory=RealFileSystem)
     _written: pins.Pin | None = None
+    _is_new: bool = False
 
     def renew(self, position: Position) -> None:
         """Say that the tables have all before the end of ``position``."""
         pin = self._pin(position)
         if self._is_news(pin) and self._is_allowed():
+            if self._written is None:
+                self._is_new = self._there() is None
             try:
                 pins.write_pin(self.files, self.path, pin)
             except OSError as error:
                 _log.warning("the pin %r cannot be written: %s", self.name, error)
             self._written = pin
 
+    @property
+    def may_go(self) -> bool:
+        """Whether there was none before, and nobody else has written it since."""
+        return self._is_new and self._there() == self._written
+
+    def remove(self) -> None:
+        """Let retention not wait any more."""
+        try:
+            pins.remove_pin(self.files, self.path, self.name)
+        except OSError as error:
+            _log.warning("the pin %r cannot be removed: %s", self.name, error)
+
+    def _there(self) -> pins.Pin | None:
+        there = pins.read_pins(self.files, self.path)
+        return next((each for each in there if each.name == self.name), None)
+
     def _pin(self, position: Position) -> pins.Pin:
-        last = position.last
-        fingerprint = None if last is None else pins.Fingerprint(last.offset, last.size, last.crc)
-        return pins.Pin(self.name, position.end, self.clock(), self.destination, fingerprint)
+        return pins.Pin(self.name, position.end, self.clock(), self.destination, position.last)
 
     def _is_news(self, pin: pins.Pin) -> bool:
         before = self._written

@@ -21,21 +21,14 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from lakelog.pins import Fingerprint
+
 PREFIX: Final = "lakelog.position."
 _VERSION: Final = 1
 _COMMIT_BITS: Final = 53  # what every JSON reader keeps exactly
 
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """By topic and queue id the offset that the next message of that queue takes."""
-
-
-@attrs.frozen
-class Fingerprint:
-    """One record: :ivar offset: its place in the log; :ivar size: in bytes; :ivar crc: CRC-32."""
-
-    offset: int
-    size: int
-    crc: int
 
 
 @attrs.frozen

@@ -12,10 +12,11 @@ import attrs
 import lakelog
 from lakelog.layout import COMMITLOG_DIR
 from lakelog.pieces import Damage
+from lakelog.pins import Fingerprint
 from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.errors import Gone, WrongLog
 from lakelog_spark.landing.gathering import Span
-from lakelog_spark.landing.position import Fingerprint, Position
+from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.syncing import sync
 from lakelog_spark.whole import edges
 

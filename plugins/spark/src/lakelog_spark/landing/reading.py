@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog.codec import RecordBatch
+    from lakelog.errors import CorruptRecord
+
+_NAMES: Final = NAMES[1:]
 
 
 @attrs.define
@@ -38,6 +41,13 @@ class Rejects:
             if offset >= self.from_offset:
                 self.errors[offset] = error
 
+    def add_packed(self, batch: RecordBatch, errors: Mapping[int, CorruptRecord]) -> None:
+        """Keep those whose bodies cannot be unpacked, by row of ``batch``."""
+        for row, error in errors.items():
+            offset = int(batch.physical_offsets[row])
+            if offset >= self.from_offset:
+                self.errors[offset] = str(error)
+
 
 @attrs.frozen
 class Reader:
@@ -48,19 +58,35 @@ class Reader:
     step_bytes: int
 
     def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The rows, in steps; bodies that cannot be unpacked are as they are stored."""
+        """The rows, in steps; bodies that cannot be unpacked are as they are stored.
+
+        Raises :class:`~lakelog_spark.errors.CorruptBody` for those where damage ends a task.
+        """
         for part in self._steps(rows):
-            if len(part):
-                yield self._unpacked(part)
+            columns, errors = unpacked(part, _NAMES)
+            self.damages.bodies(errors)
+            yield columns
+
+    def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """The rows of dead letters, in steps; a body may be one because it cannot be unpacked."""
+        for part in self._steps(rows):
+            yield unpacked(part, _NAMES)[0]
 
     def parsed(
         self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
     ) -> Iterator[pa.RecordBatch]:
         """The same with the parser's columns instead of ``body``, without those that do not parse.
 
-        Raises :class:`~lakelog_spark.landing.errors.BadParser` for a parser that breaks its rules.
+        One that cannot be unpacked does not parse, and ends nothing. Raises
+        :class:`~lakelog_spark.landing.errors.BadParser` for a parser that breaks its rules.
         """
-        for columns in self.columns(rows):
+        for part in self._steps(rows):
+            columns, errors = unpacked(part, _NAMES)
+            if errors:
+                rejects.add_packed(part, errors)
+                columns = columns.filter(_mask(~np.isin(np.arange(len(part)), list(errors))))
+            if not columns.num_rows:
+                continue
             rest = columns.drop_columns([BODY])
             parsed = parser.parse(columns.column(BODY), rest)
             _check(parser, parsed, columns.num_rows)
@@ -69,19 +95,15 @@ class Reader:
                 rest = rest.filter(_mask(parsed.good))
             yield _beside(rest, parsed.columns)
 
-    def _steps(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
         """``rows`` in parts of a bounded size, so that no column passes what Arrow can address."""
-        behind = np.cumsum(self.batch.sizes[rows], dtype=np.int64) // self.step_bytes
-        yield from np.split(rows, np.flatnonzero(np.diff(behind)) + 1)
-
-    def _unpacked(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
         from lakelog.codec import RecordBatch
 
         batch = self.batch
-        part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[rows])
-        columns, errors = unpacked(part, NAMES[1:])
-        self.damages.bodies(errors)
-        return columns
+        behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // self.step_bytes
+        for part in np.split(rows, np.flatnonzero(np.diff(behind)) + 1):
+            if len(part):
+                yield RecordBatch(batch.buffer, batch.base_offset, batch.starts[part])
 
 
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:

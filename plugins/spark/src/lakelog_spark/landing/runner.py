@@ -16,10 +16,17 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 Pass = Callable[[], Landed | None]
 
 
-def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> None:
-    """Land what is there now; a log that grows faster than it lands never ends this."""
-    while not stop.is_set() and (landed := one_pass()) is not None:
+def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> bool:
+    """Land what is there now; a log that grows faster than it lands never ends this.
+
+    Returns whether nothing was left; ``False`` where ``stop`` ended it before that was known.
+    """
+    while not stop.is_set():
+        landed = one_pass()
+        if landed is None:
+            return True
         on_landed(landed)
+    return False
 
 
 def until_stopped(

@@ -12,10 +12,11 @@ from functools import reduce
 import attrs
 
 import lakelog
+from lakelog.pins import Fingerprint
 from lakelog_spark.landing.bodying import BodyParser
 from lakelog_spark.landing.committing import commit
 from lakelog_spark.landing.datafiles import Outlet, Part
-from lakelog_spark.landing.position import Fingerprint, Position, QueueEnds, merged
+from lakelog_spark.landing.position import Position, QueueEnds, merged
 from lakelog_spark.landing.ranges import first_offset
 from lakelog_spark.landing.reaching import reaching
 from lakelog_spark.landing.sinks.base import Head, Sink
@@ -64,19 +65,20 @@ class Target:
         Raises what :func:`~lakelog_spark.landing.ranges.first_offset` raises.
         """
         if self._head is None or not self.idle_bytes:
-            self._head = self._newest(identity)
+            self._head = self.newest(identity)
         if self._head.position is None:
             at = first()
             self._empty_to = Position(at, at)
         self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
 
-    def _newest(self, identity: str) -> Head:
+    def newest(self, identity: str) -> Head:
+        """What the table says now."""
         with reaching(self.sink.name):
             return self.sink.head(identity)
 
     def has_landed(self, identity: str) -> bool:
         """Whether the store has a position in it."""
-        self._head = self._head or self._newest(identity)
+        self._head = self._head or self.newest(identity)
         return self._head.position is not None
 
     @property

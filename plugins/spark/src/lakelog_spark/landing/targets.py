@@ -27,7 +27,7 @@ from lakelog_spark.landing.tablefields import (
 )
 from lakelog_spark.landing.target import Target
 from lakelog_spark.landing.targetset import Targets
-from lakelog_spark.landing.topicnames import DEAD_LETTERS, is_template, named, topic_in
+from lakelog_spark.landing.topicnames import DEAD_LETTERS, is_template, named, topics_beside
 from lakelog_spark.rows import store_name
 
 if TYPE_CHECKING:
@@ -212,13 +212,9 @@ class _Tables:
         """Those of the tables that say that they are a topic's; others are somebody else's."""
         with reaching(self._said(self.name)):
             beside = self.place.beside(self.name)
-        for last in beside:
-            topic = topic_in(self.name, last)
-            if topic is not None and self._marked(topic) == topic:
-                yield topic
+        yield from topics_beside(self.name, beside, self._marked)
 
-    def _marked(self, topic: str) -> str | None:
-        name = named(self.name, topic)
+    def _marked(self, name: str) -> str | None:
         with reaching(self._said(name)):
             return self.place.sink(name, Shape()).marked()
 
@@ -266,8 +262,11 @@ def identity_of(path: Path, store_id: str | None) -> str:
     """Who the store in ``path`` is: what is given, else its UUID, else the name of its folder.
 
     Two folders of one name are told apart by what they hold: the second one is refused. Raises
-    :class:`~lakelog.errors.NotAStore`, before any table is made.
+    :class:`~lakelog.errors.NotAStore`, before any table is made, and
+    :class:`~lakelog.errors.SettingsError` for a name without any character to see.
     """
+    if store_id is not None and not store_id.strip():
+        raise SettingsError(f"{store_id!r} is no name of a store", key="--store-id")
     with lakelog.open(path, mode="read"):
         pass
     return store_id or store_name(path)

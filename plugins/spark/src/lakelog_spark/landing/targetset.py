@@ -84,6 +84,13 @@ class Targets:
     def _has_landed(self, identity: str) -> bool:
         return any(each.has_landed(identity) for each in self._targets)
 
+    def may_hold(self, identity: str) -> bool:
+        """Whether the store has a position in any table, or one of them cannot say so now."""
+        try:
+            return any(each.newest(identity).position is not None for each in self.served)
+        except Exception:  # noqa: BLE001  # asked after an error, which is the one that counts
+            return True
+
     def _start(self, asked: _Asked) -> int:
         landed = self._tables is not None and self._has_landed(asked.identity)
         minimum = asked.store.min_offset

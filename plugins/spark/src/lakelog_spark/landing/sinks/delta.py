@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
+from lakelog.pins import Fingerprint
 from lakelog_spark.landing.errors import Conflict, TableMismatch
 from lakelog_spark.landing.facts import BOUNDED, FileFacts
 from lakelog_spark.landing.partitions import as_text
-from lakelog_spark.landing.position import Fingerprint, Position, from_text, key, to_text
+from lakelog_spark.landing.position import Position, from_text, key, to_text
 from lakelog_spark.landing.sinks.base import Head
 from lakelog_spark.landing.sinks.checks import Kinds, check_partition, check_topic, missing
 from lakelog_spark.landing.sinks.folders import FolderTable
