@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakelog.errors import StoreError
 from lakelog.files import RealFileSystem
 from lakelog.pins import (
     Fingerprint,
@@ -107,6 +108,7 @@ def test_its_removal_is_durable(tmp_path: Path) -> None:
         (b"[]", "damaged"),
         (b'{"version": 2}', "version is 2"),
         (json.dumps({"version": 1, "position": -1, "time_ms": 0, "destination": ""}), "damaged"),
+        (json.dumps({"version": 1, "position": True, "time_ms": 0, "destination": ""}), "damaged"),
         (json.dumps({"version": 1, "position": "5", "time_ms": 0, "destination": ""}), "damaged"),
         (json.dumps({"version": 1, "position": 5, "time_ms": 0, "destination": 7}), "damaged"),
         (
@@ -136,9 +138,6 @@ def test_what_cannot_be_read_holds_everything_for_ever(
 
 
 def test_a_file_that_nobody_may_read_holds_everything(tmp_path: Path) -> None:
-    pin_file(tmp_path, "folder").mkdir(parents=True)  # listed as no file: not a pin
-    assert read_pins(FILES, tmp_path) == ()
-
     class Refusing(RealFileSystem):
         def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
             raise PermissionError(13, "Permission denied", str(path))
@@ -151,10 +150,9 @@ def test_a_file_that_nobody_may_read_holds_everything(tmp_path: Path) -> None:
 
 def test_a_pin_that_is_removed_while_one_looks_is_none(tmp_path: Path) -> None:
     class Slow(RealFileSystem):
-        def list(self, directory: Path) -> list[tuple[str, int]]:
-            found = super().list(directory)
+        def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
             remove_pin(FILES, tmp_path, PIN.name)
-            return found
+            return super().open(path, write=write, create=create)
 
     write_pin(FILES, tmp_path, PIN)
     assert read_pins(Slow(), tmp_path) == ()
@@ -203,3 +201,21 @@ def test_a_failed_write_leaves_the_one_before(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         write_pin(Full(), tmp_path, Pin(PIN.name, 9, 9))
     assert read_pins(FILES, tmp_path) == (PIN,)
+
+
+def test_what_is_no_file_holds_everything_too(tmp_path: Path) -> None:
+    folder = tmp_path / "lakelog" / "followers"
+    (folder / "a.json").mkdir(parents=True)
+    (pin,) = read_pins(RealFileSystem(), tmp_path)
+    assert pin.holds(1, 0)
+    assert "Is a directory" in str(pin.problem)
+    with pytest.raises(StoreError, match="by hand"):
+        remove_pin(RealFileSystem(), tmp_path, "a")
+
+
+def test_a_file_in_place_of_the_folder_holds_everything(tmp_path: Path) -> None:
+    (tmp_path / "lakelog").mkdir()
+    (tmp_path / "lakelog" / "followers").touch()
+    (pin,) = read_pins(RealFileSystem(), tmp_path)
+    assert pin.holds(1, 0)
+    assert "Not a directory" in str(pin.problem)

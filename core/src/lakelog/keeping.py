@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
-from lakelog.errors import StoreReadOnly
+from lakelog.errors import DispatchStopped, StoreReadOnly
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks, watched
 from lakelog.housekeeping.following import Following
 from lakelog.housekeeping.infos import Held, SegmentInfos
 from lakelog.housekeeping.maintenance import Cleaning, Maintenance, situation
-from lakelog.housekeeping.planning import Holding, Patience, candidates, dry_run
+from lakelog.housekeeping.planning import Holding, Patience, dry_run
 from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskWatcher, QueueReader
@@ -24,9 +26,12 @@ from lakelog.logreader import LogReader
 from lakelog.owner import OwnedLog
 from lakelog.pins import Pin, read_pins
 from lakelog.registry.events import Events
+from lakelog.reput import Reput
 from lakelog.settings.model import MaintenanceSettings
 from lakelog.source import FileSource
 from lakelog.topicremoval import delete_topic, forgetter, unused_topics
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class House(Protocol):
@@ -53,12 +58,26 @@ def keep_house(
     """What keeps house for an owner; it is for the caller to start it."""
     directory, health = owned.directory, owned.health
     paths = partial(_paths, directory.path, directory.commitlog)
-    disks = None if watcher is None else Disks(watcher, paths, health, events)
+    disks = (
+        None
+        if watcher is None
+        else Disks(watcher, paths, health, events, partial(go_on, owned.reput))
+    )
     cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
     made = Maintenance(settings, clock, health, cleaning, disks)
     if disks is not None:
         owned.segments.hold_back(lambda: disks.is_scarce(owned.segments.size_bytes))
     return made
+
+
+def go_on(reput: Reput) -> None:
+    """Dispatch again if it stopped because a disk was full; what fails again is told in the log."""
+    error: BaseException | None = reput.failure
+    while error is not None and getattr(error, "errno", None) not in _NO_ROOM:
+        error = error.__cause__
+    if error is not None:
+        with suppress(DispatchStopped):
+            reput.resume()
 
 
 def _paths(path: Path, commitlog: Path) -> tuple[Path, ...]:
@@ -159,8 +178,7 @@ class Onlooker:
             Patience(self._clock, cleaner.pace),
         )
         seen = situation(now_ms, self.disk(), manual=True)
-        chosen = candidates(cleaner, infos.sealed(now_ms), seen)
-        return dry_run(chosen, holds, infos.minimum)
+        return dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
 
     def close(self) -> None:
         """Nothing runs."""

@@ -31,7 +31,11 @@ _VERSION: Final = 1
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SUFFIX: Final = ".json"
 _TEMPORARY: Final = ".tmp"
-_WHOLE: Final = (validators.instance_of(int), validators.ge(0))
+
+
+def _is_whole(_pin: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if type(value) is not int or value < 0:  # JSON's true is an int to Python
+        raise ValueError(f"{attribute.name} must be a whole number from 0 on, and is {value!r}")
 
 
 def _name_is_good(_pin: object, _attribute: object, name: str) -> None:
@@ -42,9 +46,9 @@ def _name_is_good(_pin: object, _attribute: object, name: str) -> None:
 class Fingerprint:
     """One record: :ivar offset: its place in the log; :ivar size: in bytes; :ivar crc: CRC-32."""
 
-    offset: int = attrs.field(validator=_WHOLE)
-    size: int = attrs.field(validator=_WHOLE)
-    crc: int = attrs.field(validator=_WHOLE)
+    offset: int = attrs.field(validator=_is_whole)
+    size: int = attrs.field(validator=_is_whole)
+    crc: int = attrs.field(validator=_is_whole)
 
 
 @attrs.frozen
@@ -60,8 +64,8 @@ class Pin:
     """
 
     name: str = attrs.field(validator=_name_is_good)
-    position: int = attrs.field(validator=_WHOLE)
-    time_ms: int = attrs.field(validator=_WHOLE)
+    position: int = attrs.field(validator=_is_whole)
+    time_ms: int = attrs.field(validator=_is_whole)
     destination: str = attrs.field(default="", validator=validators.instance_of(str))
     fingerprint: Fingerprint | None = None
     problem: str | None = None
@@ -90,7 +94,13 @@ def read_pins(files: FileSystem, path: Path) -> tuple[Pin, ...]:
 
     Raises nothing over a file that cannot be read: its pin has a ``problem``, and holds everything.
     """
-    found = (_read(files, path, name) for name in _names(files, path))
+    try:
+        names = list(_names(path))
+    except OSError as error:
+        folder = path / OWN_DIR / FOLLOWERS_DIR
+        what = f"it cannot be read ({error.strerror or error}); nothing is deleted until it can"
+        return (Pin(FOLLOWERS_DIR, 0, 0, problem=str(StoreError(what, path=folder))),)
+    found = (_read(files, path, name) for name in names)
     return tuple(each for each in found if each is not None)
 
 
@@ -115,6 +125,8 @@ def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
         files.unlink(file)
     except FileNotFoundError:
         return False
+    except IsADirectoryError:
+        raise StoreError("it is a folder, and no pin: remove it by hand", path=file) from None
     files.sync_dir(file.parent)
     return True
 
@@ -134,8 +146,10 @@ def check_name(name: str) -> str:
     )
 
 
-def _names(files: FileSystem, path: Path) -> Iterator[str]:
-    for file, _ in files.list(path / OWN_DIR / FOLLOWERS_DIR):
+def _names(path: Path) -> Iterator[str]:
+    """Also of what is no file: what stands there under the name of a pin is one."""
+    folder = path / OWN_DIR / FOLLOWERS_DIR
+    for file in sorted(each.name for each in folder.iterdir()) if folder.exists() else ():
         name = file.removesuffix(_SUFFIX)
         if name != file and _NAME.fullmatch(name):
             yield name

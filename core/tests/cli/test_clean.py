@@ -31,7 +31,7 @@ def cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     with house.open(path) as store:
         fill(store, 160)
 
-    def open_for(mode: str, path: Path, *_rest: Any) -> Any:
+    def open_for(mode: str, path: Path, *_rest: Any, **_more: Any) -> Any:
         return house.open(path, mode=mode)
 
     monkeypatch.setattr(clean, "open_for", open_for)
@@ -82,6 +82,18 @@ def test_a_store_without_a_cleaner_is_never_cleaned(lakelog: Run, store: Path) -
         done = lakelog("clean", store, *arguments)
         assert done.returncode == 2
         assert "no cleaner is set" in done.stderr
+
+
+def test_where_nothing_may_be_cleaned_nothing_is_touched(
+    lakelog: Run, tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "none", store):
+        before = sorted(path.rglob("*")), [each.stat().st_mtime_ns for each in path.rglob("*")]
+        assert lakelog("clean", path).returncode in (2, 3)
+        after = sorted(path.rglob("*")), [each.stat().st_mtime_ns for each in path.rglob("*")]
+        assert after == before
+    assert not (tmp_path / "none").exists()
 
 
 def test_stats_show_each_disk(lakelog: Run, store: Path) -> None:

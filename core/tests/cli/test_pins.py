@@ -41,6 +41,8 @@ def test_a_damaged_pin_is_told_and_removed(lakelog: Run, store: Path) -> None:
     done = lakelog("pins", store, "--json")
     assert json.loads(done.stdout.splitlines()[0])["position"] is None
     assert "nothing of the log is deleted" in done.stderr
+    write_pin(FILES, store, Pin("good", 100, 10**20))
+    assert f"\t{10**20} ms\t" in lakelog("pins", store).stdout
     assert lakelog("pins", "remove", store, "bad").returncode == 0
     assert [each.name for each in read_pins(FILES, store)] == ["good"]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,11 @@ from core.tests.housekeeping.support import FEW, House, Keeping
 from core.tests.store.support import open_small, read_small
 from lakelog import Message, Store
 from lakelog.check import check
+from lakelog.codec import RecordBatch
+from lakelog.errors import DispatchStopped
 from lakelog.files import RealFileSystem
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.properties import INNER_MULTI_DISPATCH
 
 QUEUES = {
@@ -227,3 +233,49 @@ def test_a_queue_file_that_stays_is_told_and_does_no_harm(
         info = store.queues("t")[0]
         assert len(store.get("t", 0, info.min_offset, 1000).messages) == 200 - info.min_offset
     assert damage(tmp_path, **FEW) == []
+
+
+class Picky(House):
+    """Offers a dispatcher, too, that finds no room on its disk while ``no_room`` is set."""
+
+    directories: Sequence[str] = ()
+    no_room = True
+    dispatched = 0
+
+    @hookimpl
+    def lakelog_dispatchers(self) -> list[Factory]:
+        return [Factory(Kind.DISPATCHER, "picky", NoSettings, lambda *_: self)]
+
+    def resume(self, minimum: int, end: int) -> int:
+        return end
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        if self.no_room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.dispatched += len(batch)
+
+    def truncate(self, end_offset: int) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_queues_go_on_by_themselves_once_their_disk_has_room(tmp_path: Path) -> None:
+    house = Picky(Keeping(keep=99))
+    given: dict[str, Any] = {
+        "disk_watcher": "mine-too",
+        "dispatchers": ["consume-queue", "picky"],
+        "maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000},
+    }
+    with house.open(tmp_path, **given) as store:
+        store.put(Message("t"))
+        with pytest.raises(DispatchStopped):
+            store.wait_dispatched(timeout_ms=10_000)
+        house.watcher.state, house.no_room = DiskState.STOP_WRITING, False
+        house.clock.advance_and_settle(60_000)
+        assert house.dispatched == 0
+        house.watcher.state = DiskState.CLEAN
+        house.clock.advance_and_settle(10_000)
+        assert store.wait_dispatched(timeout_ms=10_000)
+        assert house.dispatched == 1

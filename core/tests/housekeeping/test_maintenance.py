@@ -87,10 +87,27 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(
 # --- disks ---
 
 
+def test_a_full_disk_takes_no_put_from_the_first_one_on(tmp_path: Path) -> None:
+    house = House(watcher=Telling(DiskState.STOP_WRITING, "0.91 of /data is used"))
+    with house.open(tmp_path, cleaner=None, **WATCHED) as store:
+        with pytest.raises(PutRefused, match="too full"):
+            store.put(Message("t"))
+        house.watcher.state = DiskState.OK
+        store.disk()
+        store.put(Message("t"))
+
+
+def test_a_wait_longer_than_the_machine_can_count_is_a_long_wait(tmp_path: Path) -> None:
+    house = House(clock=SystemClock())  # type: ignore[arg-type]  # a clock
+    with house.open(tmp_path, maintenance={"first_round_ms": 10**20}):
+        time.sleep(0.05)
+        assert [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
+
+
 def test_a_full_disk_stops_puts_until_the_watcher_says_so(tmp_path: Path) -> None:
     house = House()
     with house.open(tmp_path, cleaner=None, **WATCHED, **ROUNDS) as store:
-        assert house.watcher.asked == []
+        assert len(house.watcher.asked) == 1
         store.put(Message("t"))
         for state, writable in [
             (DiskState.CLEAN, True),
@@ -154,7 +171,8 @@ def test_a_close_is_no_pause_that_could_end(tmp_path: Path) -> None:
 def test_what_was_deleted_may_open_the_store_at_once(tmp_path: Path) -> None:
     class Roomy(Telling):
         def observe(self, paths: Sequence[Path]) -> DiskReport:
-            self.state = DiskState.OK if house.deleted else DiskState.STOP_WRITING
+            full = self.asked and not house.deleted  # not yet while it opens
+            self.state = DiskState.STOP_WRITING if full else DiskState.OK
             return super().observe(paths)
 
     house = House(watcher=Roomy(reason="full"))

@@ -380,3 +380,12 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         store.delete_expired()
+
+
+def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
+    house = House(Keeping(keep=1, pace=Pace(batch_max=2, interval_ms=0)))
+    with house.open(tmp_path) as store:
+        fill(store, 300)
+        seen = store.delete_expired(dry_run=True)
+        assert len(seen.deleted) > 2
+        assert store.delete_expired().deleted == seen.deleted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.settings.samples import Resolve
+from lakelog.settings import inferred
 from lakelog.settings.infer import file_size, index_sizes, most_common, queue_file_entries
 from lakelog.settings.properties import parse_properties
 
@@ -152,3 +154,22 @@ def test_a_stump_tells_nothing(store: Path, resolved: Resolve) -> None:
 def _segment(directory: Path, length: int) -> None:
     directory.mkdir(parents=True)
     (directory / f"{0:020d}").write_bytes(bytes(length))
+
+
+def test_files_that_go_meanwhile_say_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = tmp_path / "consumequeue" / "t" / "0"
+    queue.mkdir(parents=True)
+    for at in range(3):
+        (queue / f"{at * 320:020d}").write_bytes(bytes(320))
+    listed = inferred._entries
+
+    def entries(directory: Path) -> list[os.DirEntry[str]]:
+        found = listed(directory)
+        if directory == queue:
+            (queue / f"{0:020d}").unlink()
+        return found
+
+    monkeypatch.setattr(inferred, "_entries", entries)
+    assert next(iter(inferred._queues(tmp_path, {}))).value == 16

@@ -8,6 +8,7 @@ from typing import Any
 import lakelog
 import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
+from lakelog.files import RealFileSystem
 from lakelog.layout import INDEX_DIR
 
 SMALL: dict[str, Any] = {
@@ -45,3 +46,24 @@ def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> No
         more = store.put(Message("t", keys="more"))
         assert store.wait_dispatched(more.end_offset)
         assert [each.physical_offset for each in store.query("t", "more")] == [more.physical_offset]
+
+
+class Late(RealFileSystem):
+    """Lists the index, and then loses its first file."""
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        found = super().list(directory)
+        if directory.name == INDEX_DIR and len(found) > 3:
+            (directory / found[0][0]).unlink()
+        return found
+
+
+def test_a_reader_looks_again_when_a_file_goes_while_it_opens(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path, **SMALL) as store:
+        for number in range(64):
+            store.put(Message("t", bytes(40), keys=f"k{number}"))
+        assert store.wait_dispatched()
+    assert len(index_files(tmp_path)) == 4
+    with lakelog.open(tmp_path, mode="read", files=Late(), **SMALL) as store:
+        assert len(store.query("t", "k63")) == 1
+        assert len(index_files(tmp_path)) == 3

@@ -27,8 +27,13 @@ def open_for(
     broker_conf: Path | None,
     settings: Path | None,
     assignments: Iterable[str] | None,
+    *,
+    notes: bool = True,
 ) -> Store:
-    """Open the store in ``path``; settings that have no meaning here are told on stderr."""
+    """Open the store in ``path``; settings that have no meaning here are told on stderr.
+
+    :param notes: whether they are
+    """
     store = open_store(
         path,
         mode=mode,
@@ -36,7 +41,7 @@ def open_for(
         broker_conf=broker_conf,
         **dict(map(assignment, assignments or ())),
     )
-    for line in unused_lines(store.settings):
+    for line in unused_lines(store.settings) if notes else ():
         typer.echo(f"note: {line}", err=True)
     return store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from threading import Event
+from threading import TIMEOUT_MAX, Event
 from typing import Protocol
 
 
@@ -33,4 +33,4 @@ class SystemClock:
 
     def wait(self, stop: Event, ms: int) -> bool:
         """Sleep."""
-        return stop.wait(ms / 1000)
+        return stop.wait(min(ms / 1000, TIMEOUT_MAX))

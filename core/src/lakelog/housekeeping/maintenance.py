@@ -18,14 +18,12 @@ from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks
 from lakelog.housekeeping.following import Following
 from lakelog.housekeeping.infos import SegmentInfos
-from lakelog.housekeeping.planning import Candidate, Holds, candidates, dry_run
+from lakelog.housekeeping.planning import MANUAL_ROUNDS, Candidate, Holds, candidates, dry_run
 from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskState, Situation
 from lakelog.settings.model import MaintenanceSettings
 
-MANUAL_ROUNDS: Final = 20
-"""So many batches a person's wish is good for, as in RocketMQ."""
 _LOG: Final = logging.getLogger("lakelog")
 
 
@@ -61,7 +59,8 @@ class Maintenance:
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
 
     def start(self) -> None:
-        """Begin, if there is anything to do."""
+        """Begin, if there is anything to do; a full disk takes no puts from the first one on."""
+        self._look()
         if self._cleaning is not None or self._disks is not None:
             self._thread.start()
 
@@ -145,8 +144,10 @@ class Maintenance:
             return None
 
     def _dry_run(self, cleaning: Cleaning) -> CleaningReport:
-        chosen = self._chosen(cleaning, self._look(), manual=True)
-        return dry_run(chosen, cleaning.holds, cleaning.infos.minimum)
+        now_ms = self._clock.now_ms()
+        seen = situation(now_ms, self._look(), manual=True)
+        infos = cleaning.infos
+        return dry_run(cleaning.cleaner, infos.sealed(now_ms), seen, cleaning.holds, infos.minimum)
 
     def _chosen(
         self, cleaning: Cleaning, disk: DiskReport | None, *, manual: bool

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from lakelog.errors import BadStrategy
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.report import CleaningReport, Deleted, Kept
-from lakelog.interfaces import Cleaner, Deletion, Pace, SegmentInfo, Situation
+from lakelog.interfaces import Cleaner, Deletion, DiskState, Pace, SegmentInfo, Situation
+
+MANUAL_ROUNDS: Final = 20
+"""So many batches a person's wish is good for, as in RocketMQ."""
 
 
 @attrs.frozen
@@ -65,16 +68,30 @@ class Holds(Protocol):
         """Why it stays; ``None`` if it may go."""
 
 
-def dry_run(chosen: Sequence[Candidate], holds: Holds, minimum: int) -> CleaningReport:
-    """What would go if nobody stopped, and what that would stop at."""
+def dry_run(
+    cleaner: Cleaner,
+    infos: Sequence[SegmentInfo],
+    situation: Situation,
+    holds: Holds,
+    minimum: int,
+) -> CleaningReport:
+    """What would go if a person asked and nobody stopped, and what that would stop at.
+
+    What only a disk asks for is one batch: how full it is then, nobody knows yet.
+    """
     deleted: list[Deleted] = []
-    for each in chosen:
-        why = holds(each)
-        if why is not None:
-            kept = Kept(each.info.start_offset, why)
-            return CleaningReport(True, tuple(deleted), kept, minimum)
-        deleted.append(each.deleted())
-        minimum = each.end_offset
+    for _ in range(MANUAL_ROUNDS):
+        chosen = candidates(cleaner, infos[len(deleted) :], situation)[: cleaner.pace.batch_max]
+        for each in chosen:
+            why = holds(each)
+            if why is not None:
+                kept = Kept(each.info.start_offset, why)
+                return CleaningReport(True, tuple(deleted), kept, minimum)
+            deleted.append(each.deleted())
+            minimum = each.end_offset
+        if not chosen:
+            break
+        situation = attrs.evolve(situation, disk=DiskState.OK)
     return CleaningReport(True, tuple(deleted), None, minimum)
 
 

@@ -59,8 +59,7 @@ def _segments(path: Path, chosen: Chosen) -> Iterator[Given]:
 
 
 def _queues(path: Path, _: Chosen) -> Iterator[Given]:
-    queues = islice((path / CONSUMEQUEUE_DIR).glob("*/*"), QUEUES_ASKED)
-    found = most_common(_queue(queue) for queue in queues)
+    found = most_common(map(_queue, _queues_in(path / CONSUMEQUEUE_DIR)))
     if found is not None:
         yield _given("consume-queue", "file_entries", found[0], Path(found[1]), path)
 
@@ -69,8 +68,7 @@ def _units_apart(folder: str, key: str) -> Look:
     """Files of other units beside the queues: their length alone, where all are whole."""
 
     def look(path: Path, _: Chosen) -> Iterator[Given]:
-        queues = islice((path / folder).glob("*/*"), QUEUES_ASKED)
-        found = most_common(_length(queue) for queue in queues)
+        found = most_common(map(_length, _queues_in(path / folder)))
         if found is not None:
             yield _given("consume-queue", key, found[0], Path(found[1]), path)
 
@@ -121,9 +119,29 @@ def _given(section: str, key: str, value: int, file: Path, path: Path) -> Given:
 
 
 def _listing(directory: Path) -> Listing:
-    """Names and lengths of the files in a directory; nothing if it is not there."""
+    """Names and lengths of the files in a directory; nothing if it is not there.
+
+    A living owner may delete the oldest of them meanwhile, which says nothing of the others.
+    """
+    found = []
+    for entry in _entries(directory):
+        try:
+            if entry.is_file():
+                found.append((entry.name, entry.stat().st_size))
+        except OSError:
+            continue
+    return found
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
-            return [(entry.name, entry.stat().st_size) for entry in entries if entry.is_file()]
+            return list(entries)
     except OSError:
         return []
+
+
+def _queues_in(directory: Path) -> Iterator[Path]:
+    """Folders of queues, below those of topics; the first few."""
+    every = (Path(queue) for topic in _entries(directory) for queue in _entries(Path(topic)))
+    return islice(every, QUEUES_ASKED)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from lakelog.errors import StoreError
 from lakelog.layout import ABORT_FILE, INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.shape import Shape
@@ -57,11 +58,20 @@ class ReaderIndex:
 
         self._minimum, self._limit, self._seen = minimum, end, 0
         self._memory = None
-        sound = self._look()
+        sound = self._look_beside_an_owner()
         self._spans = clipped(spans(sound), end)
         missing = gaps(self._spans, LogPeek.of(self._context), minimum)
         behind = max((span.last for span in self._spans), default=minimum)
         return min([max(behind, minimum), end, *(gap.start for gap in missing)])
+
+    def _look_beside_an_owner(self) -> list[IndexFile]:
+        """Look once more if a file was deleted between being listed and being mapped."""
+        try:
+            return self._look()
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            return self._look()
 
     def _look(self) -> list[IndexFile]:
         """Take the files that can be asked; those of them that cover what they say."""

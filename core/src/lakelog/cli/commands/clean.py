@@ -14,7 +14,6 @@ from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog.cli.output import write_lines
 from lakelog.cli.shown import shown
 from lakelog.housekeeping.report import CleaningReport, Deleted
-from lakelog.opening import Mode
 
 
 def clean(
@@ -35,11 +34,13 @@ def clean(
     name a cleaner, and nobody may own it; with --dry-run it may be in use, and nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
-    mode: Mode = "read" if dry_run else "owner"
-    with open_for(mode, store, broker_conf, settings, assignments) as opened:
-        if not dry_run:
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        report = opened.delete_expired(dry_run=True)  # or no store is here, or no cleaner is set
+    if not dry_run:
+        given = (store, broker_conf, settings, assignments)
+        with open_for("owner", *given, notes=False) as opened:
             opened.wait_dispatched(timeout_ms=60_000)
-        report = opened.delete_expired(dry_run=dry_run)
+            report = opened.delete_expired()
     if as_json:
         write_lines([*_rows(report), _summary(report)])
         return

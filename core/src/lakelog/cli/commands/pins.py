@@ -89,4 +89,8 @@ def _row(pin: Pin, log: tuple[int, int], expires_after_ms: int | None) -> dict[s
 
 
 def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    """A time of day; the number itself where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
