@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
+from lakelog.bursts import Bursts
 from lakelog.coalesce import Burst, Coalescer, fail_all
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.commitlog import CommitLog
-from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StoreFailed
+from lakelog.errors import IllegalMessage, LakelogError, PutRefused
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
 from lakelog.layout import BLANK_MIN_BYTES
 from lakelog.message import Message
 from lakelog.positions import Confirmations
-from lakelog.putfuture import PutFuture, settle
+from lakelog.putfuture import BatchFuture, PutFuture, begin, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
-_OF_ONE_MESSAGE = frozenset(
+Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
+"""Is told what became of an append; by the error that a strategy raised, whatever it is."""
+
+OF_ONE_MESSAGE = frozenset(
     {
         PutStatus.MESSAGE_SIZE_EXCEEDED,
         PutStatus.PROPERTIES_SIZE_EXCEEDED,
@@ -47,7 +52,8 @@ class Appender:
         self._flush = flush
         self._replicator = replicator
         self._health = health
-        self._coalescer = Coalescer(self._put_burst, direct=_later(flush, replicator))
+        self._bursts = Bursts(self._encoded, self._put_encoded)
+        self._coalescer = Coalescer(self._bursts.put, direct=_later(flush, replicator))
 
     # --- one message ---
 
@@ -119,77 +125,87 @@ class Appender:
             raise self._health.refused()
         return self._coalescer.put(message)
 
-    def _put_burst(self, burst: Burst) -> None:
-        try:
-            batches = list(self._encoded([message for message, _ in burst]))
-        except IllegalMessage as error:
-            self._put_singly(burst, PutRefused(error.status, str(error)))
-            return
-        except Exception as error:  # noqa: BLE001  # what is no message is the caller's to hear of
-            self._put_singly(burst, error)
-            return
-        done = 0
-        for batch in batches:
-            self._put_encoded(batch, burst[done : done + batch.count])
-            done += batch.count
+    def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
+        """Append many messages now; the future gets what :meth:`put_batch` would return or raise.
 
-    def _put_singly(self, burst: Burst, error: Exception) -> None:
-        """One of the messages is refused: the others must not suffer."""
-        if len(burst) == 1:
-            fail_all([burst[0][1]], error)
-            return
-        for each in burst:
-            self._put_burst([each])
+        What has to come in pieces is waited for.
+        """
+        future = BatchFuture()
+        begin(future)
+        try:
+            batches = list(self._encoded(messages)) if messages else []
+            if len(batches) == 1:
+                batch = batches[0]
+                self.append_then(batch, partial(_hand_over, batch, future))
+            else:
+                future.set_result(self._put_pieces(batches))
+        except IllegalMessage as error:
+            future.set_exception(PutRefused(error.status, str(error)))
+        except LakelogError as error:
+            future.set_exception(error)
+        return future
+
+    def put_burst(self, burst: Burst) -> None:
+        """Append messages whose futures have begun; these get what became of each."""
+        self._bursts.put(burst)
 
     def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
         futures = [future for _, future in burst]
         try:
-            end = self._append(batch)
+            self.append_then(batch, partial(_hand_out, batch, futures))
         except PutRefused as error:
-            if error.status in _OF_ONE_MESSAGE:
-                self._put_singly(burst, error)
+            if error.status in OF_ONE_MESSAGE:
+                self._bursts.put_singly(burst, error)
             else:
                 fail_all(futures, error)
-            return
         except LakelogError as error:
             fail_all(futures, error)
-            return
-        finish = partial(self._answer, batch, end, futures)
+
+    # --- what came encoded ---
+
+    def append_then(self, batch: EncodedBatch, answer: Answer) -> None:
+        """Append ``batch``, and call ``answer`` once its outcome is known.
+
+        ``answer`` gets the status, or the error that the flush strategy or the replicator came to;
+        in whatever thread that is, and it must not block there. Raises what an append raises;
+        ``answer`` is not called then.
+        """
+        end = self._append(batch)
+        finish = partial(self._answer, end, answer)
         try:
             outcome = self._flush.submit(end, batch.wait)
             outcomes = [outcome]
             if self._replicator is not None:
                 outcomes.append(self._replicator.submit(end, batch.wait))
-        except StoreFailed as error:
+        except Exception as error:  # noqa: BLE001  # a plugin's: the bytes are in the log, so it is told as their outcome
             self._confirm(end)
-            fail_all(futures, error)
+            answer(error)
             return
         if self._replicator is None and not isinstance(outcome, PutStatus):
             outcome.add_done_callback(finish)
         else:
             _when_all(outcomes, finish)
 
-    def _answer(
-        self,
-        batch: EncodedBatch,
-        end: int,
-        futures: Sequence[PutFuture],
-        flushed: Outcome,
-        *copied: Outcome,
-    ) -> None:
-        """Every outcome is known: confirm, and hand out the results."""
+    def _answer(self, end: int, answer: Answer, flushed: Outcome, *copied: Outcome) -> None:
+        """Every outcome is known: confirm, and tell it."""
+        told: PutStatus | Exception
         try:
-            status = _await(flushed)
+            told = _await(flushed)
             for outcome in copied:
-                status = _combined(status, _await(outcome))
-        except LakelogError as error:
-            self._confirm(end)
-            fail_all(futures, error)
-            return
+                told = _combined(told, _await(outcome))
+        except Exception as error:  # noqa: BLE001  # a plugin's: told below, where the put is confirmed too
+            told = error
         self._confirm(end)
-        settle(futures, batch.results(status))
+        answer(told)
 
     # --- end ---
+
+    def flush(self) -> int:
+        """Make durable what was appended before the call; the end of what is durable.
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        return self._log.sync()
 
     def close(self) -> None:
         """Append and flush what is left; raises what the strategies raise."""
@@ -201,6 +217,22 @@ class Appender:
                 self._replicator.close()
         finally:
             self._flush.close()
+
+
+def _hand_out(
+    batch: EncodedBatch, futures: Sequence[PutFuture], outcome: PutStatus | Exception
+) -> None:
+    if isinstance(outcome, PutStatus):
+        settle(futures, batch.results(outcome))
+    else:
+        fail_all(futures, outcome)
+
+
+def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Exception) -> None:
+    if isinstance(outcome, PutStatus):
+        future.set_result(batch.results(outcome))
+    else:
+        future.set_exception(outcome)
 
 
 def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:

@@ -13,6 +13,8 @@
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
     │   ├── StoreLocked          another process owns it
+    │   ├── NoOwner              no process owns it that one could attach to
+    │   ├── AttachRefused        its owner does not let this process attach
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
@@ -25,6 +27,9 @@
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
     ├── IllegalMessage           a message that no record can hold
+    ├── RingNonsense             what an attached process wrote to its ring cannot be
+    ├── EntryTooLarge            records that a ring has never room for
+    ├── OutcomeUnknown           a put of which nobody can say whether it is in the log
     └── PutRefused               a put that is *not* in the log, with RocketMQ's status
 
 A message says what is wrong, where, and what to do; the parts are attributes too, for programs.
@@ -32,10 +37,10 @@ A message says what is wrong, where, and what to do; the parts are attributes to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -44,7 +49,18 @@ if TYPE_CHECKING:
 
 
 class LakelogError(Exception):
-    """The root of all errors of lakelog."""
+    """The root of all errors of lakelog; each can be handed to another process."""
+
+    def __reduce__(self) -> tuple[Callable[..., LakelogError], tuple[Any, ...]]:
+        """Pickle the words and the parts, for pools of workers; arguments differ by class."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
+    """An error that was pickled; its message was put together where it was raised."""
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(parts)
+    return error
 
 
 class SettingsError(LakelogError, ValueError):
@@ -123,6 +139,14 @@ class StoreLocked(StoreError):
     ) -> None:
         super().__init__(what, path=path)
         self.owner_pid = owner_pid
+
+
+class NoOwner(StoreError):
+    """No process owns the store that another one could attach to."""
+
+
+class AttachRefused(StoreError):
+    """The store's owner does not let this process attach; the message says why."""
 
 
 class BadSegment(StoreError):
@@ -241,6 +265,26 @@ class IllegalMessage(LakelogError, ValueError):
         self.status = status
 
 
+class RingNonsense(LakelogError):
+    """An attached process wrote to its ring what cannot be: only that process is dropped."""
+
+
+class EntryTooLarge(LakelogError, ValueError):
+    """Records that a ring has never room for.
+
+    :ivar needed_bytes: of the entry
+    :ivar limit_bytes: of the largest one that there can be
+    """
+
+    def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"an entry of {needed_bytes} bytes is more than half of the ring, {limit_bytes} bytes; "
+            "put fewer messages at once, or set attach.ring_bytes higher"
+        )
+        self.needed_bytes = needed_bytes
+        self.limit_bytes = limit_bytes
+
+
 class PutRefused(LakelogError):
     """A put that is not in the log; nothing of it can be read later.
 
@@ -255,6 +299,13 @@ class PutRefused(LakelogError):
         super().__init__(f"{status.name}: {what}")
         self.status = status
         self.accepted: Sequence[PutResult] = ()
+
+
+class OutcomeUnknown(LakelogError):
+    """The owner died while it appended this put, and no successor came to say what became of it.
+
+    The message is in the log once, or not at all: look before you put it again.
+    """
 
 
 def unreadable(path: Path, error: OSError) -> StoreError:

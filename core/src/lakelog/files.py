@@ -16,9 +16,11 @@ from typing import Final, Protocol, runtime_checkable
 import attrs
 
 from lakelog.message import Body
+from lakelog.zeros import next_not_zero
 
 FILE_MODE: Final = 0o644
 DIRECTORY_MODE: Final = 0o755
+_STANDARD_ERROR: Final = 2
 
 # Of Linux's renameat2(2).
 _AT_FDCWD: Final = -100
@@ -160,13 +162,8 @@ class RealFile:
             raise told(error, "sync", self.path) from None
 
     def next_data(self, position: int) -> int | None:
-        """``lseek`` to data; where the file system cannot tell, everything is data."""
-        try:
-            return os.lseek(self._fd, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return None
-            return position if position < self.size() else None
+        """``lseek`` to data, and over what is zero although the file system calls it data."""
+        return next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         """``mmap``, shared."""
@@ -190,9 +187,9 @@ class RealFileSystem:
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; descriptors are not inherited by child programs."""
-        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
+        flags = os.O_RDWR if write else os.O_RDONLY
         try:
-            fd = os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
+            fd = _opened(path, flags | (os.O_CREAT if create else 0))
         except OSError as error:
             raise told(error, "open", path) from None
         return RealFile(path, fd)
@@ -257,6 +254,17 @@ def told(error: OSError, operation: str, path: Path) -> OSError:
     """
     why = f"cannot {operation}: {error.strerror or error}"
     return OSError(error.errno, why, str(path)) if error.errno is not None else error
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor that is no standard stream's: what is said there must not get into a store.
+
+    In a process that was started without them, the null device takes their places, for good.
+    """
+    while (fd := os.open(path, flags | os.O_CLOEXEC, FILE_MODE)) <= _STANDARD_ERROR:
+        os.close(fd)
+        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too
+    return fd
 
 
 def _sync_dir(path: Path) -> None:

@@ -98,3 +98,8 @@ def segment_name(start_offset: int) -> str:
     '00000000001073741824'
     """
     return f"{start_offset:0{SEGMENT_NAME_DIGITS}d}"
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether ``name`` is a decimal offset of 20 digits."""
+    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()

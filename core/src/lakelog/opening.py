@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.belief import Belief, ReaderFlushed
-from lakelog.bounds import ReaderBounds
-from lakelog.completion import Completion
-from lakelog.directory import StoreDirectory, readable
-from lakelog.dispatching import Named
-from lakelog.dispatchwait import OwnedWait, ReaderWait
+from lakelog.directory import readable
 from lakelog.files import FileSystem, RealFileSystem
-from lakelog.health import Health
 from lakelog.housekeeping.clock import Clock, SystemClock
-from lakelog.interfaces import Context
-from lakelog.keeping import Onlooker, keep_house
-from lakelog.logreader import LogReader
-from lakelog.owner import open_owned
-from lakelog.ownership import is_followed, is_owned
-from lakelog.pins import read_pins
-from lakelog.reading.arrivals import Arrivals, PolledArrivals, Waiting
-from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
-from lakelog.settings.catalog import MAINTENANCE
-from lakelog.settings.effective import Settings
+from lakelog.roles.choosing import MODES, Mode
+from lakelog.roles.ownerparts import owner_parts
+from lakelog.roles.parts import Parts
+from lakelog.roles.prepared import Prepared
+from lakelog.roles.readerparts import reader_parts
+from lakelog.roles.ways import Ways
 from lakelog.settings.resolver import resolve
-from lakelog.source import FileSource
 from lakelog.store import Store
-from lakelog.strategies import (
-    make_archive,
-    make_cleaner,
-    make_disk_watcher,
-    make_dispatchers,
-    make_strategies,
-)
 
 if TYPE_CHECKING:
-    from lakelog.consumers.offsettable import OffsetTable
-    from lakelog.reading.finder import Finder
     from lakelog.recovery.examine import Progress
-
-Mode: TypeAlias = Literal["owner", "read"]
 
 
 def open_store(  # all but the path are optional, and given by name
     path: str | os.PathLike[str],
     *,
-    mode: Mode = "owner",
+    mode: Mode = "auto",
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
@@ -61,8 +39,10 @@ def open_store(  # all but the path are optional, and given by name
 ) -> Store:
     """Open the store in ``path``; as its owner, make it if nothing is there.
 
-    :param mode: ``owner`` writes and reads, and there is one at a time; ``read`` takes no lock,
-        changes no byte, and works beside a living owner
+    :param mode: ``owner`` appends and reads, and there is one at a time; ``attach`` hands what is
+        put to the owner, a living process, and reads beside it; ``auto`` attaches if an owner
+        lives and owns if none does, and takes over when the owner is gone and something is put;
+        ``read`` takes no lock, changes no byte, and needs no owner
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file; ``path`` beats the paths in it
     :param plugins: plugins to use instead of those that are installed
@@ -71,11 +51,13 @@ def open_store(  # all but the path are optional, and given by name
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
     Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
-    :class:`~lakelog.errors.StoreError`; whatever is raised, no file was changed.
+    :class:`~lakelog.errors.StoreError`; whatever is raised, no file was changed. Among them:
+    :class:`~lakelog.errors.StoreLocked` where another process owns the store and cannot be
+    attached to, :class:`~lakelog.errors.NoOwner` for ``attach`` without an owner.
     """
-    if mode not in ("owner", "read"):
-        raise ValueError(f"mode {mode!r} is unknown; give 'owner' or 'read'")
-    place, read_only = Path(path).absolute(), mode == "read"
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    place = Path(path).absolute()
     opening = prepare(
         place,
         settings=settings,
@@ -83,11 +65,11 @@ def open_store(  # all but the path are optional, and given by name
         plugins=plugins,
         files=files,
         clock=clock,
-        tolerate_missing=read_only,
+        tolerate_missing=mode in ("read", "attach"),
         arguments=arguments,
     )
     try:
-        return opening.for_reading() if read_only else opening.for_owner()
+        return opening.in_mode(mode)
     except OSError as error:
         raise readable(error, place) from error
 
@@ -122,152 +104,29 @@ def prepare(
 
 
 @attrs.frozen
-class Opening:
-    """What both ways of opening need."""
+class Opening(Prepared):
+    """The ways of opening one store."""
 
-    path: Path
-    settings: Settings
-    registry: Registry
-    files: FileSystem
-    clock: Clock = attrs.field(factory=SystemClock)
+    def in_mode(self, mode: Mode) -> Store:
+        """What :func:`lakelog.open` returns."""
+        if mode == "read":
+            return self.for_reading()
+        ways = Ways(self, may_take_over=mode == "auto")
+        return self._store(ways.own() if mode == "owner" else ways.found(mode), ways, mode)
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
-        """Make the strategies, then take over the directory.
+        """Take over the directory, for oneself alone.
 
         :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
         :param full: whether the recovery reads the whole log
         """
-        core, events = self.settings.core, self.registry.events
-        context = self._context(read_only=False)
-        strategies = make_strategies(self.registry, self.settings, context)
-        archive = make_archive(self.registry, self.settings, context)
-        events.store_opening(self.path, read_only=False)
-
-        def failed(cause: BaseException) -> None:
-            context.checkpoint.freeze()
-            events.store_failed(self.path, cause)
-
-        health = Health(self.path, failed)
-        context.checkpoint.on_failure = health.fail
-        directory = StoreDirectory.of(self.files, self.path, core)
-        arrivals = Arrivals()
-        owned = open_owned(
-            directory,
-            core,
-            strategies,
-            health,
-            context.checkpoint,
-            arrivals,
-            progress,
-            full=full,
-        )
-        if archive is not None:
-            owned.reader.add_archive(archive, core.segment_size_bytes)
-        events.store_recovered(self.path, owned.recovery)
-        owned.segments.on_roll = lambda start: events.segment_rolled(
-            directory.segment(start), start
-        )
-        house = keep_house(
-            owned,
-            strategies.cleaner,
-            strategies.disk_watcher,
-            self.settings.section(MAINTENANCE),
-            events,
-            self.clock,
-        )
-        house.start()
-        return Store(
-            self.path,
-            self.settings,
-            owned.reader,
-            owned,
-            events,
-            OwnedWait(owned.reput, arrivals, owned.log.commit if owned.log.staged else None),
-            self._finder(owned.reader, owned.dispatchers, arrivals),
-            self._offsets(read_only=False),
-            house=house,
-        )
+        parts = owner_parts(self, progress, full=full)
+        return self._store(parts, Ways(self, may_take_over=False), "owner")
 
     def for_reading(self) -> Store:
-        """Look at the files; only dispatchers are made, and they keep what they build in memory."""
-        core, events = self.settings.core, self.registry.events
-        directory = StoreDirectory.of(self.files, self.path, core)
-        directory.check_readable()
-        events.store_opening(self.path, read_only=True)
-        source = FileSource(
-            self.files,
-            directory.commitlog,
-            core.segment_size_bytes,
-            read_damage(self.files, self.path),
-        )
-        belief = Belief(self.files, self.path)
-        reader = LogReader(
-            source,
-            ReaderBounds(source, belief.page),
-            lambda: is_owned(self.files, self.path),
-            ReaderFlushed(self.files, self.path, belief.page),
-        )
-        archive = make_archive(self.registry, self.settings, self._context(read_only=True))
-        if archive is not None:
-            reader.add_archive(archive, core.segment_size_bytes)
-        dispatchers = make_dispatchers(self.registry, self.settings, self._context(read_only=True))
-        completion = Completion(self.path, reader, dispatchers)
-        arrivals = PolledArrivals(completion.reach)
-        return Store(
-            self.path,
-            self.settings,
-            reader,
-            None,
-            events,
-            ReaderWait(completion, arrivals),
-            self._finder(reader, dispatchers, arrivals, completion.refresh),
-            self._offsets(read_only=True),
-            house=self._onlooker(directory.commitlog, source, reader),
-        )
+        """Look at the files."""
+        return self._store(reader_parts(self), Ways(self, may_take_over=False), "read")
 
-    def _onlooker(self, commitlog: Path, source: FileSource, reader: LogReader) -> Onlooker:
-        made = self.registry, self.settings, self._context(read_only=True)
-        return Onlooker(
-            self.path,
-            source,
-            commitlog,
-            reader,
-            self.settings.core.segment_size_bytes,
-            self.settings.section(MAINTENANCE),
-            self.clock,
-            lambda: read_pins(self.files, self.path),
-            lambda: make_cleaner(*made),
-            lambda: make_disk_watcher(*made),
-        )
-
-    def _finder(
-        self,
-        reader: LogReader,
-        dispatchers: Sequence[Named],
-        arrivals: Waiting,
-        refresh: Callable[[], None] | None = None,
-    ) -> Callable[[], Finder]:
-        def make() -> Finder:
-            from lakelog.reading.finder import Finder  # brings NumPy
-
-            entries = self.settings.section("consume-queue").file_entries
-            return Finder.over(self.path, reader, dispatchers, arrivals, entries, refresh)
-
-        return make
-
-    def _offsets(self, *, read_only: bool) -> Callable[[], OffsetTable]:
-        def make() -> OffsetTable:
-            from lakelog.consumers.offsettable import OffsetTable
-
-            return OffsetTable(self.files, self.path, read_only=read_only)
-
-        return make
-
-    def _context(self, *, read_only: bool) -> Context:
-        return Context(
-            self.path,
-            self.settings.core,
-            self.files,
-            read_only=read_only,
-            owner_follows=read_only and is_followed(self.files, self.path),
-        )
+    def _store(self, parts: Parts, ways: Ways, mode: Mode) -> Store:
+        settings, events = ways.prepared.settings, self.registry.events
+        return Store(self.path, settings, parts, events, ways.in_a_child(mode))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -21,6 +21,8 @@ from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoin
 from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
+from lakelog.dispatchlock import DispatchLock
+from lakelog.errors import DispatchStopped
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
@@ -28,10 +30,10 @@ from lakelog.interfaces import QueueReader
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, TMP_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
+from lakelog.pages.positionspage import State
+from lakelog.pages.publishing import Publisher
 from lakelog.positions import Confirmations, Positions
-from lakelog.positionspage import State
 from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.publishing import Publisher
 from lakelog.queueoffsets import QueueOffsets
 from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
@@ -39,7 +41,7 @@ from lakelog.recovery.examine import Plan, Progress, examine
 from lakelog.recovery.mend import mend
 from lakelog.recovery.phases import COMPLETING, READING, begin
 from lakelog.recovery.report import RecoveryReport
-from lakelog.reput import Reput, Signal
+from lakelog.reput import Dispatches, Reput, Signal
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
@@ -52,18 +54,23 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.frozen
 class OwnedLog:
-    """What an owner holds while its store is open."""
+    """What an owner holds while its store is open.
+
+    :ivar dispatch_lock: says that queues and index are written here, if they are
+    :ivar dispatchers: none where another process has them; ``reput.paused()`` gives them here
+    """
 
     directory: StoreDirectory
     identity: StoreIdentity
     lock: OwnerLock
+    dispatch_lock: DispatchLock
     segments: Segments
     positions: Positions
     log: CommitLog
     appender: Appender
     health: Health
     reader: LogReader
-    reput: Reput
+    reput: Dispatches
     dispatchers: Sequence[Named]
     checkpoint: CheckpointKeeper
     recovery: RecoveryReport
@@ -79,6 +86,7 @@ class OwnedLog:
         self.publisher.tell(State.CLOSING)
         try:
             with ExitStack() as closing:
+                closing.callback(self.dispatch_lock.release)
                 for each in self.dispatchers:
                     closing.callback(each.dispatcher.close)
                 closing.callback(self.reput.close)
@@ -91,6 +99,7 @@ class OwnedLog:
         finally:
             self.segments.close()
             self.publisher.close()
+            self.dispatch_lock.release()
             self.lock.release()
 
     def _write_checkpoint(self) -> None:
@@ -98,7 +107,11 @@ class OwnedLog:
         self.checkpoint.advance()  # the log is one of its sources
 
 
-def open_owned(
+Away: TypeAlias = Callable[[OwnedLog, "DispatchStopped | None"], Dispatches]
+"""Lets another process dispatch; told why queues and index are not complete, if they are not."""
+
+
+def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by name
     directory: StoreDirectory,
     core: StoreSettings,
     strategies: Strategies,
@@ -108,11 +121,15 @@ def open_owned(
     progress: Progress | None = None,
     *,
     full: bool = False,
+    attended: bool = False,
+    away: Away | None = None,
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
 
     :param progress: see :mod:`lakelog.recovery.phases`
     :param full: read the whole log
+    :param attended: tell others that they can attach, once it returns and somebody listens
+    :param away: lets another process dispatch, once queues and index are complete
 
     Queues and index are complete when it returns, unless a dispatcher fails.
     """
@@ -120,7 +137,9 @@ def open_owned(
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
-        lock, is_new = _take(directory, core, undo)
+        lock, is_new = _take(directory, core, undo, attended=attended)
+        dispatch_lock = DispatchLock.take(directory.files, directory.path)
+        undo.callback(dispatch_lock.release)
         taking = _Taking(directory, core, strategies, health, checkpoint, undo)
         begin(progress, READING)
         ahead = Ahead(directory, core.segment_size_bytes)
@@ -130,17 +149,30 @@ def open_owned(
         publisher.tell(State.RECOVERING)
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
-        opened = taking.open(plan, report, lock, arrivals, publisher, is_new=is_new)
+        locks = lock, dispatch_lock
+        opened, reput = taking.open(plan, report, locks, arrivals, publisher, is_new=is_new)
         _publish(opened)
         begin(progress, COMPLETING)
-        opened.reput.start(progress)
-        if opened.reput.failure is None and _keep_queues(strategies.dispatchers):
+        reput.complete(progress)
+        if reput.failure is None and _keep_queues(strategies.dispatchers):
             lock.tell_followed()
+        if away is None or not strategies.dispatchers:
+            reput.follow()
+        else:
+            opened = _sent_away(opened, reput.failure, away)
         undo.pop_all()
     report = attrs.evolve(opened.recovery, seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
     return attrs.evolve(opened, recovery=report)
+
+
+def _sent_away(opened: OwnedLog, failure: DispatchStopped | None, away: Away) -> OwnedLog:
+    """Close queues and index here, and let another process go on with them."""
+    for each in opened.dispatchers:
+        each.dispatcher.close()
+    opened.dispatch_lock.release()
+    return attrs.evolve(opened, reput=away(opened, failure), dispatchers=())
 
 
 def _publisher(
@@ -171,7 +203,7 @@ def _keep_queues(dispatchers: Sequence[Named]) -> bool:
 
 
 def _take(
-    directory: StoreDirectory, core: StoreSettings, undo: ExitStack
+    directory: StoreDirectory, core: StoreSettings, undo: ExitStack, *, attended: bool
 ) -> tuple[OwnerLock, bool]:
     """Look, lock, look again; the lock, and whether nothing was there."""
     is_new = directory.is_new()
@@ -181,6 +213,8 @@ def _take(
         with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
             directory.files.sync_dir(directory.path.parent)
     lock = _locked(directory.files, directory, undo)
+    if attended:
+        lock.tell_attended()
     directory.check_segments(core.segment_size_bytes)
     return lock, is_new
 
@@ -206,12 +240,12 @@ class _Taking:
         self,
         plan: Plan,
         report: RecoveryReport,
-        lock: OwnerLock,
+        locks: tuple[OwnerLock, DispatchLock],
         arrivals: Signal,
         publisher: Publisher,
         *,
         is_new: bool,
-    ) -> OwnedLog:
+    ) -> tuple[OwnedLog, Reput]:
         """Change what must be changed, then wire everything."""
         directory, strategies, undo = self.directory, self.strategies, self.undo
         maker = self._maker()
@@ -231,10 +265,10 @@ class _Taking:
             arrivals,
             staged=log.staged,
         )
-        return OwnedLog(
+        opened = OwnedLog(
             directory,
             identity,
-            lock,
+            *locks,
             segments,
             positions,
             log,
@@ -247,6 +281,7 @@ class _Taking:
             attrs.evolve(report, dispatched_from=start),
             publisher,
         )
+        return opened, reput
 
     def _source(self, segments: Segments) -> ViewSource:
         return ViewSource(segments, read_damage(self.directory.files, self.directory.path))

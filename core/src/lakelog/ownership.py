@@ -2,7 +2,8 @@
 
 The lock is an open-file-description lock on byte 0: POSIX lockers, Java's included, see it; a
 second open in the same process is refused; and closing another descriptor of the file does not
-release it. RocketMQ takes ``abort`` for the sign of an unclean stop; it holds the owner's pid.
+release it. A forked child would hold it with its parent, so it closes its copy of the descriptor.
+RocketMQ takes ``abort`` for the sign of an unclean stop; it holds the owner's pid.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -19,6 +21,7 @@ import attrs
 
 from lakelog.errors import StoreLocked
 from lakelog.files import File, FileSystem, overwrite_file, read_file
+from lakelog.forks import tell_of_forks
 from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_CONTENT, LOCK_FILE
 
 _FLOCK: Final = Struct("hhqqi4x")
@@ -30,44 +33,66 @@ _FOLLOWED: Final = 1
 """The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
 _PUBLISHED: Final = 2
 """The byte that is locked while the owner keeps the positions page; RocketMQ has none."""
+_ATTENDED: Final = 4
+"""The byte that is locked while the owner lets others attach, or will once it has recovered."""
 
 
 def _byte(at: int, kind: int) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class OwnerLock:
     """The lock of one owner; gone when it is released or the process ends."""
 
     _file: File
+    _is_open: bool = attrs.field(default=True, init=False)
 
     @classmethod
     def take(cls, files: FileSystem, path: Path) -> OwnerLock:
         """Lock the store directory ``path``; raises :class:`~lakelog.errors.StoreLocked`."""
         file = files.open(path / LOCK_FILE, write=True, create=True)
+        lock = cls(file)
+        tell_of_forks(lock)
         try:
-            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _byte(_OWNED, fcntl.F_WRLCK))
+            lock._tell(_OWNED)
             if file.size() == 0:
                 file.write_at(0, LOCK_CONTENT)
         except OSError as error:
-            file.close()
+            lock.release()
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise locked(files, path) from None
             raise
-        return cls(file)
+        return lock
 
-    def tell_followed(self) -> None:
-        """Let readers know that queues were complete, and follow the log from now on."""
-        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(_FOLLOWED, fcntl.F_WRLCK))
+    def tell_attended(self) -> None:
+        """Let others know that they can attach now, or soon."""
+        self._tell(_ATTENDED)
+
+    def tell_unattended(self) -> None:
+        """Let others know that nobody can attach after all."""
+        self._tell(_ATTENDED, fcntl.F_UNLCK)
+
+    def tell_followed(self, yes: bool = True) -> None:
+        """Let readers know that queues were complete, and follow the log from now on; or not."""
+        self._tell(_FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
 
     def tell_published(self) -> None:
         """Let readers know that the positions page is this owner's, for as long as it lives."""
-        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(_PUBLISHED, fcntl.F_WRLCK))
+        self._tell(_PUBLISHED)
+
+    def _tell(self, at: int, kind: int = fcntl.F_WRLCK) -> None:
+        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(at, kind))
 
     def release(self) -> None:
         """Let another process own the store."""
+        self._is_open = False
         self._file.close()
+
+    def forked(self) -> None:
+        """Let go in a child of the owner: the lock is the owner's alone, and must end with it."""
+        if self._is_open:
+            self.release()
 
 
 def is_owned(files: FileSystem, path: Path) -> bool:
@@ -88,6 +113,11 @@ def is_published(files: FileSystem, path: Path) -> bool:
     return _is_locked(files, path, _PUBLISHED)
 
 
+def is_attended(files: FileSystem, path: Path) -> bool:
+    """Whether a living owner lets others attach, or will once it has recovered."""
+    return _is_locked(files, path, _ATTENDED)
+
+
 def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     try:
         file = files.open(path / LOCK_FILE)
@@ -100,15 +130,36 @@ def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
-def locked(files: FileSystem, path: Path) -> StoreLocked:
-    """The error for a store directory that somebody owns."""
+_CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
+_ATTACH: Final = "; attach to it with mode='auto', read beside it with mode='read', or close it"
+
+_STOP_IT: Final = "; stop it first: this is done while nobody has the store open"
+
+
+@contextmanager
+def unowned(files: FileSystem, path: Path) -> Iterator[None]:
+    """What nobody can do beside a living owner, however it was opened: the error says so.
+
+    Outside of whatever takes the lock, which is let go by then.
+    """
+    try:
+        yield
+    except StoreLocked:
+        if not is_owned(files, path):
+            raise
+        raise locked(files, path, _STOP_IT) from None
+
+
+def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLocked:
+    """The error for a store directory that somebody owns.
+
+    :param advice: what else there is to say of it, and what to do
+    """
+    if advice is None:
+        advice = _ATTACH if is_attended(files, path) else _CLOSE_IT
     pid = owner_pid(files, path)
     who = f"process {pid}{_command(pid)}" if pid else "another process"
-    return StoreLocked(
-        f"{who} owns this store; close it there, or open it here with mode='read'",
-        path=path,
-        owner_pid=pid,
-    )
+    return StoreLocked(f"{who} owns this store{advice}", path=path, owner_pid=pid)
 
 
 def _command(pid: int) -> str:

@@ -6,7 +6,8 @@ Each is a file ``lakelog/followers/NAME.json`` of the store directory, replaced 
      "destination": TEXT, "time_ms": MS SINCE 1970}
 
 A follower needs every segment that ends behind its position. A file that cannot be read says
-nothing of its position, so it needs all of them; ``lakelog pins`` shows it, and removes it.
+nothing of its position, so it needs all of them, and so does one of another log, as its fingerprint
+tells (see ``housekeeping/judging.py``); ``lakelog pins`` shows it, and removes it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Pin:
     :ivar time_ms: when it said so, in ms since 1970
     :ivar destination: where it takes messages to, for people
     :ivar fingerprint: the last record before ``position``, by which it knows its log again
-    :ivar problem: why its file cannot be read; then it holds everything, and never expires
+    :ivar problem: why nobody knows what it needs: then it holds everything, and if that is because
+        its file cannot be read, it never expires
     """
 
     name: str = attrs.field(validator=_name_is_good)

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.positionspage import (
+from lakelog.pages.positionspage import (
     APPENDED,
     COMMITTED,
     CONFIRMED,
     DISPATCHED,
     FLUSHED,
     MINIMUM,
+    RECORDS,
+    SYNC_US,
+    SYNCS,
     WORDS,
 )
 from lakelog.yieldlock import YieldLock
 
 Words: TypeAlias = "memoryview[int] | list[int]"
 """Words of 8 bytes: of a page that other processes see, or of nobody else's."""
+
+_WORD: Final = (1 << 64) - 1
 
 
 @attrs.define(slots=True, eq=False)
@@ -39,6 +44,9 @@ class Positions:
     :ivar words: where those who move a position let other processes see it. ``confirmed`` and
         ``appended``, which every put moves, are plain attributes: who moves ``confirmed`` stores
         its word beside it, and the word of ``appended`` follows with the next of the others
+    :ivar elsewhere: whether another process dispatches, and stores that word
+    :ivar asked: its first number is not 0 while somebody in another process waits for a position
+    :ivar wake: wakes them; called by who has moved one and finds that
     """
 
     _minimum: int
@@ -48,6 +56,11 @@ class Positions:
     confirmed: int
     _dispatched: int
     words: Words = attrs.field(factory=lambda: [0] * WORDS, init=False, repr=False)
+    _syncs: int = attrs.field(default=0, init=False)
+    _sync_us: int = attrs.field(default=0, init=False)
+    elsewhere: bool = attrs.field(default=False, init=False)
+    asked: Words = attrs.field(factory=lambda: [0], init=False, repr=False)
+    wake: Callable[[], None] = attrs.field(default=lambda: None, init=False, repr=False)
 
     @classmethod
     def at(cls, minimum: int, end: int) -> Positions:
@@ -72,6 +85,8 @@ class Positions:
     def committed(self, offset: int) -> None:
         self._committed = self.words[COMMITTED] = offset
         self.words[APPENDED] = self.appended
+        if self.asked[0]:
+            self.wake()
 
     @property
     def flushed(self) -> int:
@@ -81,6 +96,8 @@ class Positions:
     @flushed.setter
     def flushed(self, offset: int) -> None:
         self._flushed = self.words[FLUSHED] = offset
+        if self.asked[0] and offset <= self.confirmed:  # else who moves that wakes them right after
+            self.wake()
 
     @property
     def dispatched(self) -> int:
@@ -92,12 +109,38 @@ class Positions:
         self._dispatched = self.words[DISPATCHED] = offset
         self.words[APPENDED] = self.appended
 
+    def count_sync(self, took_us: int) -> None:
+        """Let others see that one more sync returned, and how long it took."""
+        self._syncs += 1
+        self._sync_us += took_us
+        self.words[SYNCS], self.words[SYNC_US] = self._syncs, self._sync_us
+
     def publish(self, words: Words) -> None:
         """Let other processes see the positions from now on; nobody moves one meanwhile."""
         self.words = words
         words[MINIMUM], words[APPENDED] = self._minimum, self.appended
         words[COMMITTED], words[FLUSHED] = self._committed, self._flushed
         words[CONFIRMED], words[DISPATCHED] = self.confirmed, self._dispatched
+
+    def count_records(self, count: int) -> None:
+        """Let others see that ``count`` more records were dispatched."""
+        self.words[RECORDS] = (self.words[RECORDS] + count) & _WORD  # whoever has written to it
+
+    def mend(self) -> None:
+        """Store every word anew that is not as it should be, while others may move positions.
+
+        Each is looked at again after it was stored, so that what comes last is what counts.
+        """
+        self._mend(MINIMUM, lambda: self._minimum)
+        self._mend(COMMITTED, lambda: self._committed)
+        self._mend(FLUSHED, lambda: self._flushed)
+        self._mend(CONFIRMED, lambda: self.confirmed)
+        if not self.elsewhere:
+            self._mend(DISPATCHED, lambda: self._dispatched)
+
+    def _mend(self, at: int, value: Callable[[], int]) -> None:
+        while self.words[at] != (known := value()):
+            self.words[at] = known
 
 
 class Confirmations:
@@ -136,6 +179,8 @@ class Confirmations:
             self._release()
         if self.wake is not None:
             self.rouse()
+        if positions.asked[0]:
+            positions.wake()
 
     def rouse(self) -> None:
         """Wake who sleeps: a position moved that it waits for."""

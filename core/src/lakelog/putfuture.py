@@ -6,11 +6,12 @@ once for all. Awaited one by one they would wake it for each.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+import threading
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakelog.gate import Gate
 from lakelog.results import PutResult
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class PutFuture(Future[PutResult]):
+T = TypeVar("T")
+_HERE: Final = threading.local()
+"""Of each thread by itself; a context variable would go with what a callback hands to asyncio."""
+
+
+def is_called_back() -> bool:
+    """Whether this is a callback of a put, in the thread that has others to answer as well."""
+    return getattr(_HERE, "calls_back", False)
+
+
+class AwaitableFuture(Future[T]):
     """A :class:`concurrent.futures.Future` that can be awaited too."""
 
     _state = PENDING
-    _result: PutResult | None = None
+    _result: T | None = None
     _exception: BaseException | None = None
 
     def __init__(self) -> None:  # in place of the base's, for a condition variable that costs less
@@ -32,7 +43,7 @@ class PutFuture(Future[PutResult]):
         self._done_callbacks: list[Any] = []
         self._awaited: list[asyncio.Future[None]] | None = None
 
-    def __await__(self) -> Generator[Any, None, PutResult]:
+    def __await__(self) -> Generator[Any, None, T]:
         """Wait in an event loop without blocking it; who is cancelled there cancels the put."""
         import asyncio
 
@@ -61,10 +72,23 @@ class PutFuture(Future[PutResult]):
         """The base calls it once the state is final, unless :func:`settle` made it so."""
         if self._awaited:
             _wake(self._awaited)
-        super()._invoke_callbacks()  # type: ignore[misc]  # it is the base's own
+        if self._done_callbacks:
+            before, _HERE.calls_back = is_called_back(), True
+            try:
+                super()._invoke_callbacks()  # type: ignore[misc]  # it is the base's own
+            finally:
+                _HERE.calls_back = before
 
 
-def begin(future: PutFuture) -> bool:
+class PutFuture(AwaitableFuture[PutResult]):
+    """What becomes of one message."""
+
+
+class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
+    """What becomes of a whole batch."""
+
+
+def begin(future: AwaitableFuture[Any]) -> bool:
     """What ``set_running_or_notify_cancel`` does, which costs twice as much."""
     with future._condition:
         if future._state == PENDING:

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import os
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from lakelog.directory import readable
-from lakelog.dispatchwait import DispatchWait
-from lakelog.errors import DispatchStopped, PutRefused, SettingsError
+from lakelog.errors import DispatchStopped, SettingsError, StoreError
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
-from lakelog.keeping import House, forget_unused
-from lakelog.logreader import LogReader, OnDamage
-from lakelog.message import Message, MessageColumns, StoredMessage
+from lakelog.keeping import forget_unused
+from lakelog.logstore import LogStore
+from lakelog.message import Message, MessageColumns
 from lakelog.owner import OwnedLog
-from lakelog.pieces import Piece
-from lakelog.putfuture import PutFuture
-from lakelog.queuestore import FORKED, QueueStore
+from lakelog.putfuture import BatchFuture, PutFuture, is_called_back
 from lakelog.registry.events import Events
 from lakelog.reput import Lag
 from lakelog.results import PutResult
+from lakelog.roles.current import Current
+from lakelog.roles.parts import Parts, Role
 from lakelog.settings.effective import Settings
-from lakelog.status import PutStatus
 from lakelog.topicremoval import delete_topic, forgetter
 
 if TYPE_CHECKING:
-    from lakelog.consumers.offsettable import OffsetTable
-    from lakelog.reading.finder import Finder
+    from lakelog.attach.attached import Attached
     from lakelog.recovery.report import RecoveryReport
 
 
-class Store(QueueStore):
+class Store(LogStore):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
     All methods may be called from several threads.
@@ -44,30 +40,26 @@ class Store(QueueStore):
     :ivar settings: what it was opened with, and where each value came from
     """
 
-    def __init__(  # noqa: PLR0913  # what opening has prepared
+    def __init__(
         self,
         path: Path,
         settings: Settings,
-        reader: LogReader,
-        owned: OwnedLog | None,
+        parts: Parts,
         events: Events,
-        waits: DispatchWait,
-        make_finder: Callable[[], Finder],
-        make_offsets: Callable[[], OffsetTable],
-        *,
-        house: House,
+        again: Callable[[], Parts] | None = None,
     ) -> None:
-        super().__init__(make_finder, make_offsets)
+        super().__init__(Current(path, parts, events, again))
         self.path = path
         self.settings = settings
-        self._reader = reader
-        self._owned = owned
-        self._events = events
-        self._waits = waits
-        self._house = house
-        if owned is not None:
-            self.put = owned.appender.put  # type: ignore[method-assign]  # saves a call per message
-            _heed_forks(weakref.ref(self))
+        self._current.on_swap = _binder(ref(self))
+        self._bind(parts)
+
+    def _bind(self, parts: Parts) -> None:
+        """Let puts of who writes go straight to their place, which saves a call per message."""
+        if parts.owned is None and parts.link is None:
+            self.__dict__.pop("put", None)
+        else:
+            self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
 
     # --- writing ---
 
@@ -80,7 +72,7 @@ class Store(QueueStore):
         Raises :class:`~lakelog.PutRefused` when the message is not in the log, and
         :class:`~lakelog.errors.StoreFailed` when a write or sync failed.
         """
-        return self._writing().appender.put(message)
+        return self._current.last().puts.put(message)
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
         """Append many messages of any topics and queues, in their order and side by side.
@@ -89,7 +81,7 @@ class Store(QueueStore):
         one segment goes in pieces, one wait each; :class:`~lakelog.PutRefused` then has the
         results of what is in the log already in ``accepted``.
         """
-        return self._writing().appender.put_batch(messages)
+        return self._current.last().puts.put_batch(messages)
 
     def put_columns(
         self,
@@ -120,120 +112,67 @@ class Store(QueueStore):
 
         :returns: a :class:`concurrent.futures.Future`, which can be awaited too; it gets what
             :meth:`put` would return or raise
+
+        A callback of the future may put again, and wait for it; it runs in the thread that answers,
+        so that what takes long there holds others up.
         """
-        return self._writing().appender.put_async(message)
+        return self._current.last().puts.put_async(message)
 
-    def _writing(self) -> OwnedLog:
-        """Who appends; a closed store's refuses by itself, with a put's own status."""
-        if self._owned is None:
-            raise PutRefused(
-                PutStatus.SERVICE_NOT_AVAILABLE,
-                f"{self.path} is open for reading; open it with mode='owner' to write",
-            )
-        return self._owned
+    def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
+        """:meth:`put_batch` in the background, in the order of the calls.
 
-    def _managing(self) -> OwnedLog:
-        self._check_open()
-        return self._writing()
-
-    # --- reading ---
-
-    def look_up(self, where: int | str) -> StoredMessage:
-        """The message whose record starts at an offset, or that has an offset message id.
-
-        Raises :class:`~lakelog.errors.OffsetOutOfRange`, :class:`~lakelog.errors.CorruptRecord`,
-        and ``ValueError`` for text that is no message id.
+        :returns: a :class:`concurrent.futures.Future` of what :meth:`put_batch` would return or
+            raise; it can be awaited too
         """
-        return self._reading().look_up(where)
+        return self._current.last().puts.put_batch_async(messages)
 
-    def scan(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        on_damage: OnDamage | None = None,
-    ) -> Iterator[StoredMessage]:
-        """Every message whose record starts from ``start`` up to ``end``, in the log's order.
+    def flush(self) -> int:
+        """Make durable what was put before this call, whatever the flush strategy does.
 
-        :param start: an offset where a record starts; ``None`` and 0 are the first that is there
-        :param end: an offset; ``None`` is the end of what is confirmed
-        :param on_damage: told of bytes that are no whole record; without it they are logged. A
-            damaged record is never yielded; whole ones behind it are.
+        :returns: the end of what is durable, an offset of the log
 
-        Raises :class:`~lakelog.errors.OffsetOutOfRange` where messages from ``start`` on were
-        deleted, also while it reads: it never passes over some in silence.
+        Raises :class:`~lakelog.errors.StoreFailed` if that fails, and
+        :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading.
         """
-        reader = self._reading()
-        return reader.messages(reader.check_start(start), end, on_damage)
+        return self._current.now().flush()
 
-    def scan_pieces(
-        self, start: int | None = None, end: int | None = None, *, verify: bool = True
-    ) -> Iterator[Piece]:
-        """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
-        reader = self._reading()
-        return reader.pieces(reader.check_start(start), end, verify=verify)
+    # --- its role ---
 
     @property
-    def min_offset(self) -> int:
-        """First byte of the log that is still there."""
-        return self._reading().min_offset
+    def role(self) -> Role:
+        """``owner``, ``attach`` beside an owner in another process, or ``read``.
 
-    @property
-    def oldest_offset(self) -> int:
-        """First byte that can be read: of the archive, where the setting ``archive`` names one."""
-        return self._reading().oldest_offset
-
-    @property
-    def max_offset(self) -> int:
-        """Where reads stop: behind the last message that has its result."""
-        return self._reading().max_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """End of what is durable; 0 where that cannot be known, see :attr:`is_flushed_known`.
-
-        The owner knows it. A reader takes it from the owner's positions page while one lives; after
-        a clean stop it is the end of the log; after a crash of lakelog what the checkpoint vouches
-        for, until a recovery has looked at the rest. Within one open store it never falls: what
-        was durable stays so, whatever becomes of the owner.
+        A store that was opened with mode ``auto`` turns from ``attach`` to ``owner`` when it takes
+        over.
         """
-        return self._known_flushed() or 0
+        return self._current.last().role
 
     @property
-    def is_flushed_known(self) -> bool:
-        """Whether :attr:`flushed_offset` can be known.
-
-        It cannot in a store opened for reading beside a living RocketMQ, or after its crash; nor
-        after a crash of lakelog before its first checkpoint, which comes within 10 s. What this
-        reader knew before stays known.
-        """
-        return self._known_flushed() is not None
-
-    def _known_flushed(self) -> int | None:
-        owned = self._owned
-        return self._reader.flushed() if owned is None else owned.positions.flushed
+    def _owned(self) -> OwnedLog | None:
+        return self._current.last().owned
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What was found and done when this owner opened the store; ``None`` for a reader."""
-        return self._owned.recovery if self._owned is not None else None
+        """What was found and done when this owner took the store; ``None`` where it is none."""
+        owned = self._owned
+        return None if owned is None else owned.recovery
 
     # --- behind the append ---
 
     @property
     def dispatched_offset(self) -> int:
         """End of what queues and index know, in bytes from the start of the log."""
-        return self._waits.offset
+        return self._current.last().waits.offset
 
     @property
     def dispatch_lag(self) -> Lag:
         """How far queues and index are behind the log."""
-        return self._waits.lag
+        return self._current.last().waits.lag
 
     @property
     def dispatch_failure(self) -> DispatchStopped | None:
         """Why queues and index stand still, if a dispatcher failed; puts go on."""
-        return self._waits.failure
+        return self._current.last().waits.failure
 
     def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
         """Wait until queues and index know everything before ``offset``.
@@ -243,15 +182,15 @@ class Store(QueueStore):
 
         Raises :class:`~lakelog.errors.DispatchStopped` if they do not get on.
         """
-        self._reading()
-        return self._waits.wait(self.max_offset if offset is None else offset, timeout_ms / 1000)
+        end = self.max_offset if offset is None else offset
+        return self._current.now().waits.wait(end, timeout_ms / 1000)
 
     def resume_dispatch(self) -> None:
         """Go on after a dispatcher failed and what it failed at was seen to.
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
-        self._managing().reput.resume()
+        self._current.managing().reput.resume()
 
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
@@ -260,29 +199,32 @@ class Store(QueueStore):
         tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does. Those
         who have the store open for reading keep what they saw.
 
-        Raises ``ValueError`` where no queue of ``topic`` is.
+        Raises ``ValueError`` where no queue of ``topic`` is, and
+        :class:`~lakelog.errors.DispatchStopped` where that cannot be known.
         """
-        owned, known = self._managing(), self.topics()
+        owned, known = self._current.managing(), self.topics()
+        if topic not in known and self.wait_dispatched():
+            known = self.topics()  # what was put just before this call counts
         if topic not in known:
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
             raise ValueError(
                 f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
             )
         try:
-            with owned.reput.paused():
+            with owned.reput.paused() as dispatchers:
                 end = owned.positions.confirmed
                 owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
-                forget = forgetter(owned.dispatchers)
+                forget = forgetter(dispatchers)
                 delete_topic(owned.directory.files, self.path, topic, end, forget)
         except OSError as error:
             raise readable(error, self.path) from error
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics of which the log holds nothing any more; their names."""
-        owned = self._managing()
+        owned = self._current.managing()
         try:
-            with owned.reput.paused():
-                return forget_unused(owned)
+            with owned.reput.paused() as dispatchers:
+                return forget_unused(owned, dispatchers)
         except OSError as error:
             raise readable(error, self.path) from error
 
@@ -298,8 +240,7 @@ class Store(QueueStore):
         Raises :class:`~lakelog.errors.SettingsError` where no cleaner is set, and
         :class:`~lakelog.errors.StoreReadOnly`.
         """
-        self._check_open()
-        report = self._house.clean(only_look=dry_run)
+        report = self._current.now().house.clean(only_look=dry_run)
         if report is None:
             raise SettingsError(
                 "no cleaner is set, so nothing is ever deleted; name one, such as 'retention'",
@@ -312,48 +253,51 @@ class Store(QueueStore):
 
         It looks now: an owner's puts are refused, or taken again, by what is found.
         """
-        self._check_open()
-        return self._house.disk()
+        return self._current.now().house.disk()
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken; not by a reader, after a failure, or while a disk is full."""
-        return self._owned is not None and self._owned.health.refusal is None
+        """Whether puts are taken; not by a reader, after a failure, or while a disk is full.
+
+        An attached store hands them to the owner, and hears of that from it.
+        """
+        parts = self._current.last()
+        return parts.link is not None if parts.owned is None else parts.owned.health.refusal is None
 
     @property
     def read_only(self) -> bool:
         """Whether the store was opened for reading."""
-        return self._owned is None
-
-    def _reading(self) -> LogReader:
-        self._check_open()
-        return self._reader
+        return self.role == "read"
 
     # --- lifecycle ---
 
-    def close(self) -> None:
-        """Flush and close; nothing happens to a store that is closed."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._forked:
-            return
-        try:
-            self._house.close()
-            self._close_offsets()
-            self._waits.close()
-            if self._owned is not None:
-                self._owned.close()
-        except OSError as error:
-            raise readable(error, self.path) from error
-        finally:
-            self._events.store_closed(self.path)
+    def attached(self) -> Sequence[Attached]:
+        """The processes that put through this owner now; none where this is no owner."""
+        hub = self._current.last().hub
+        return () if hub is None else hub.clients()
 
-    def _after_fork(self) -> None:
-        """In a child of the owner: the threads are not there, and the files are the parent's."""
-        self._forked = True
-        if self._owned is not None:
-            self._owned.health.forked(FORKED)
+    def stop_taking(self) -> None:
+        """Let go of all attached processes, once what they have handed over has its answers.
+
+        They look for a successor. For an owner that is about to close; what it puts itself goes on.
+        """
+        hub = self._current.last().hub
+        if hub is not None:
+            hub.close()
+
+    def close(self) -> None:
+        """Flush and close; nothing happens to a store that is closed.
+
+        Raises :class:`~lakelog.errors.StoreError` in a callback of a put, which it would wait for;
+        the store stays open then.
+        """
+        if is_called_back():
+            raise StoreError(
+                "it cannot be closed in a callback of a put, whose thread has others to answer; "
+                "let another thread close it, as one that waits for the future",
+                path=self.path,
+            )
+        self._current.close()
 
     def __enter__(self) -> Store:
         return self
@@ -367,16 +311,19 @@ class Store(QueueStore):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "reading" if self.read_only else "owned"
+        state = "closed" if self._current.closed else _STATES[self.role]
         return f"<lakelog.Store {self.path} ({state})>"
 
 
-def _heed_forks(store: weakref.ref[Store]) -> None:
-    """Tell an open store when it finds itself in a child process."""
+_STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "read": "reading"}
 
-    def after_fork() -> None:
+
+def _binder(store: ref[Store]) -> Callable[[Parts], None]:
+    """What binds a store's puts anew, if it is still there."""
+
+    def bind(parts: Parts) -> None:
         found = store()
         if found is not None:
-            found._after_fork()
+            found._bind(parts)
 
-    os.register_at_fork(after_in_child=after_fork)
+    return bind

@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 _SHARED: Final = attrgetter(
     "topic", "properties", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_host",
     "reconsume_times", "prepared_transaction_offset", "wait_store_ok",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, by their groups
 _BODY, _TAGS, _KEYS, _QUEUE_ID = map(attrgetter, ("body", "tags", "keys", "queue_id"))
 
 
@@ -158,7 +158,7 @@ def heads_of(
         columns.sys_flag & GIVEN_BITS | hosts.sys_flag,
         time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
         columns.reconsume_times, columns.prepared_transaction_offset, 0,
-    )  # fmt: skip
+    )  # fmt: skip  # in the order of the format
     heads = np.frombuffer(bytearray(head) * count, head_dtype(len(hosts.born), len(hosts.store)))
     heads["body_crc"] = np.fromiter(map(crc32, bodies), np.uint32, count) & CRC31_MASK
     heads["body_length"] = lengths

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from lakelog.message import Body
 
-_OFFSETS = {"binary": np.int32, "string": np.int32, "large_binary": np.int64,
-            "large_string": np.int64}  # fmt: skip
+_OFFSETS = {
+    "binary": np.int32,
+    "string": np.int32,
+    "large_binary": np.int64,
+    "large_string": np.int64,
+}
 
 
 class BodyColumn(Sequence[memoryview]):

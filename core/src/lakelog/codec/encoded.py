@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakelog.status import AppendStatus, PutStatus
 
 if TYPE_CHECKING:
+    from lakelog.codec.offer import Offer
     from lakelog.queueoffsets import QueueOffsets
     from lakelog.results import PutResult
 
@@ -40,3 +41,7 @@ class EncodedBatch(ABC):
     @abstractmethod
     def results(self, status: PutStatus) -> Sequence[PutResult]:
         """What became of each message, in order; only after :meth:`place`."""
+
+    def offer(self) -> Offer:
+        """The records for another process to place; only in place of :meth:`place`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be placed by another process")

@@ -10,6 +10,7 @@ from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.limits import as_body
 from lakelog.codec.messageproperties import ended, message_properties
+from lakelog.codec.offer import Offer
 from lakelog.codec.recordcrc import PLACEHOLDER, seal
 from lakelog.codec.topicblock import topic_block
 from lakelog.layout import AT_QUEUE_OFFSET, BLANK_MIN_BYTES
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _pack_offsets: Final = struct.Struct(">qq").pack_into
 _pack_long: Final = struct.Struct(">q").pack_into
+_pack_native: Final = struct.Struct("=i").pack
 _pack_short: Final = struct.Struct(">H").pack
 GIVEN_BITS: Final = ~(BORN_HOST_V6 | STORE_HOST_V6)
 """What of a message's system flags counts; the other bits say what its hosts are."""
@@ -103,6 +105,21 @@ class EncodedOne(EncodedBatch):
         """The one result, as a sequence."""
         return [self.result(status)]
 
+    def offer(self) -> Offer:
+        """The record, not placed."""
+        queue, sealed = self.queue, self._sealed
+        return Offer(
+            self.buffer,
+            _pack_native(len(self.buffer)),
+            (queue,),
+            queue[:1],
+            b"",
+            (self._hosts.store_host,),
+            self.wait,
+            sealed,
+            False,
+        )
+
 
 def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes]:
     """The record of ``message``, and its property string."""
@@ -128,7 +145,7 @@ def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes
         size, block.magic, crc32(body) & CRC31_MASK, queue_id, message.flag, 0, 0, flags,
         time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
         message.reconsume_times, message.prepared_transaction_offset, len(body),
-    )  # fmt: skip
+    )  # fmt: skip  # in the order of the format
     buffer = bytearray().join((head, body, block.data, _pack_short(len(properties)), properties))
     queue, queued = (message.topic, queue_id), not flags & PREPARED
     one = EncodedOne(buffer, queue, queued, message.wait_store_ok, hosts, encoder.record_crc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.offer import Offer, as_ints, topic_columns
 from lakelog.codec.one import EncodedOne
 from lakelog.properties import LIGHT_QUEUE_PREFIX
 from lakelog.queueoffsets import Queue, QueueOffsets
@@ -12,7 +13,7 @@ from lakelog.results import PutResult
 from lakelog.status import AppendStatus, PutStatus
 
 
-class _Tentative(QueueOffsets):
+class Tentative(QueueOffsets):
     """Queue offsets as they will be once the pieces before were written."""
 
     __slots__ = ("_base",)
@@ -22,9 +23,11 @@ class _Tentative(QueueOffsets):
         self._base = base
 
     def next(self, queue: Queue) -> int:
+        """The offset, with what was advanced here."""
         return self._base.next(queue) + super().next(queue)
 
     def new_light_queues(self, topics: Iterable[str]) -> int:
+        """How many there would be, with those that were advanced here."""
         added = {topic for topic, _ in self._next if topic.startswith(LIGHT_QUEUE_PREFIX)}
         return self._base.new_light_queues(added.union(topics))
 
@@ -44,7 +47,7 @@ class EncodedPieces(EncodedBatch):
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
         """Place one after the other; all of them go into this segment, or none."""
-        tentative = _Tentative(queue_offsets)
+        tentative = Tentative(queue_offsets)
         at = position
         for piece in self._pieces:
             status = piece.place(at, remaining - (at - position), tentative, now_ms)
@@ -63,3 +66,14 @@ class EncodedPieces(EncodedBatch):
     def results(self, status: PutStatus) -> list[PutResult]:
         """One result per piece."""
         return [piece.result(status) for piece in self._pieces]
+
+    def offer(self) -> Offer:
+        """The records, none of them placed."""
+        pieces = self._pieces
+        queues = [piece.queue for piece in pieces]
+        sizes = as_ints([len(piece.buffer) for piece in pieces])
+        hosts = [piece._hosts.store_host for piece in pieces]
+        sealed = pieces[0]._sealed
+        return Offer(
+            self.buffer, sizes, queues, *topic_columns(queues), hosts, self.wait, sealed, False
+        )

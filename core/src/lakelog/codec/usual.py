@@ -1,7 +1,8 @@
 """One record of the usual shape to a message, in as few steps as Python can.
 
-Usual are V1 records from and to IPv4 hosts that have no record checksum. Everything else is left
-to :mod:`lakelog.codec.decode`, and so is saying what is wrong with a record.
+Usual are V1 records from and to IPv4 hosts that have no record checksum, and no zero in topic or
+properties. Everything else is left to :mod:`lakelog.codec.decode`, and so is saying what is wrong
+with a record.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def decode_usual(record: bytes, offset: int, *, verify: bool = True) -> StoredMe
     (
         size, magic, crc, queue_id, flag, queue_offset, place, sys_flag, born, born_host, stored,
         store_host, reconsume_times, prepared, body_length,
-    ) = HEAD_V4.unpack_from(record)  # fmt: skip
+    ) = HEAD_V4.unpack_from(record)  # fmt: skip  # in the order of the format
     end = len(record)
     topic_at = _BODY_AT + body_length + 1
     if size != end or place != offset or magic != MAGIC_V1 or sys_flag & _ANY_V6:
@@ -46,19 +47,23 @@ def decode_usual(record: bytes, offset: int, *, verify: bool = True) -> StoredMe
     ):
         return None
     body, properties = record[_BODY_AT : topic_at - 1], record[properties_at:]
-    if verify and not _holds(body, crc, properties):
+    text = record[topic_at : properties_at - _SHORT.size]
+    if verify and not _holds(body, crc, text, properties):
         return None
     try:
-        topic = record[topic_at : properties_at - _SHORT.size].decode()
+        topic = text.decode()
     except UnicodeDecodeError:
         return None
     return StoredMessage(
         topic, queue_id, queue_offset, place, size, magic, body, crc, properties, flag, sys_flag,
         born, decode_host(born_host), stored, decode_host(store_host), reconsume_times, prepared,
-    )  # fmt: skip
+    )  # fmt: skip  # in the order of the class, as the format has it
 
 
-def _holds(body: bytes, crc: int, properties: bytes) -> bool:
-    """Whether the body's checksum holds, and there is no other."""
+def _holds(body: bytes, crc: int, topic: bytes, properties: bytes) -> bool:
+    """Whether the body's checksum holds, there is no other, and no text can be lost.
+
+    What a lost sector takes is zero (:mod:`lakelog.codec.losttext`), and text has no zeros.
+    """
     sealed = properties[-RECORD_CRC_BYTES:_SEAL_ENDS] == START
-    return crc32(body) & CRC31_MASK == crc and not sealed
+    return crc32(body) & CRC31_MASK == crc and not sealed and 0 not in topic and 0 not in properties

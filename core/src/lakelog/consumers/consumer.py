@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from lakelog.consumers.fetching import Fetched, Fetching
 from lakelog.consumers.names import offsets_name
-from lakelog.consumers.offsettable import OffsetTable
+from lakelog.consumers.offsets import Offsets
 from lakelog.consumers.places import EARLIEST, LATEST, Place, check_place, find, within
 from lakelog.consumers.queueaccess import QueueAccess
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
@@ -43,7 +43,7 @@ class Consumer:
         topic: str,
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
-        offsets: OffsetTable,
+        offsets: Offsets,
         *,
         start: Place = LATEST,
         commit: CommitPolicy = "explicit",
@@ -121,6 +121,24 @@ class Consumer:
             self._deliver(next_one)
             self._settle()
             yield next_one.message
+
+    def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
+        """Have messages ready for :meth:`take`; whether there are any."""
+        if not self._waiting:
+            self._begin()
+            self._fill(max_messages, 0)
+        if not self._waiting:
+            self._settle()
+        return bool(self._waiting)
+
+    def take(self) -> StoredMessage | None:
+        """The next message that is ready, which counts as delivered now; touches no file."""
+        if not self._waiting:
+            return None
+        found = self._waiting.popleft()
+        self._deliver(found)
+        self._settle()
+        return found.message
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """All messages, and then those that come, until the consumer is closed."""
@@ -230,10 +248,11 @@ class Consumer:
     def commit(self) -> None:
         """Keep the place of every queue: behind what was delivered.
 
-        Returns when that is durable (or, with ``commit_interval_ms``, soon will be).
+        Returns when that is durable (or, with ``commit_interval_ms``, soon will be). An attached
+        store has its owner do it; over the owner's death it goes on with the next one.
 
         Raises :class:`~lakelog.errors.StoreReadOnly`, and ``StoreError`` if the file cannot be
-        written.
+        written, or if the owner is gone and no other one comes; it can be tried again then.
         """
         changed = {
             queue: offset
@@ -271,7 +290,7 @@ class Consumer:
         self._end(commit=self._by_batch and kind is None)
 
 
-def _check(commit: str, queue_ids: Sequence[int] | None, offsets: OffsetTable) -> None:
+def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> None:
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None and (not queue_ids or min(queue_ids) < 0):
@@ -281,5 +300,5 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: OffsetTable) -
     if commit == "batch" and offsets.read_only:
         raise StoreReadOnly(
             "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
-            "or open it with mode='owner'"
+            "or open it with mode='auto'"
         )

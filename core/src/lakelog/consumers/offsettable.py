@@ -1,5 +1,7 @@
 """The offsets of all groups of one store: held in memory, kept in ``config/consumerOffset.json``.
 
+One process keeps them, the owner; others read the file, or hand it what they commit.
+
 A commit returns when its offsets are durable. Commits that come while the file is being written
 share the next write. With ``commit_interval_ms`` a commit returns at once, and the file is written
 at most that often and at close: a crash then takes back at most that much (RocketMQ: 5 s).
@@ -9,10 +11,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock, Timer
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -20,6 +22,9 @@ from lakelog.config.consumeroffsets import Offsets, load_offsets, save_offsets, 
 from lakelog.consumers.names import offsets_name
 from lakelog.errors import StoreClosed, StoreError, StoreReadOnly
 from lakelog.files import FileSystem
+
+Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
+"""Group, topic, and the next offset of some queues."""
 
 _log = logging.getLogger("lakelog")
 
@@ -90,12 +95,23 @@ class OffsetTable:
         Raises ``StoreReadOnly``, ``StoreClosed``, ``CorruptConfig``, and ``StoreError`` if the
         file cannot be written: the offsets then stay in memory for the next try.
         """
-        name = offsets_name(topic, group)
+        self.commit_all([(group, topic, offsets)])
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Keep several commits by one write; raises as :meth:`commit`, and then keeps none."""
+        named = [(offsets_name(topic, group), offsets) for group, topic, offsets in commits]
         with self._lock:
             self._check_open()
-            self._state().offsets.setdefault(name, {}).update(offsets)
+            known = self._state().offsets
+            for name, offsets in named:
+                known.setdefault(name, {}).update(offsets)
             change = self._changed()
         self._keep(change)
+
+    def places(self) -> int:
+        """How many offsets are kept, of all groups."""
+        with self._lock:
+            return sum(map(len, self._state().offsets.values()))
 
     def forget(self, group: str, topic: str | None = None) -> None:
         """Remove what ``group`` committed, for one topic or for all."""
@@ -127,8 +143,8 @@ class OffsetTable:
     def _check_open(self) -> None:
         if self.read_only:
             raise StoreReadOnly(
-                "offsets cannot be committed in a store that is open for reading; "
-                "open it with mode='owner'",
+                "offsets cannot be committed in a store that is open for reading; open it with "
+                "mode='auto', and its owner keeps them",
                 path=self._path,
             )
         if self._closed:

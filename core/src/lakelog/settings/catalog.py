@@ -8,9 +8,24 @@ from typing import Any, Final
 import attrs
 
 from lakelog.settings.given import CORE, Given, dotted
-from lakelog.settings.model import MaintenanceSettings, StoreSettings
+from lakelog.settings.model import (
+    AttachSettings,
+    MaintenanceSettings,
+    ServeSettings,
+    ServicesSettings,
+    StoreSettings,
+)
 
 MAINTENANCE: Final = "maintenance"
+ATTACH: Final = "attach"
+SERVICES: Final = "services"
+SERVE: Final = "serve"
+_SECTIONS: Final[Mapping[str, type[Any]]] = {
+    MAINTENANCE: MaintenanceSettings,
+    ATTACH: AttachSettings,
+    SERVICES: ServicesSettings,
+    SERVE: ServeSettings,
+}
 _FACTORY: Any = attrs.Factory  # a class that the type stubs call a function
 
 
@@ -38,7 +53,7 @@ class Catalog:
     @classmethod
     def of(cls, sections: Mapping[str, type[Any]]) -> Catalog:
         """The core and ``sections``."""
-        return cls({CORE: StoreSettings, MAINTENANCE: MaintenanceSettings, **sections})
+        return cls({CORE: StoreSettings, **_SECTIONS, **sections})
 
     @property
     def sections(self) -> list[str]:

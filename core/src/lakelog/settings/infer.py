@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from lakelog.layout import SEGMENT_NAME_DIGITS
+from lakelog.layout import is_segment_name
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
 """Names and lengths of files in one directory, in any order."""
@@ -29,7 +29,7 @@ def file_size(listing: Listing) -> tuple[int, str] | None:
     Two names are one size apart, unless a file between them is missing, when equal lengths
     tell it. A single file tells it by its length, if its name does not contradict.
     """
-    files = sorted((int(name), length, name) for name, length in listing if _is_segment(name))
+    files = sorted((int(name), length, name) for name, length in listing if is_segment_name(name))
     distances = [after[0] - before[0] for before, after in pairwise(files)]
     whole = [(length, name) for _, length, name in files if length]
     alike = len(whole) > 1 and len({length for length, _ in whole}) == 1
@@ -69,7 +69,3 @@ def most_common(found: Iterable[tuple[int, str] | None]) -> tuple[int, str] | No
         votes[number] = votes.get(number, 0) + 1
     winner = max(votes, key=votes.__getitem__, default=None)
     return None if winner is None else (winner, first[winner])
-
-
-def _is_segment(name: str) -> bool:
-    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()

@@ -93,3 +93,62 @@ class MaintenanceSettings:
         default=None, validator=validators.optional(validators.ge(1))
     )
     override_pins: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class AttachSettings:
+    """The section ``attach``: producers in other processes beside the owner.
+
+    :ivar listen: whether an owner lets processes attach
+    :ivar take_over: whether a store that was opened with mode ``auto`` becomes the owner when it
+        has something to put and nobody owns the store any more
+    :ivar ring_bytes: shared memory for each attached producer; at least two of the largest records
+    :ivar group: the group that may attach beside the owner's own user, by name, if any
+    :ivar reconnect_timeout_ms: how long puts wait for a successor once the owner is gone
+    :ivar on_fork: what becomes of an open store in a forked child: ``refuse`` makes it unusable
+        there, ``attach`` attaches it to the owner at its next use
+    """
+
+    listen: bool = True
+    take_over: bool = True
+    ring_bytes: int = field(default=8 << 20, validator=validators.ge(1 << 16))
+    group: str | None = None
+    reconnect_timeout_ms: int = field(default=30_000, validator=validators.ge(0))
+    on_fork: Literal["refuse", "attach"] = "refuse"
+
+
+@attrs.frozen(kw_only=True)
+class ServicesSettings:
+    """The section ``services``: where an owner's services run.
+
+    :ivar dispatch: queues and index are built by a ``thread`` of the owner, or by a ``process`` of
+        their own
+    """
+
+    dispatch: Literal["thread", "process"] = "thread"
+
+
+@attrs.frozen(kw_only=True)
+class ServeSettings:
+    """The section ``serve``: what ``lakelog serve`` runs beside the store, and how it stops.
+
+    :ivar services: programs to run beside the store, each ``NAME=COMMAND``; the command's words
+        are parted as by a shell, which is not asked
+    :ivar stop_timeout_ms: how long an ordered stop may take in all; what has not stopped shortly
+        before that is killed
+    :ivar hang_timeout_ms: a service that is stopped by a signal for so long, or that says
+        ``WATCHDOG=1`` and then nothing for so long, hangs, and is killed; 0 is never
+    :ivar restart_first_ms: how long a service that ended is left alone; twice as long after each
+        further end, and a little more or less by chance
+    :ivar restart_longest_ms: how long at most
+    :ivar restart_settled_ms: a service that ran for so long begins anew with ``restart_first_ms``
+    :ivar status_interval_ms: how often the status file is written
+    """
+
+    services: tuple[str, ...] = ()
+    stop_timeout_ms: int = field(default=30_000, validator=validators.ge(1_000))
+    hang_timeout_ms: int = field(default=30_000, validator=validators.ge(0))
+    restart_first_ms: int = field(default=500, validator=validators.ge(1))
+    restart_longest_ms: int = field(default=60_000, validator=validators.ge(1))
+    restart_settled_ms: int = field(default=60_000, validator=validators.ge(1))
+    status_interval_ms: int = field(default=1_000, validator=validators.ge(100))

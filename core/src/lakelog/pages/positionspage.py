@@ -16,6 +16,11 @@ that none is ever seen half. All offsets are bytes from the start of the log::
     word  9  heartbeat            ms since 1970; stored every HEARTBEAT_MS
     word 10  state                a State
     word 11  flags                bit 0: the writer stages, committed may be behind confirmed
+    word 12  syncs                how often this owner has synced the log
+    word 13  sync time            how long these syncs took in all, in microseconds
+    word 14  records              how many records this owner has dispatched; 0 if it does not count
+    word 15  dispatcher           process id of who writes queues and index, and word 5
+    word 16  dispatcher's start   as word 8
 
 Words 1 to 6 never go back while one owner lives; nothing is promised across words. The page of a
 dead owner stays behind. So it counts only while the owner holds its lock on byte 2 of ``lock``
@@ -26,15 +31,15 @@ dead owner stays behind. So it counts only while the owner holds its lock on byt
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from enum import IntEnum, unique
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from lakelog.files import File, FileSystem
+from lakelog.files import FileSystem
 from lakelog.layout import OWN_DIR
+from lakelog.pages.mappedfile import Identity, identity_of, make_mapped
 
 PAGE_FILE: Final = "positions"
 PAGE_BYTES: Final = 4096
@@ -54,7 +59,24 @@ OWNER_START: Final = 8
 HEARTBEAT: Final = 9
 STATE: Final = 10
 FLAGS: Final = 11
+SYNCS: Final = 12
+SYNC_US: Final = 13
+RECORDS: Final = 14
+DISPATCHER_PID: Final = 15
+DISPATCHER_START: Final = 16
 STAGED: Final = 1
+NAMED: Final = {
+    "appended": APPENDED,
+    "committed": COMMITTED,
+    "flushed": FLUSHED,
+    "confirmed": CONFIRMED,
+    "dispatched": DISPATCHED,
+    "minimum": MINIMUM,
+    "syncs": SYNCS,
+    "sync_us": SYNC_US,
+    "records": RECORDS,
+}
+"""The words that are numbers to show."""
 
 
 @unique
@@ -87,32 +109,32 @@ def make_page(files: FileSystem, path: Path) -> memoryview[int]:
 
     The caller holds the store's lock. Raises ``OSError``, and then leaves no new file behind.
     """
-    target = page_path(path)
-    is_new = not target.exists()
-    file = files.open(target, write=True, create=True)
-    try:
-        words = _mapped(file)
-    except BaseException:  # Ctrl-C too
-        if is_new:
-            with suppress(OSError):
-                files.unlink(target)
-        raise
-    finally:
-        file.close()
+    words = make_mapped(files, page_path(path), PAGE_BYTES).cast("Q")
     words[STATE] = State.OPENING
     if words[0] != MAGIC:
         for at in (*range(1, STATE), FLAGS):
             words[at] = 0
-    pid = os.getpid()
-    words[OWNER_PID], words[OWNER_START] = pid, process_start(pid) or 0
-    words[0] = MAGIC
+    for at in (SYNCS, SYNC_US, RECORDS):
+        words[at] = 0
+    sign_page(words, os.getpid(), dispatches=True)
     return words
 
 
-def _mapped(file: File) -> memoryview[int]:
-    """Allocated first: a store into a hole would kill the process on a full disk."""
-    file.allocate(PAGE_BYTES)
-    return memoryview(file.map(PAGE_BYTES, writable=True)).cast("Q")
+def sign_page(words: memoryview[int], pid: int, *, dispatches: bool) -> None:
+    """Say whose page it is.
+
+    :param dispatches: say, too, that the owner itself writes queues and index
+    """
+    start = process_start(pid) or 0
+    words[OWNER_PID], words[OWNER_START] = pid, start
+    if dispatches:
+        words[DISPATCHER_PID], words[DISPATCHER_START] = pid, start
+    words[0] = MAGIC
+
+
+def page_identity(path: Path) -> Identity | None:
+    """What tells the page of the store directory ``path`` from another one of its name."""
+    return identity_of(page_path(path), PAGE_BYTES)
 
 
 def process_start(pid: int) -> int | None:
@@ -161,6 +183,11 @@ class PageView:
         return self._words[0] == MAGIC and pid > 0 and process_start(pid) == start
 
     @property
+    def dispatcher(self) -> tuple[int, int]:
+        """Process id and start time of who writes queues and index."""
+        return self._words[DISPATCHER_PID], self._words[DISPATCHER_START]
+
+    @property
     def state(self) -> State | None:
         """What the owner is doing; ``None`` for a word of another version."""
         return _STATES.get(self._words[STATE])
@@ -182,6 +209,10 @@ class PageView:
     def flushed(self) -> int:
         """End of what is durable, of what can be read."""
         return min(self._words[FLUSHED], self.readable)
+
+    def counts(self) -> dict[str, int]:
+        """Every number as it stands, by name; for people, and for those who watch."""
+        return {name: self._words[at] for name, at in NAMED.items()}
 
     @property
     def heartbeat_ms(self) -> int:

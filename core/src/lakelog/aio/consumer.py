@@ -1,0 +1,148 @@
+"""A consumer for event loops: files are read in threads, and no thread waits for messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, Final, ParamSpec, TypeVar
+
+from lakelog.consumers.consumer import BATCH_MESSAGES, Consumer
+from lakelog.consumers.places import Place
+from lakelog.message import StoredMessage
+from lakelog.reading.arrivals import Waiting
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_NAP_S: Final = 0.5
+"""How soon a waiting consumer notices that it was closed, or that there is another queue."""
+
+
+class AsyncConsumer:
+    """What :class:`~lakelog.Consumer` is in threads; one task uses it at a time.
+
+    A call that is cancelled loses no message: what it fetched comes with the next call.
+
+    :ivar group: whose offsets it keeps
+    :ivar topic: what it reads
+    """
+
+    def __init__(self, consumer: Consumer, arrivals: Waiting) -> None:
+        self.group = consumer.group
+        self.topic = consumer.topic
+        self._consumer = consumer
+        self._arrivals = arrivals
+        self._under_way: asyncio.Future[Any] | None = None
+        self._closed = False
+
+    # --- reading ---
+
+    async def poll(
+        self, max_messages: int = BATCH_MESSAGES, wait_ms: int = 0
+    ) -> list[StoredMessage]:
+        """The next messages, of all queues in turn.
+
+        :param wait_ms: how long to wait for the first of them
+        :returns: at most ``max_messages``, none if there are none in time
+        """
+        if max_messages < 1:
+            raise ValueError(f"max_messages is {max_messages}; ask for 1 or more")
+        end = asyncio.get_running_loop().time() + wait_ms / 1000
+        await self._await_some(max_messages, end)
+        return list(self._ready(max_messages))
+
+    async def messages(self, *, follow: bool = True) -> AsyncIterator[StoredMessage]:
+        """One message after the other.
+
+        A message counts as delivered once it was given; with the commit policy ``batch`` it is
+        committed when its successors are fetched.
+
+        :param follow: wait for more at the end, until the consumer or its store is closed
+        """
+        while not self._closed:
+            patience = _NAP_S if follow else 0
+            end = asyncio.get_running_loop().time() + patience
+            if not await self._await_some(BATCH_MESSAGES, end) and (
+                not follow or self._arrivals.closed
+            ):
+                return
+            for message in self._ready(BATCH_MESSAGES):
+                yield message
+
+    def __aiter__(self) -> AsyncIterator[StoredMessage]:
+        """All messages, and then those that come."""
+        return self.messages()
+
+    async def _await_some(self, max_messages: int, end: float) -> bool:
+        """Whether messages are ready in time."""
+        loop = asyncio.get_running_loop()
+        while True:
+            seen, found = await self._in_thread(self._look, max_messages)
+            left = end - loop.time()
+            if found or left <= 0 or self._arrivals.closed:
+                return found
+            try:
+                await asyncio.wait_for(self._arrivals.wait_async(seen), min(left, _NAP_S))
+            except TimeoutError:
+                continue
+
+    def _look(self, max_messages: int) -> tuple[int, bool]:
+        """The version before the look, and whether it found any."""
+        seen = self._arrivals.version
+        return seen, self._consumer.fetch(max_messages)
+
+    def _ready(self, most: int) -> Iterator[StoredMessage]:
+        for _ in range(most):
+            message = self._consumer.take()
+            if message is None:
+                return
+            yield message
+
+    # --- its place ---
+
+    async def commit(self) -> None:
+        """Keep the place of every queue: behind what was delivered; durable when it returns."""
+        await self._in_thread(self._consumer.commit)
+
+    async def committed(self) -> dict[int, int]:
+        """By queue id: the next offset that the group committed."""
+        return await self._in_thread(self._consumer.committed)
+
+    async def seek(self, queue_id: int, offset: int) -> None:
+        """Go on at ``offset`` in a queue."""
+        await self._in_thread(self._consumer.seek, queue_id, offset)
+
+    async def reset(self, to: Place | int) -> None:
+        """Go on elsewhere in all queues."""
+        await self._in_thread(self._consumer.reset, to)
+
+    async def lag(self) -> dict[int, int]:
+        """How many messages are left, by queue id."""
+        return await self._in_thread(self._consumer.lag)
+
+    # --- end ---
+
+    async def close(self) -> None:
+        """End reading; with the commit policy ``batch``, commit what was delivered."""
+        await self.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> AsyncConsumer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; after an error, without a commit, so that the batch comes again."""
+        self._closed = True
+        await self._in_thread(self._consumer.__exit__, kind, error, traceback)
+
+    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """One thread at a time, also after a call whose task was cancelled."""
+        while self._under_way is not None and not self._under_way.done():
+            await asyncio.wait([self._under_way])
+        under_way = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
+        self._under_way = under_way
+        return await asyncio.shield(under_way)

@@ -1,0 +1,101 @@
+"""Hands puts to a store in a thread of its own, in their order.
+
+``put_async`` itself may wait: for room in a ring, for a new segment, or for the successor of an
+owner that died. The thread takes what tasks have left meanwhile, and wakes the loop once for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Any, Final, TypeAlias
+
+from lakelog.errors import PutRefused
+from lakelog.putfuture import AwaitableFuture
+from lakelog.status import PutStatus
+
+Begun: TypeAlias = "asyncio.Future[AwaitableFuture[Any]]"
+Given: TypeAlias = "tuple[Callable[[Any], AwaitableFuture[Any]], Any, Begun]"
+MOST_AT_ONCE: Final = 256
+"""How many puts are handed over before the loop hears of them."""
+
+
+class Handing:
+    """The way of puts out of one event loop."""
+
+    def __init__(self) -> None:
+        self._given: deque[Given] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._thread: Thread | None = None
+
+    async def put(self, begin: Callable[[Any], AwaitableFuture[Any]], what: Any) -> Any:
+        """Let the thread call ``begin``; then wait for the result.
+
+        Who is cancelled takes back what was not begun yet.
+        """
+        begun: Begun = asyncio.get_running_loop().create_future()
+        self._give((begin, what, begun))
+        return await (await begun)
+
+    def _give(self, given: Given) -> None:
+        with self._changed:
+            if self._closed:
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
+            self._given.append(given)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="lakelog-aio", daemon=True)
+                self._thread.start()
+            elif len(self._given) == 1:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while burst := self._next():
+            _tell([(each, _begin(each)) for each in burst])
+
+    def _next(self) -> list[Given]:
+        """What has been left; empty once all is closed and done."""
+        with self._changed:
+            while not (self._given or self._closed):
+                self._changed.wait()
+            count = min(len(self._given), MOST_AT_ONCE)
+            return [self._given.popleft() for _ in range(count)]
+
+    def close(self) -> None:
+        """Hand over what was left, then stop; not to be called in the event loop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _begin(given: Given) -> AwaitableFuture[Any] | Exception | None:
+    begin, what, begun = given
+    if begun.cancelled():
+        return None
+    try:
+        return begin(what)
+    except Exception as error:  # noqa: BLE001  # it is handed to who waits
+        return error
+
+
+def _tell(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
+    loop = those[0][0][2].get_loop()
+    with suppress(RuntimeError):  # a loop that was closed waits for nothing
+        loop.call_soon_threadsafe(_finish, those)
+
+
+def _finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
+    """In the loop: whoever waits knows its put's future now."""
+    for (_, _, begun), found in those:
+        if begun.cancelled():
+            if isinstance(found, AwaitableFuture):
+                found.cancel()
+        elif isinstance(found, AwaitableFuture):
+            begun.set_result(found)
+        elif found is not None:
+            begun.set_exception(found)

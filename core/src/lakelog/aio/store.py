@@ -1,0 +1,297 @@
+"""A store for event loops: the verbs of :class:`~lakelog.Store`, each to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from lakelog.aio.consumer import AsyncConsumer
+from lakelog.aio.handing import Handing
+from lakelog.aio.stepping import stepped
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import DiskReport
+from lakelog.logreader import OnDamage
+from lakelog.message import Message, MessageColumns, StoredMessage
+from lakelog.pieces import Piece
+from lakelog.results import PutResult
+from lakelog.roles.parts import Role
+from lakelog.settings.effective import Settings
+from lakelog.store import Store
+
+if TYPE_CHECKING:
+    from lakelog.consumers.consumer import CommitPolicy
+    from lakelog.consumers.places import Place
+    from lakelog.reading.results import ColumnsResult, GetResult, QueueInfo
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncStore:
+    """An open store in an event loop; made by :func:`lakelog.aio.open`.
+
+    What a method returns and raises is what the method of :class:`~lakelog.Store` of the same name
+    does. A put whose task is cancelled is taken back if it was not begun yet, and goes on
+    otherwise, as every other call does: what a thread has begun it ends.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Serve a loop with ``store``, which nobody else closes."""
+        self._store = store
+        self._handing = Handing()
+        self._is_prepared = False
+
+    @property
+    def path(self) -> Path:
+        """The store directory."""
+        return self._store.path
+
+    @property
+    def settings(self) -> Settings:
+        """What it was opened with, and where each value came from."""
+        return self._store.settings
+
+    @property
+    def role(self) -> Role:
+        """``owner``, ``attach`` or ``read``."""
+        return self._store.role
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether puts are taken."""
+        return self._store.is_writable
+
+    async def in_thread(
+        self, work: Callable[Concatenate[Store, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Do anything else with the store, such as ``lambda store: store.max_offset``."""
+        return await asyncio.to_thread(work, self._store, *arguments, **named)
+
+    # --- writing ---
+
+    async def put(self, message: Message) -> PutResult:
+        """Append one message; many tasks that do so at once share the waiting."""
+        result: PutResult = await self._handing.put(self._store.put_async, message)
+        return result
+
+    async def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """Append many messages, in their order and side by side."""
+        begin = self._store.put_batch_async
+        results: Sequence[PutResult] = await self._handing.put(begin, messages)
+        return results
+
+    async def put_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        queue_ids: int | Sequence[int | None] | None = None,
+        tags: str | Sequence[str | None] | None = None,
+        keys: str | Sequence[str | Sequence[str] | None] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Sequence[PutResult]:
+        """Append many messages of one topic, without an object for each."""
+        make = partial(_columns, topic, bodies, queue_ids, tags, keys, properties)
+        return await self.put_batch(await asyncio.to_thread(make))
+
+    async def flush(self) -> int:
+        """Make durable what was put before; the end of it."""
+        return await self.in_thread(Store.flush)
+
+    # --- the log ---
+
+    async def look_up(self, where: int | str) -> StoredMessage:
+        """The message at an offset of the log, or with an offset message id."""
+        return await self.in_thread(Store.look_up, where)
+
+    def scan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        on_damage: OnDamage | None = None,
+    ) -> AsyncIterator[StoredMessage]:
+        """Every message of the log from ``start`` to ``end``, for ``async for``.
+
+        :param on_damage: is called in a thread
+        """
+        return stepped(partial(self._store.scan, start, end, on_damage=on_damage))
+
+    def scan_pieces(
+        self, start: int | None = None, end: int | None = None, *, verify: bool = True
+    ) -> AsyncIterator[Piece]:
+        """Record batches, blanks and damage in the log's order."""
+        return stepped(partial(self._store.scan_pieces, start, end, verify=verify), batch=1)
+
+    # --- by queue, time and key ---
+
+    async def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """Messages of a queue from a queue offset on; no thread waits with it."""
+        await self._prepare()
+        return await self._store.get_async(
+            topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags, wait_ms=wait_ms
+        )
+
+    async def get_columns(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        columns: Iterable[str] | None = None,
+        **more: Any,
+    ) -> ColumnsResult:
+        """What :meth:`get` gives, as an Arrow record batch.
+
+        :param more: ``max_bytes``, ``tags``, ``decompress``, ``verify``
+        """
+        work = partial(Store.get_columns, columns=columns, **more)
+        return await self.in_thread(work, topic, queue_id, offset, max_messages)
+
+    async def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> AsyncIterator[StoredMessage]:
+        """Messages of a queue in order, to its end; with ``follow`` until the store is closed."""
+        await self._prepare()
+        reading = self._store.read_async(topic, queue_id, start, follow=follow, tags=tags)
+        async for message in reading:
+            yield message
+
+    async def topics(self) -> list[str]:
+        """Every topic that has a queue."""
+        return await self.in_thread(Store.topics)
+
+    async def queues(self, topic: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of one topic."""
+        return await self.in_thread(Store.queues, topic)
+
+    async def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """The first queue offset that is there and the next that will be."""
+        return await self.in_thread(Store.queue_bounds, topic, queue_id)
+
+    async def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """The queue offset for a store time in ms since 1970."""
+        return await self.in_thread(Store.offset_by_time, topic, queue_id, timestamp_ms, boundary)
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_messages: int = 64,
+    ) -> list[StoredMessage]:
+        """Messages with a key, the newest first."""
+        work = partial(Store.query, since_ms=since_ms, until_ms=until_ms, max_messages=max_messages)
+        return await self.in_thread(work, topic, key)
+
+    # --- for groups of consumers ---
+
+    async def consumer(
+        self,
+        group: str,
+        topic: str,
+        queue_ids: Sequence[int] | None = None,
+        *,
+        start: Place = "latest",
+        commit: CommitPolicy = "explicit",
+        tags: str | None = None,
+    ) -> AsyncConsumer:
+        """A consumer that goes on where its group committed last."""
+        work = partial(Store.consumer, start=start, commit=commit, tags=tags)
+        made = await self.in_thread(work, group, topic, queue_ids)
+        return AsyncConsumer(made, self._store._current.arrivals())
+
+    async def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The committed offsets of every group, by topic and queue."""
+        return await self.in_thread(Store.groups)
+
+    # --- behind the append ---
+
+    async def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
+        """Wait until queues and index know everything before ``offset``; it takes a thread."""
+        return await self.in_thread(Store.wait_dispatched, offset, timeout_ms)
+
+    async def resume_dispatch(self) -> None:
+        """Go on after a dispatcher failed and what it failed at was seen to."""
+        await self.in_thread(Store.resume_dispatch)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Remove the queues of ``topic`` for good."""
+        await self.in_thread(Store.delete_topic, topic)
+
+    async def delete_unused_topics(self) -> list[str]:
+        """Remove the queues of topics of which the log holds nothing any more."""
+        return await self.in_thread(Store.delete_unused_topics)
+
+    async def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
+        """Delete now what the store's cleaner lets go."""
+        return await self.in_thread(partial(Store.delete_expired, dry_run=dry_run))
+
+    async def disk(self) -> DiskReport | None:
+        """How full the disks are."""
+        return await self.in_thread(Store.disk)
+
+    # --- lifecycle ---
+
+    async def close(self) -> None:
+        """Append what was given, flush and close."""
+        await asyncio.shield(asyncio.to_thread(self._close))
+
+    def _close(self) -> None:
+        self._handing.close()
+        self._store.close()
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<lakelog.aio.AsyncStore of {self._store!r}>"
+
+    async def _prepare(self) -> None:
+        """What finds messages is put together at the first question, in a thread."""
+        if not self._is_prepared:
+            await asyncio.to_thread(lambda: self._store._find)
+            self._is_prepared = True
+
+
+def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
+    from lakelog.codec.bodycolumn import body_column  # brings NumPy
+
+    return MessageColumns(topic, body_column(bodies), *columns)

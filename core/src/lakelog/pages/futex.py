@@ -1,0 +1,82 @@
+"""The system call ``futex`` on words of 32 bits in memory that processes share; see futex(2).
+
+Where it cannot be had, :func:`futex` gives ``None``, and who waits looks again and again.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    import ctypes
+
+_NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
+"""The call's number, by machine, from the kernel's tables of system calls."""
+_WAIT: Final = 0
+_WAKE: Final = 1
+_ALL: Final = 0x7FFF_FFFF
+_NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+
+
+@attrs.define
+class Futex:
+    """Waits at one word, and wakes those who do.
+
+    Waiting lets go of the interpreter lock; waking does not, as it is over before another thread
+    could do anything.
+    """
+
+    _number: int
+    _address: int
+    _waits: Callable[..., int]
+    _wakes: Callable[..., int]
+    _timespec: Callable[[int, int], object]
+    _kept: object
+
+    def wait(self, value: int, timeout_s: float) -> bool:
+        """Sleep while the word is ``value``; ``False`` where the system does not let us."""
+        import ctypes
+
+        seconds = max(timeout_s, 0.0)
+        timeout = self._timespec(int(seconds), int(seconds % 1 * 1e9))
+        if self._waits(self._number, self._address, _WAIT, value, timeout, None, 0) == 0:
+            return True
+        return ctypes.get_errno() not in _NO_MORE
+
+    def wake(self) -> None:
+        """Wake all who sleep at the word."""
+        self._wakes(self._number, self._address, _WAKE, _ALL, None, None, 0)
+
+
+def futex(memory: memoryview, at: int) -> Futex | None:
+    """A futex at byte ``at`` of writable, shared ``memory``; ``None`` where there is no such call.
+
+    :param at: a multiple of 4
+    """
+    number = _NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
+    if number is None or sys.maxsize < 1 << 32:
+        return None
+    import ctypes  # takes longer to import than a store to open, and few wait
+
+    kept = ctypes.c_uint32.from_buffer(memory, at)
+    waits, wakes = _call(ctypes.CDLL(None, use_errno=True)), _call(ctypes.PyDLL(None))
+    return Futex(number, ctypes.addressof(kept), waits, wakes, ctypes.c_long * 2, kept)
+
+
+def _call(library: ctypes.CDLL) -> Callable[..., int]:
+    """``syscall``, as an object whose types are nobody else's."""
+    import ctypes
+
+    call = library["syscall"]
+    call.restype = ctypes.c_long
+    call.argtypes = [
+        *(ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32),
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32),
+    ]
+    return call

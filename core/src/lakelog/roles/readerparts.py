@@ -1,0 +1,97 @@
+"""Makes the parts of who reads the files: with a way to the owner, or without one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from lakelog.bounds import ReaderBounds
+from lakelog.completion import Completion
+from lakelog.consumers.offsets import HandedOffsets
+from lakelog.directory import StoreDirectory
+from lakelog.dispatchwait import ReaderWait
+from lakelog.flushwait import FlushWait
+from lakelog.keeping import Onlooker
+from lakelog.logreader import LogReader
+from lakelog.ownership import is_owned
+from lakelog.pages.belief import Belief, ReaderFlushed
+from lakelog.pages.wake import Sleeper
+from lakelog.pins import read_pins
+from lakelog.reading.arrivals import PolledArrivals
+from lakelog.recovery.damagefile import read_damage
+from lakelog.roles.parts import Link, NoPuts, Parts, no_flush
+from lakelog.roles.prepared import Prepared
+from lakelog.settings.catalog import MAINTENANCE
+from lakelog.source import FileSource
+from lakelog.strategies import make_archive, make_cleaner, make_disk_watcher, make_dispatchers
+
+
+def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
+    """Look at the files; only dispatchers are made, and they keep what they build in memory.
+
+    :param link: the way to the owner of who is attached
+    """
+    core = prepared.settings.core
+    directory = StoreDirectory.of(prepared.files, prepared.path, core)
+    if link is None:
+        directory.check_readable()
+    prepared.registry.events.store_opening(prepared.path, read_only=True)
+    source = FileSource(
+        prepared.files,
+        directory.commitlog,
+        core.segment_size_bytes,
+        read_damage(prepared.files, prepared.path),
+    )
+    reader = _reader(prepared, source)
+    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
+    dispatchers = make_dispatchers(*made)
+    completion = Completion(prepared.path, reader, dispatchers)
+    sleeper = Sleeper(prepared.files, prepared.path)
+    arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
+    table = prepared.offsets(read_only=True)
+    refused = f"{prepared.path} is open for reading; open it with mode='auto' to write"
+    return Parts(
+        "read" if link is None else "attach",
+        reader,
+        NoPuts(refused) if link is None else link,
+        partial(no_flush, prepared.path) if link is None else link.flush,
+        ReaderWait(completion, arrivals),
+        _onlooker(prepared, directory.commitlog, source, reader),
+        table if link is None else HandedOffsets(table, link.commit),
+        prepared.finder(reader, dispatchers, arrivals, completion.refresh),
+        link=link,
+    )
+
+
+def _reader(prepared: Prepared, source: FileSource) -> LogReader:
+    belief = Belief(prepared.files, prepared.path)
+    reader = LogReader(
+        source,
+        ReaderBounds(source, belief.page),
+        lambda: is_owned(prepared.files, prepared.path),
+        ReaderFlushed(prepared.files, prepared.path, belief.page),
+        FlushWait(prepared.files, prepared.path, belief.page).wait,
+    )
+    context = prepared.context(read_only=True)
+    archive = make_archive(prepared.registry, prepared.settings, context)
+    if archive is not None:
+        reader.add_archive(archive, prepared.settings.core.segment_size_bytes)
+    return reader
+
+
+def _onlooker(
+    prepared: Prepared, commitlog: Path, source: FileSource, reader: LogReader
+) -> Onlooker:
+    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
+    return Onlooker(
+        prepared.path,
+        source,
+        commitlog,
+        reader,
+        prepared.settings.core.segment_size_bytes,
+        prepared.settings.section(MAINTENANCE),
+        prepared.clock,
+        lambda: read_pins(prepared.files, prepared.path),
+        lambda: make_cleaner(*made),
+        lambda: make_disk_watcher(*made),
+    )
