@@ -45,6 +45,7 @@ class Dispatching:
         self.last_timestamp_ms = 0
         self.failure: DispatchStopped | None = None
         self._path = path
+        self._records = 0
         self.dispatchers = dispatchers
 
     def run(self, pieces: Iterable[Piece]) -> None:
@@ -72,6 +73,12 @@ class Dispatching:
     def _reached(self, batch: RecordBatch) -> None:
         self.last_timestamp_ms = int(batch.store_timestamps_ms[-1])
         self.offset = batch.end_offset
+        self._records += len(batch)
+
+    def take_count(self) -> int:
+        """How many records were dispatched since this was asked last."""
+        count, self._records = self._records, 0
+        return count
 
     def _singly(self, batch: RecordBatch) -> None:
         """Find the record that cannot be dispatched; those before it are."""

@@ -11,8 +11,8 @@ import attrs
 
 from lakelog.completion import Completion
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
-from lakelog.reading.arrivals import Arrivals, PolledArrivals
-from lakelog.reput import Lag, Reput
+from lakelog.reading.arrivals import PolledArrivals, Waiting
+from lakelog.reput import Dispatches, Lag
 
 LOOK_SECONDS = 0.01
 """How often a reader looks at the log for what it waits for."""
@@ -20,6 +20,10 @@ LOOK_SECONDS = 0.01
 
 class DispatchWait(Protocol):
     """What a store says of its dispatchers."""
+
+    @property
+    def arrivals(self) -> Waiting:
+        """What tells of messages that were dispatched."""
 
     @property
     def offset(self) -> int:
@@ -42,14 +46,16 @@ class DispatchWait(Protocol):
 
 @attrs.frozen
 class OwnedWait:
-    """The owner's thread tells when it gets on.
+    """The owner's thread tells when it gets on, or another process does.
 
     :ivar commit: hands staged bytes to the page cache, where a writer keeps some
+    :ivar on_close: ends what nobody else ends
     """
 
-    reput: Reput
-    arrivals: Arrivals
+    reput: Dispatches
+    arrivals: Waiting
     commit: Callable[[], object] | None = None
+    on_close: Callable[[], None] | None = None
 
     @property
     def offset(self) -> int:
@@ -86,7 +92,9 @@ class OwnedWait:
             self.arrivals.wait(seen, left)
 
     def close(self) -> None:
-        """The thread wakes everybody when it ends."""
+        """Who dispatches wakes everybody who waits for that when it ends."""
+        if self.on_close is not None:
+            self.on_close()
 
 
 @attrs.frozen

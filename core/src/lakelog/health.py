@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
+from typing import Final
 
 from lakelog.errors import PutRefused, StoreFailed
 from lakelog.status import PutStatus
+
+_LOG: Final = logging.getLogger("lakelog")
 
 
 class Health:
@@ -24,6 +28,7 @@ class Health:
         self.failure: BaseException | None = None
         self.paused: str | None = None
         self._for_good = False
+        self._lacks_room = False
         self._listeners = [on_failure]
         self._lock = Lock()
 
@@ -44,16 +49,32 @@ class Health:
     def pause(self, why: str) -> None:
         """Take no puts until :meth:`unpause`; a store that is closed or failed stays so."""
         with self._lock:
-            self.paused = why
+            is_news, self.paused = self.paused is None, why
             if not self._for_good:
                 self.refusal = why
+        if is_news:
+            _LOG.warning("%s: puts are refused: %s", self.path, why)
 
     def unpause(self) -> None:
         """Take puts again."""
         with self._lock:
-            self.paused = None
+            is_news, self.paused = self.paused is not None, None
             if not self._for_good:
                 self.refusal = None
+        if is_news:
+            _LOG.info("%s: puts are taken again", self.path)
+
+    def lacks_room(self, why: str) -> None:
+        """The log cannot grow; puts that need it to are refused, and each tries anew."""
+        if not self._lacks_room:
+            self._lacks_room = True
+            _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
+
+    def has_room(self) -> None:
+        """The log has grown."""
+        if self._lacks_room:
+            self._lacks_room = False
+            _tell(logging.INFO, "%s: puts are taken again: there is room for the log", self.path)
 
     def refused(self) -> PutRefused:
         """The error for a put that comes too late."""
@@ -84,3 +105,8 @@ class Health:
         )
         error.__cause__ = self.failure
         return error
+
+
+def _tell(level: int, text: str, *more: object) -> None:
+    """Log from a thread: the log's lock is held, and a handler may put into this very store."""
+    Thread(target=_LOG.log, args=(level, text, *more), daemon=True).start()

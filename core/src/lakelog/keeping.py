@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.dispatching import Named
 from lakelog.errors import DispatchStopped, StoreReadOnly
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks, watched
@@ -26,7 +27,7 @@ from lakelog.logreader import LogReader
 from lakelog.owner import OwnedLog
 from lakelog.pins import Pin, read_pins
 from lakelog.registry.events import Events
-from lakelog.reput import Reput
+from lakelog.reput import Dispatches
 from lakelog.settings.model import MaintenanceSettings
 from lakelog.source import FileSource
 from lakelog.topicremoval import delete_topic, forgetter, unused_topics
@@ -70,7 +71,7 @@ def keep_house(
     return made
 
 
-def go_on(reput: Reput) -> None:
+def go_on(reput: Dispatches) -> None:
     """Dispatch again if it stopped because a disk was full; what fails again is told in the log."""
     error: BaseException | None = reput.failure
     while error is not None and getattr(error, "errno", None) not in _NO_ROOM:
@@ -99,23 +100,21 @@ def _cleaning(
         Holding(lambda: owned.reput.offset, settings.override_pins, Patience(clock, cleaner.pace)),
         Remover(owned.log, owned.health, events, directory.segment, clock, cleaner.pace),
         Following(
-            owned.dispatchers,
             owned.reput,
             owned.positions,
             partial(forget_unused, owned) if cleaner.remove_empty_queues else None,
+            -1 if owned.dispatchers else owned.positions.minimum,
         ),
     )
 
 
-def forget_unused(owned: OwnedLog) -> list[str]:
+def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
     """Remove the queues of topics of which nothing is left; their names.
 
-    Called while nothing is dispatched. What is not dispatched yet is not buried: it makes queues
-    again.
+    Called while nothing is dispatched, with what pausing that gave. What is not dispatched yet is
+    not buried: it makes queues again.
     """
-    readers = [
-        each.dispatcher for each in owned.dispatchers if isinstance(each.dispatcher, QueueReader)
-    ]
+    readers = [each.dispatcher for each in dispatchers if isinstance(each.dispatcher, QueueReader)]
     positions, directory = owned.positions, owned.directory
     removed: list[str] = []
     for reader in readers[:1]:
@@ -123,7 +122,7 @@ def forget_unused(owned: OwnedLog) -> list[str]:
         if removed:
             owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
         for topic in removed:
-            forget = forgetter(owned.dispatchers)
+            forget = forgetter(dispatchers)
             delete_topic(directory.files, directory.path, topic, positions.dispatched, forget)
     return removed
 

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Lock, Thread
 from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatching import Dispatching
+from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import DispatchStopped
 from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
 
 _log = logging.getLogger("lakelog")
-GATHER_SECONDS: Final = 0.01
-"""How long records may gather behind a round that found few bytes."""
+GATHER_SECONDS: Final = 0.05
+"""How long records may gather behind a round that found few bytes, while nobody waits for them.
+
+A round for a dozen of records costs putting threads, with whom it shares the interpreter, about as
+much as these puts do.
+"""
+GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
+"""The same, while somebody waits and more of them came during the round."""
 LET_IN_SECONDS: Final = 0.001
 """How long somebody who wants a pause has to take it."""
 FEW_BYTES: Final = 1 << 18
@@ -63,6 +69,31 @@ class Lag:
     ms: int
 
 
+class Dispatches(Protocol):
+    """Builds queues and index behind an owner's log: in a thread of it, or in another process."""
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why it stands still, if a dispatcher failed."""
+
+    @property
+    def offset(self) -> int:
+        """Everything before it was dispatched."""
+
+    @property
+    def lag(self) -> Lag:
+        """How far it is behind."""
+
+    def resume(self) -> None:
+        """Try again after a failure; raises it again if it has not gone."""
+
+    def paused(self) -> AbstractContextManager[Sequence[Named]]:
+        """Let nothing be dispatched meanwhile; gives the dispatchers, to act on what they built."""
+
+    def close(self) -> None:
+        """Dispatch what is confirmed by now, then stop."""
+
+
 class Reput:
     """The thread that dispatches, and those who wait for it."""
 
@@ -97,7 +128,12 @@ class Reput:
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
     def start(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Dispatch what is there already, then follow; without dispatchers nothing is read.
+        """:meth:`complete`, then :meth:`follow`."""
+        self.complete(progress)
+        self.follow()
+
+    def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Dispatch what is there already; without dispatchers nothing is read.
 
         :param progress: told how many bytes of what is there were dispatched, and how many are to
             be
@@ -107,6 +143,11 @@ class Reput:
         self._progress = progress
         self._round()
         self._progress = None
+
+    def follow(self) -> None:
+        """Dispatch what comes, from now on."""
+        if not self._dispatching.dispatchers:
+            return
         self._arrivals.on_wait = self._hurry.set
         self._thread.start()
 
@@ -143,15 +184,18 @@ class Reput:
             raise self._dispatching.failure
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Let nothing be dispatched meanwhile; begins between two runs of records."""
+    def paused(self) -> Iterator[Sequence[Named]]:
+        """Let nothing be dispatched meanwhile; begins between two runs of records.
+
+        It gives the dispatchers.
+        """
         self._asked += 1
         try:
             self._lock.acquire()
         finally:
             self._asked -= 1
         try:
-            yield
+            yield self._dispatching.dispatchers
         finally:
             self._lock.release()
 
@@ -179,9 +223,10 @@ class Reput:
     def _gather(self) -> None:
         """Let some records come together; who begins to wait meanwhile ends that."""
         self._hurry.clear()
-        if self._closing or (self._arrivals.has_waiters and not self._is_behind()):
+        has_waiters = self._arrivals.has_waiters
+        if self._closing or (has_waiters and not self._is_behind()):
             return
-        self._hurry.wait(GATHER_SECONDS)
+        self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
         """Until something is confirmed; a put looks for the wish to be woken after confirming."""
@@ -229,6 +274,7 @@ class Reput:
 
     def _publish(self) -> None:
         self._positions.dispatched = self._dispatching.offset
+        self._positions.count_records(self._dispatching.take_count())
         self._arrivals.notify()
 
 

@@ -26,8 +26,10 @@ from lakelog.cli.commands.rebuild import rebuild
 from lakelog.cli.commands.recover import recover
 from lakelog.cli.commands.repair import repair
 from lakelog.cli.commands.scan import scan
+from lakelog.cli.commands.serve import serve
 from lakelog.cli.commands.stats import stats
 from lakelog.cli.commands.tail import tail
+from lakelog.cli.commands.top import top
 from lakelog.cli.commands.topics import topics
 from lakelog.cli.commands.verify import verify
 from lakelog.cli.group import LakelogGroup
@@ -39,6 +41,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *(init, put, get, query, tail, scan),
     *(topics, queues, groups, stats),
     *(dump, verify, recover, repair, rebuild, clean, plugins),
+    *(serve, top),
 )
 TAKE_TIMES: Final[tuple[Command, ...]] = (get, query)
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."

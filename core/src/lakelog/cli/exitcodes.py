@@ -8,6 +8,7 @@ from lakelog.errors import (
     CorruptRecord,
     IllegalMessage,
     LakelogError,
+    OutcomeUnknown,
     PutRefused,
     StoreError,
     StoreFailed,
@@ -19,16 +20,19 @@ USAGE: Final = 2
 NOT_OPENED: Final = 3
 REFUSED: Final = 4
 NO_OUTPUT: Final = 5
+LATE: Final = 6
 INTERRUPTED: Final = 130
 
 HELP: Final = (
     "Exit codes: 0 ok; 1 damage was found, or a check failed; 2 wrong usage, settings or plugins, "
     "or no such topic, queue or group; 3 the store could not be opened; "
-    "4 a put was refused or failed; 5 the output could not be written; 130 interrupted."
+    "4 a put was refused or failed; 5 the output could not be written; "
+    "6 serve did not stop in time; 130 interrupted."
 )
 
 _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
     (PutRefused, REFUSED),
+    (OutcomeUnknown, REFUSED),
     (IllegalMessage, REFUSED),
     (StoreFailed, REFUSED),
     (StoreError, NOT_OPENED),

@@ -10,8 +10,18 @@ NEEDED: Final = ("typer", "rich")
 MISSING_EXIT_CODE: Final = 2
 
 
+INTERRUPTED_EXIT_CODE: Final = 130
+
+
 def run() -> None:
     """Run the command that the arguments name, and exit with its code."""
+    try:
+        _start()
+    except KeyboardInterrupt:  # while the commands are still loaded, which takes a while
+        sys.exit(INTERRUPTED_EXIT_CODE)
+
+
+def _start() -> None:
     try:
         from lakelog.cli.app import start
     except ModuleNotFoundError as error:

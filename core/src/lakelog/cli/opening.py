@@ -11,10 +11,11 @@ from typing import Any, Final
 import typer
 
 from lakelog.errors import SettingsError
-from lakelog.opening import Mode, open_store
+from lakelog.opening import open_store
 from lakelog.rebuild import rebuild
 from lakelog.recovering import recover
 from lakelog.repairing import repair
+from lakelog.roles.choosing import Mode
 from lakelog.settings.explain import unused_lines
 from lakelog.store import Store
 

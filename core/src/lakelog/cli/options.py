@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -24,6 +24,10 @@ Assignments: TypeAlias = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+PutMode: TypeAlias = Annotated[
+    Literal["auto", "owner", "attach"],
+    typer.Option("--mode", help="Own the store, attach to its owner, or as it comes."),
+]
 Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Tags: TypeAlias = Annotated[
     str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")

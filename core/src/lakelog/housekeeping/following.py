@@ -12,7 +12,7 @@ from lakelog.dispatching import Named
 from lakelog.errors import StoreError
 from lakelog.interfaces import FrontRemover
 from lakelog.positions import Positions
-from lakelog.reput import Reput
+from lakelog.reput import Dispatches
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -22,13 +22,13 @@ class Following:
     """What was built from a log.
 
     :ivar forget_unused: removes the queues of topics of which nothing is left, and names them;
-        called between two runs of records. ``None`` where such queues stay
+        called between two runs of records, with the dispatchers. ``None`` where such queues stay
+    :ivar done: the minimum for which all is done
     """
 
-    _dispatchers: Sequence[Named]
-    _reput: Reput
+    _reput: Dispatches
     _positions: Positions
-    _forget_unused: Callable[[], Sequence[str]] | None = None
+    _forget_unused: Callable[[Sequence[Named]], Sequence[str]] | None = None
     _done: int = -1
 
     def follow(self) -> tuple[int, tuple[str, ...]]:
@@ -41,10 +41,11 @@ class Following:
         if self._done == minimum or self._reput.failure is not None:
             return 0, ()
         removed = 0
-        with self._reput.paused():
-            for each in self._dispatchers:
+        with self._reput.paused() as dispatchers:
+            for each in dispatchers:
                 removed += _remove(each, minimum)
-            topics = tuple(self._forget_unused()) if self._forget_unused is not None else ()
+            forget = self._forget_unused
+            topics = () if forget is None else tuple(forget(dispatchers))
         self._done = minimum
         return removed, topics
 

@@ -1,21 +1,24 @@
 """What a cleaner is told of the segments.
 
 The store time of a segment's last message is found by reading its end: behind a few KiB in which no
-record is whole, more. It is looked up once for each segment.
+record is whole, more. It is looked up once for each segment, which does not change any more.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
-from lakelog.codec import RecordBatch
+from lakelog.housekeeping.judging import Judge
 from lakelog.interfaces import SegmentInfo
 from lakelog.logreader import LogReader
+from lakelog.pieces import Blank, Damage
 from lakelog.pins import Pin, holders
 
+_LOG: Final = logging.getLogger("lakelog")
 _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
 """So many bytes at the end of a segment are read, one after the other, and in the end all."""
 
@@ -51,7 +54,9 @@ class SegmentInfos:
         self._starts = starts
         self._size_bytes = size_bytes
         self._held = held
-        self._times_ms: dict[int, int] = {}
+        self._times_ms: dict[int, int | None] = {}
+        self._judge = Judge(reader.pieces)
+        self._told = frozenset[str]()
 
     @property
     def minimum(self) -> int:
@@ -60,7 +65,9 @@ class SegmentInfos:
 
     def sealed(self, now_ms: int) -> list[SegmentInfo]:
         """All that hold nothing but messages that have their results, oldest first."""
+        pins = self._pins(now_ms)
         end, minimum = self._reader.max_offset, self._reader.min_offset
+        pins = self._judged(pins, minimum, end)
         starts = [
             start
             for start in self._starts()
@@ -69,26 +76,40 @@ class SegmentInfos:
         for start in [start for start in self._times_ms if start < minimum]:
             del self._times_ms[start]
         times_ms = self._last_times(starts, now_ms)
-        pins = self._held.pins()
         return [
             SegmentInfo(
                 start,
                 self._size_bytes,
                 last_ms,
                 self._held.readers(start),
-                holders(pins, start + self._size_bytes, now_ms, self._held.pin_expires_after_ms),
+                holders(pins, start + self._size_bytes, now_ms),
             )
             for start, last_ms in zip(starts, times_ms, strict=True)
         ]
+
+    def _pins(self, now_ms: int) -> list[Pin]:
+        """Those that have not expired."""
+        after_ms = self._held.pin_expires_after_ms
+        return [each for each in self._held.pins() if not each.has_expired(now_ms, after_ms)]
+
+    def _judged(self, pins: Sequence[Pin], minimum: int, end: int) -> list[Pin]:
+        """A problem is told once, as long as it lasts: the disk fills up meanwhile."""
+        judged = [self._judge.judged(each, minimum, end) for each in pins]
+        problems = frozenset(each.problem for each in judged if each.problem is not None)
+        for each in sorted(problems - self._told):
+            _LOG.warning("%s", each)
+        self._told = problems
+        return judged
 
     def _last_times(self, starts: Sequence[int], now_ms: int) -> list[int]:
         """One without a whole record is as young as the next one."""
         times_ms: list[int] = []
         later_ms = now_ms
         for start in reversed(starts):
-            found = self._times_ms.get(start) or self._find(start)
-            if found is not None:
-                self._times_ms[start] = later_ms = found
+            if start not in self._times_ms:
+                self._times_ms[start] = self._find(start)
+            found = self._times_ms[start]
+            later_ms = later_ms if found is None else found
             times_ms.append(later_ms)
         return times_ms[::-1]
 
@@ -102,6 +123,6 @@ class SegmentInfos:
     def _last_time(self, begin: int, end: int) -> int | None:
         last_ms = None
         for piece in self._reader.pieces(begin, end):
-            if isinstance(piece, RecordBatch) and len(piece):
+            if not isinstance(piece, Blank | Damage) and len(piece):
                 last_ms = int(piece.store_timestamps_ms[-1])
         return last_ms

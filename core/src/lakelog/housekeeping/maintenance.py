@@ -139,7 +139,7 @@ class Maintenance:
         """A watcher that fails must not keep a cleaner from its work."""
         try:
             return self.disk()
-        except Exception:  # noqa: BLE001  # a plugin's
+        except Exception:  # noqa: BLE001  # a watcher is a plugin: it may raise anything
             _LOG.exception("%s: the disk-space watcher failed", self._health.path)
             return None
 

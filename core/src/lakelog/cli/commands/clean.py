@@ -31,7 +31,8 @@ def clean(
 
     Segments go from the oldest on, up to the first that has to stay: one that is read, that a
     follower's pin still needs, or that a plugin keeps. Queues and index follow. The store must
-    name a cleaner, and nobody may own it; with --dry-run it may be in use, and nothing is changed.
+    name a cleaner, and nobody may own it, since an owner cleans by itself; with --dry-run it may be
+    in use, and nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:

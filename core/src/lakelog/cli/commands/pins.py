@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,8 +17,10 @@ from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog.cli.tables import write_rows
 from lakelog.errors import NotAStore
 from lakelog.files import RealFileSystem
+from lakelog.housekeeping.judging import Judge
 from lakelog.pins import Pin, read_pins, remove_pin
 from lakelog.settings.catalog import MAINTENANCE
+from lakelog.store import Store
 
 _LIST: Final = "list"
 
@@ -48,10 +51,8 @@ def list_pins(
 ) -> None:
     """List pins: how far each follower has come, when it said so, and how much it holds."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        found = read_pins(RealFileSystem(), opened.path)
-        expires_after_ms = opened.settings.section(MAINTENANCE).pin_expires_after_ms
-        log = (opened.min_offset, opened.max_offset)
-        rows = [_row(each, log, expires_after_ms) for each in found]
+        pins = read_pins(RealFileSystem(), opened.path)
+        found, rows = _judged(opened, pins)
     write_rows(rows, as_json=as_json)
     for each in found:
         if each.problem is not None:
@@ -74,15 +75,31 @@ def remove(
         remove_pin(files, store, name)
 
 
-def _row(pin: Pin, log: tuple[int, int], expires_after_ms: int | None) -> dict[str, Any]:
+def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
+    """What each holds, and a line for it."""
+    after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
+    log, judge = (store.min_offset, store.max_offset), Judge(store.scan_pieces)
+    found, rows = [], []
+    for each in pins:
+        expired = each.has_expired(now_ms, after_ms)
+        pin = each if expired else judge.judged(each, *log)
+        found.append(pin)
+        rows.append(_row(pin, log, expired=expired))
+    return found, rows
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
     """One line; :param log: where it begins and ends."""
-    readable = pin.problem is None
-    expired = pin.has_expired(time.time_ns() // 1_000_000, expires_after_ms)
+    known = pin.problem is None
     return {
         "name": pin.name,
-        "position": pin.position if readable else None,
+        "position": pin.position if known else None,
         "held_bytes": 0 if expired else max(0, log[1] - max(pin.position, log[0])),
-        "time": _time(pin.time_ms) if readable else None,
+        "time": _time(pin.time_ms) if known else None,
         "destination": pin.destination or None,
         "problem": "it has expired" if expired else pin.problem,
     }

@@ -13,7 +13,7 @@ import typer
 
 from lakelog.cli.jsonmessages import messages_of
 from lakelog.cli.opening import open_for
-from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog.cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
 from lakelog.cli.progress import progress
 from lakelog.errors import PutRefused, SettingsError
@@ -43,12 +43,15 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     jsonl: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Each line is a message in JSON.")
     ] = None,
+    mode: PutMode = "auto",
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Append messages, and print where each is; a store is made where there is none.
+
+    Where a process owns the store, they go through it, and are as durable as it promises.
 
     A line of JSON has the fields of lakelog.Message (body_base64 for a body that is no text); the
     options fill in what it leaves out. Messages of a stream go in batches: when one is refused,
@@ -61,7 +64,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     )
     with ExitStack() as stack:
         messages = _messages(stack, like, bodies, jsonl)
-        opened = stack.enter_context(open_for("owner", store, broker_conf, settings, assignments))
+        opened = stack.enter_context(open_for(mode, store, broker_conf, settings, assignments))
         _put_all(opened, messages, as_json)
 
 

@@ -1,0 +1,86 @@
+"""Who may write queues and index: a lock on byte 3 of ``lock``.
+
+An owner that dispatches in a thread holds it beside its own lock. With a process for it, that
+process does, and its owner only while it acts on queues itself. The next owner waits for it: a
+process that dispatches ends with its owner, but not in the same instant.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import attrs
+
+from lakelog.errors import StoreLocked
+from lakelog.files import File, FileSystem
+from lakelog.forks import tell_of_forks
+from lakelog.layout import LOCK_FILE
+from lakelog.pages.positionspage import PageView
+
+WAIT_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.01
+_FLOCK: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
+_DISPATCHED: Final = 3
+
+
+@attrs.define(eq=False)
+class DispatchLock:
+    """The lock of one who writes queues and index; gone when it is released or the process ends."""
+
+    _file: File
+    _is_open: bool = attrs.field(default=True, init=False)
+
+    @classmethod
+    def take(cls, files: FileSystem, path: Path, wait_s: float = WAIT_SECONDS) -> DispatchLock:
+        """Lock, and wait for who holds it; raises :class:`~lakelog.errors.StoreLocked`."""
+        lock = cls(files.open(path / LOCK_FILE, write=True, create=True))
+        tell_of_forks(lock)
+        end = time.monotonic() + wait_s
+        try:
+            while not lock._try():
+                if time.monotonic() >= end:
+                    raise _held(files, path, wait_s)
+                time.sleep(_LOOK_SECONDS)
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def _try(self) -> bool:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _DISPATCHED, 1, 0)
+        try:
+            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, wanted)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def release(self) -> None:
+        """Let another one write queues and index; nothing happens if that was done."""
+        if self._is_open:
+            self._is_open = False
+            self._file.close()
+
+    def forked(self) -> None:
+        """Let go in a forked child, which would hold it with its parent."""
+        self.release()
+
+
+def _held(files: FileSystem, path: Path, wait_s: float) -> StoreLocked:
+    page = PageView.open(files, path)
+    pid = (page.dispatcher[0] if page is not None else 0) or None
+    who = f"process {pid}" if pid else "another process"
+    return StoreLocked(
+        f"{who} still writes queues and index of this store, {wait_s:.0f} s after its owner was "
+        "gone; end it, then open the store again",
+        path=path,
+        owner_pid=pid,
+    )

@@ -1,0 +1,66 @@
+"""Which pins are of a log that this one is no more: nobody knows what their followers lack.
+
+A log that was cut, or restored from an older copy, goes on below a pin's position with messages
+that its follower never saw; held by the position alone, they would be deleted unseen. So a pin
+holds everything where its position is behind the log's end, or where the log does not have the
+record that its fingerprint names. Of a record that was deleted nobody can tell any more.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from lakelog.errors import LakelogError, OffsetOutOfRange
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.pins import Fingerprint, Pin
+
+
+@attrs.frozen
+class Judge:
+    """Compares pins with a log.
+
+    :ivar pieces: reads the log from an offset to another one
+    """
+
+    pieces: Callable[[int, int], Iterable[Piece]]
+
+    def judged(self, pin: Pin, minimum: int, end: int) -> Pin:
+        """The same, but that one of another log has a ``problem``, and holds everything.
+
+        :param pin: read before ``end`` was asked for: one that has moved since could be past it
+        """
+        why = pin.problem or self._why(pin, minimum, end)
+        return pin if why == pin.problem else attrs.evolve(pin, position=0, problem=why)
+
+    def _why(self, pin: Pin, minimum: int, end: int) -> str | None:
+        last = pin.fingerprint
+        if pin.position > end:
+            return _problem(pin, f"the log ends at {end}")
+        if last is None or last.offset < minimum or self._is_there(last):
+            return None
+        return _problem(pin, f"another record than it knows is at offset {last.offset}, or none")
+
+    def _is_there(self, last: Fingerprint) -> bool:
+        try:
+            piece = next(iter(self.pieces(last.offset, last.offset + last.size)), None)
+        except OffsetOutOfRange:  # deleted meanwhile
+            return True
+        except (LakelogError, OSError):
+            return False
+        if piece is None or isinstance(piece, Blank | Damage):
+            return False
+        if int(piece.physical_offsets[0]) != last.offset:
+            return False
+        record = piece.record(0)
+        return (len(record), zlib.crc32(record)) == (last.size, last.crc)
+
+
+def _problem(pin: Pin, found: str) -> str:
+    return (
+        f"pin {pin.name!r} is of another log: it has all before {pin.position}, and {found}; this "
+        "one was cut or restored since. Nothing of it is deleted while the pin is there: let its "
+        "follower begin anew, or remove the pin with 'lakelog pins remove'"
+    )
