@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import attrs
 
+from lakelog.pages.positionspage import PageView
 from lakelog.positions import Positions
-from lakelog.positionspage import PageView
 from lakelog.source import FileSource
 
 
@@ -33,8 +33,8 @@ class FileBounds:
     source: FileSource
 
     def minimum(self) -> int:
-        """Where the first segment starts."""
-        return next(iter(self.source.starts()), 0)
+        """Where the first segment starts; 0 where none is."""
+        return self.source.first() or 0
 
     def end(self) -> int | None:
         """To be found out by reading."""

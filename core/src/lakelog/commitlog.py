@@ -146,10 +146,10 @@ class CommitLog:
         try:
             writer = segments.prepare_roll()
         except OSError as error:
-            raise PutRefused(
-                PutStatus.CREATE_MAPPED_FILE_FAILED,
-                f"no room for the next segment of {segments.size_bytes} bytes: {error}",
-            ) from error
+            why = f"no room for the next segment of {segments.size_bytes} bytes: {error}"
+            self._health.lacks_room(why)
+            raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+        self._health.has_room()
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
         segments.roll(writer)
         self.positions.appended = end
@@ -201,10 +201,12 @@ class CommitLog:
         """What was appended meanwhile may be durable or not: it counts with the next sync."""
         stamp, end = self.last_timestamp_ms, self.positions.appended
         committed = self.commit()
+        begun = time.perf_counter_ns()
         try:
             self.segments.sync()
         except OSError as error:
             raise self._health.fail(error) from error
+        self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
         self.positions.flushed = min(end, committed)
         if committed >= end:
             self.flushed_timestamp_ms = stamp

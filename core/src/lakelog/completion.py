@@ -17,6 +17,7 @@ from lakelog.directory import readable
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.errors import OffsetOutOfRange
 from lakelog.logreader import LogReader
+from lakelog.topicremoval import forgetter
 
 LOOK_SECONDS: Final = 0.002
 """The log is not looked at again sooner than this, unless somebody waits for what comes."""
@@ -50,6 +51,11 @@ class Completion:
         self.refresh()
         return self.offset
 
+    def reach_now(self) -> int:
+        """The same, for one who was woken: however short ago somebody looked."""
+        self.refresh(now=True)
+        return self.offset
+
     def refresh(self, *, now: bool = False) -> None:
         """Take in what the log holds by now.
 
@@ -63,6 +69,11 @@ class Completion:
                 except OSError as error:
                     raise readable(error, self._path) from error
                 self._looked = self._clock()
+
+    def forget_topic(self, topic: str, end_offset: int) -> None:
+        """Show the queues of ``topic`` no more, whose files are gone; see ``TopicRemover``."""
+        with self._lock:
+            forgetter(self._dispatchers)(topic, end_offset)
 
     def close(self) -> None:
         """Let go of the files of queues and index; what reads on opens them again."""
@@ -78,6 +89,8 @@ class Completion:
             raise dispatching.failure
         while True:
             end = self._reader.end_now(dispatching.offset)
+            if end is not None and end <= dispatching.offset:
+                return
             try:
                 dispatching.run(self._reader.pieces(dispatching.offset, end))
             except OffsetOutOfRange:

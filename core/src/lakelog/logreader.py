@@ -59,12 +59,14 @@ class LogReader:
         bounds: Bounds,
         is_live: Callable[[], bool],
         flushed: Flushed | None = None,
+        wait_flushed: Callable[[int, float], bool] | None = None,
     ) -> None:
         self._source = source
         self._known = KnownDamage(source)
         self._bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
+        self._wait_flushed = wait_flushed
         self._older: LogReader | None = None
         self._scanned = source
 
@@ -92,6 +94,10 @@ class LogReader:
     def flushed(self) -> int | None:
         """End of what is durable; ``None`` if that is not known."""
         return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
+
+    def wait_flushed(self, offset: int, timeout_s: float) -> bool:
+        """Whether all before ``offset`` is durable in time; ``False`` at once if nobody says."""
+        return self._wait_flushed is not None and self._wait_flushed(offset, timeout_s)
 
     def _found_end(self) -> int:
         """Behind the last record or blank, found by reading the last segment that holds any."""
@@ -138,7 +144,7 @@ class LogReader:
             return self._from_inside(inside, end, verify=verify)
         if self._is_live():
             return self._beside_owner(first, end, verify=verify, is_finished=limit is not None)
-        return self._scan(first, end, verify=verify)
+        return self._beside_nobody(first, end, verify=verify)
 
     def check_start(self, start: int | None) -> int | None:
         """``start``, if reading can begin there; 0 and ``None`` are the first that is there.
@@ -162,6 +168,18 @@ class LogReader:
 
         source = Unbroken(self._scanned, self._bounds.minimum)
         return scan(source, start, end, verify=verify)
+
+    def _beside_nobody(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        """Scan a log that nobody writes to, until there is damage and somebody owns it after all.
+
+        That may be what the new owner had not written yet, with what it has written since behind
+        it.
+        """
+        for piece in self._scan(start, end, verify=verify):
+            if isinstance(piece, Damage) and self._is_live():
+                yield from self.pieces(piece.offset, end, verify=verify)
+                return
+            yield piece
 
     def _beside_owner(
         self, start: int, end: int | None, *, verify: bool, is_finished: bool

@@ -108,7 +108,7 @@ class MessageColumns(Sequence[Message]):
             self.topic, self.bodies[index], tags, keys, self.properties, queue_id,
             self.flag, self.sys_flag, self.born_timestamp_ms, self.born_host, self.store_host,
             self.reconsume_times, self.prepared_transaction_offset, self.wait_store_ok,
-        )  # fmt: skip
+        )  # fmt: skip  # in the order of the class, a group a line
 
 
 def _taken(column: Any, index: int | slice) -> Any:

@@ -8,7 +8,7 @@ size ``0x7fffffff``. Of queues of batches, 46-byte units: see :mod:`.consumequeu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -34,10 +34,12 @@ class QueueEnd:
 
     :ivar end: queue offset behind its last unit
     :ivar reached: physical offset behind the record of that unit; 0 where it has none
+    :ivar highest: no unit that was looked at is of a record that starts behind this offset
     """
 
     end: int
     reached: int
+    highest: int = attrs.field(default=-1, eq=False)
 
 
 def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[Queue, QueueEnd]:
@@ -53,8 +55,22 @@ def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[
     }
     for queue, directory in _queues(path / BATCHCONSUMEQUEUE_DIR):
         end = _batch_end(files, segment_files(directory, files.list(directory)), limit)
-        ends[queue] = max(end, ends.get(queue, end), key=lambda each: each.end)
+        other = ends.get(queue, end)
+        further = max(end, other, key=lambda each: each.end)
+        ends[queue] = attrs.evolve(further, highest=max(end.highest, other.highest))
     return ends
+
+
+def settled_ends(
+    files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], limit: int
+) -> Mapping[Queue, QueueEnd]:
+    """What :func:`queue_ends` says with a limit; ``ends`` is what it said without one.
+
+    Looks again only if that can have come to anything else.
+    """
+    if all(each.highest < limit for each in ends.values()):
+        return ends
+    return queue_ends(files, path, limit)
 
 
 def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
@@ -98,46 +114,53 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
+    highest = -1
     for segment in reversed(segments):
         file = files.open(segment.path)
         try:
-            units = _units(file, segment.length // UNIT_BYTES, limit, UNIT_BYTES)
+            units, seen = _units(file, segment.length // UNIT_BYTES, limit, UNIT_BYTES)
+            highest = max(highest, seen)
             last = _unit(file, (units - 1) * UNIT_BYTES) if units else None
         finally:
             file.close()
         if last is not None:
             reached = 0 if last[1] == _FILLER_SIZE else sum(last)
-            return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached)
-    return QueueEnd(segments[0].start_offset // UNIT_BYTES if segments else 0, 0)
+            return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached, highest)
+    return QueueEnd(segments[0].start_offset // UNIT_BYTES if segments else 0, 0, highest)
 
 
 def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
     """The same of a queue of batches: behind the messages of its last unit."""
-    size = _BATCH_UNIT.size
+    size, highest = _BATCH_UNIT.size, -1
     for segment in reversed(segments):
         file = files.open(segment.path)
         try:
-            units = _units(file, segment.length // size, limit, size)
+            units, seen = _units(file, segment.length // size, limit, size)
+            highest = max(highest, seen)
             if units:
                 data = file.read_at((units - 1) * size, size)
                 offset, record_bytes, base, count = _BATCH_UNIT.unpack(data)
-                return QueueEnd(base + count, offset + record_bytes)
+                return QueueEnd(base + count, offset + record_bytes, highest)
         finally:
             file.close()
-    return QueueEnd(0, 0)
+    return QueueEnd(0, 0, highest)
 
 
-def _units(file: File, room: int, limit: int, unit_bytes: int) -> int:
-    """How many units that count stand at the front of a file, found by halving."""
-    low, high = 0, room
+def _units(file: File, room: int, limit: int, unit_bytes: int) -> tuple[int, int]:
+    """How many units that count stand at the front of a file, found by halving.
+
+    The other value is the highest offset that was seen; -1 where none was.
+    """
+    low, high, highest = 0, room, -1
     while low < high:
         middle = (low + high) // 2
         unit = _unit(file, middle * unit_bytes)
+        highest = max(highest, unit[0]) if unit is not None else highest
         if unit is not None and unit[0] < limit:
             low = middle + 1
         else:
             high = middle
-    return low
+    return low, highest
 
 
 def _unit(file: File, position: int) -> tuple[int, int] | None:

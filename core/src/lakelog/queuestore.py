@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from lakelog.errors import StoreClosed
+import attrs
+
 from lakelog.message import StoredMessage
+from lakelog.roles.current import Current
 
 if TYPE_CHECKING:
     from lakelog.consumers.consumer import CommitPolicy, Consumer
-    from lakelog.consumers.offsettable import OffsetTable
     from lakelog.consumers.places import Place
     from lakelog.reading.finder import Finder
+    from lakelog.reading.follow import QueueFollower
     from lakelog.reading.results import ColumnsResult, GetResult, QueueInfo
     from lakelog.units import Units
-
-FORKED: Final = (
-    "this process was forked from the owner of the store, which alone may write to it; open the "
-    "store in each process, for reading where another one owns it"
-)
 
 
 class QueueStore:
@@ -29,32 +25,18 @@ class QueueStore:
     What finds messages is put together at the first question, since it brings NumPy.
     """
 
-    def __init__(
-        self, make_finder: Callable[[], Finder], make_offsets: Callable[[], OffsetTable]
-    ) -> None:
-        self._make_finder = make_finder
-        self._make_offsets = make_offsets
-        self._closed = False
-        self._forked = False
-
-    def _check_open(self) -> None:
-        if self._forked:
-            raise StoreClosed(FORKED)
-        if self._closed:
-            raise StoreClosed("the store is closed")
-
-    @cached_property
-    def _finder(self) -> Finder:
-        return self._make_finder()
-
-    @cached_property
-    def _offsets(self) -> OffsetTable:
-        return self._make_offsets()
+    def __init__(self, current: Current) -> None:
+        self._current = current
 
     @property
     def _find(self) -> Finder:
-        self._check_open()
-        return self._finder
+        return self._current.now().finder
+
+    @property
+    def _following(self) -> QueueFollower:
+        """For who waits: a take-over may come meanwhile, and the owner's own queues are better."""
+        getter, arrivals = _CurrentGetter(self._current), self._current.arrivals()
+        return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
 
     # --- by queue ---
 
@@ -79,7 +61,8 @@ class QueueStore:
         from lakelog.reading.follow import Request
 
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
-        return self._find.follower.get(request, wait_ms)
+        follower = self._following if wait_ms > 0 else self._find.follower
+        return follower.get(request, wait_ms)
 
     async def get_async(
         self,
@@ -96,7 +79,8 @@ class QueueStore:
         from lakelog.reading.follow import Request
 
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
-        return await self._find.follower.get_async(request, wait_ms)
+        follower = self._following if wait_ms > 0 else self._find.follower
+        return await follower.get_async(request, wait_ms)
 
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
         self,
@@ -142,7 +126,8 @@ class QueueStore:
 
         :param start: a queue offset; ``None`` is the first one that is there
         """
-        return self._find.follower.read(topic, queue_id, start, follow=follow, tags=tags)
+        follower = self._following if follow else self._find.follower
+        return follower.read(topic, queue_id, start, follow=follow, tags=tags)
 
     def read_async(
         self,
@@ -154,7 +139,8 @@ class QueueStore:
         tags: str | None = None,
     ) -> AsyncIterator[StoredMessage]:
         """:meth:`read` for ``async for``; it never blocks the event loop."""
-        return self._find.follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
+        follower = self._following if follow else self._find.follower
+        return follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
 
     def topics(self) -> list[str]:
         """Every topic that has a queue, in the order of UTF-16 code units, as Java sorts."""
@@ -246,18 +232,34 @@ class QueueStore:
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
-            self._find.follower.arrivals,
+            self._current.arrivals(),
         )
+        offsets = self._current.offsets()
         return Consumer(
-            group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
+            group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
         )
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of every group, by topic and queue."""
-        self._check_open()
-        return self._offsets.groups()
+        self._current.now()
+        return self._current.offsets().groups()
 
-    def _close_offsets(self) -> None:
-        """Write what consumers have committed."""
-        if "_offsets" in self.__dict__:
-            self._offsets.close()
+
+@attrs.frozen
+class _CurrentGetter:
+    """Messages of queues, whatever becomes of the role of the store; also of one that is closed."""
+
+    _current: Current
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+    ) -> GetResult:
+        getter = self._current.last().finder.getter
+        return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)

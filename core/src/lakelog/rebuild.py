@@ -20,11 +20,12 @@ from lakelog.checkpoint import CheckpointKeeper
 from lakelog.consumequeue.ends import forget_ends, read_kept, write_kept
 from lakelog.directory import StoreDirectory, readable
 from lakelog.dispatching import Dispatching, Named
+from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import StoreError
 from lakelog.files import FileSystem, RealFileSystem, overwrite_file, read_file
 from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
-from lakelog.ownership import OwnerLock, remove_abort, write_abort
+from lakelog.ownership import OwnerLock, remove_abort, unowned, write_abort
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
@@ -99,8 +100,9 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
     directory = StoreDirectory.of(seam, place, effective.core)
     try:
         directory.check_readable()
-        with ExitStack() as held:
+        with unowned(seam, place), ExitStack() as held:
             held.callback(OwnerLock.take(seam, place).release)
+            held.callback(DispatchLock.take(seam, place).release)
             work = _Rebuild(directory, registry, effective, progress or _silent)
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)

@@ -12,7 +12,7 @@ from lakelog.errors import StoreError
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.opening import Opening, prepare
-from lakelog.ownership import is_owned, locked
+from lakelog.ownership import is_owned, locked, unowned
 from lakelog.recovery.examine import Progress, examine
 from lakelog.recovery.phases import READING, begin
 from lakelog.recovery.report import RecoveryReport
@@ -23,6 +23,7 @@ _NOTHING_IS_PUT: Final = {
     "replicator": None,
     "cleaner": None,
     "disk_watcher": None,
+    "services": {"dispatch": "thread"},
 }
 """What decides how messages are written and kept plays no part, and need not be installed."""
 
@@ -67,9 +68,10 @@ def recover(
     try:
         directory = StoreDirectory.of(opening.files, opening.path, opening.settings.core)
         directory.check_readable()
-        if dry_run:
-            return _planned(directory, opening, progress, full=full)
-        return _recovered(opening, progress, full=full)
+        with unowned(opening.files, opening.path):
+            if dry_run:
+                return _planned(directory, opening, progress, full=full)
+            return _recovered(opening, progress, full=full)
     except OSError as error:
         raise readable(error, opening.path) from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,11 +20,12 @@ import attrs
 from lakelog.check import check
 from lakelog.consumequeue.ends import forget_ends
 from lakelog.directory import StoreDirectory, readable
+from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import PluginError
 from lakelog.files import FileSystem
 from lakelog.layout import INDEX_DIR, OWN_DIR, TMP_DIR
 from lakelog.opening import prepare
-from lakelog.ownership import OwnerLock, is_owned, locked, write_abort
+from lakelog.ownership import OwnerLock, is_owned, locked, unowned, write_abort
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.preallocate import SegmentMaker
 from lakelog.queueoffsets import Queue
@@ -132,7 +133,8 @@ def repair(  # all but the path are optional, and given by name
     work = _Repair(directory, core, given, progress or _silent)
     try:
         directory.check_readable()
-        return work.tell() if dry_run else work.run()
+        with unowned(opening.files, place):
+            return work.tell() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
 
@@ -277,11 +279,10 @@ class _Repair:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = OwnerLock.take(self.directory.files, self.directory.path)
-        try:
+        with ExitStack() as held:
+            for kind in (OwnerLock, DispatchLock):
+                held.callback(kind.take(self.directory.files, self.directory.path).release)
             yield
-        finally:
-            lock.release()
 
     def _acting(self) -> Acting:
         directory = self.directory

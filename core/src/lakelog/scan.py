@@ -33,6 +33,15 @@ WINDOW_BYTES: Final = 4 << 20
 _HEAD_BYTES: Final = 64
 
 
+class Decode(Protocol):
+    """Finds the records at the start of bytes, as :func:`~lakelog.codec.run.decode_run` does."""
+
+    def __call__(
+        self, data: memoryview, base_offset: int, /, *, verify: bool, sealed: bool
+    ) -> RecordBatch:
+        """A batch, which is not changed any more."""
+
+
 class Judge(Protocol):
     """Decides which whole records belong to the log; asked in the order of the log."""
 
@@ -55,6 +64,7 @@ def scan(
     verify: bool = True,
     judge: Judge | None = None,
     sealed: bool = False,
+    decode: Decode = decode_run,
 ) -> Iterator[Piece]:
     """What stands in the log from ``start`` on, in order.
 
@@ -63,10 +73,11 @@ def scan(
     :param verify: whether checksums are computed
     :param judge: what it refuses is damage
     :param sealed: whether a record without a record checksum is damage, too
+    :param decode: what finds the records
 
     What follows the last whole record is damage if it is other than zero.
     """
-    walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
+    walk = _Walk(start, end, verify, judge, source.known_damage(), decode, sealed=sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -84,9 +95,11 @@ class _Walk:
         verify: bool,
         judge: Judge | None,
         known: Mapping[int, Damage],
+        decode: Decode,
         *,
         sealed: bool,
     ) -> None:
+        self._decode = decode
         self._judge = judge
         self._known = known
         # Without checksums, what is known to be damaged looks whole, too.
@@ -129,7 +142,7 @@ class _Walk:
 
     def _run(self, data: memoryview) -> RecordBatch:
         """The records at the start of ``data`` that belong to the log."""
-        batch = decode_run(data, self._at, verify=self._verify, sealed=self._sealed)
+        batch = self._decode(data, self._at, verify=self._verify, sealed=self._sealed)
         for each in self._unproven:
             within = self._at <= each.offset < batch.end_offset
             if within and each.is_at(data[each.offset - self._at :]):

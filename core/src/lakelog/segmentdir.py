@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import BadSegment
-from lakelog.layout import SEGMENT_NAME_DIGITS
+from lakelog.layout import SEGMENT_NAME_DIGITS, is_segment_name
 
 _PAGE_BYTES: Final = 4096
 
@@ -38,11 +38,6 @@ def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[S
         ),
         key=lambda segment: segment.start_offset,
     )
-
-
-def is_segment_name(name: str) -> bool:
-    """Whether ``name`` is a decimal offset of 20 digits."""
-    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 def problems(

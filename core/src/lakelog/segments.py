@@ -9,6 +9,7 @@ import mmap
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Final, Protocol
 
 import attrs
@@ -93,7 +94,8 @@ class Segments:
         self.active = self._adopted(active_offset, position) if position else self._first()
         self._open: dict[int, _Viewable] = {active_offset: self.active}
         self._unsynced = [_Unsynced(active_offset, self.active)]
-        self._maps: list[int] = []
+        self._keeping = Lock()
+        self._maps: dict[int, None] = {}  # the oldest first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore
 
@@ -159,15 +161,23 @@ class Segments:
             if offset < self.first_offset:
                 raise deleted(offset, self.first_offset) from None
             raise
-        held = [each for each in self._alive.get(start, ()) if each() is not None]
-        self._alive[start] = [*held, made.alive]
-        segment = self._open.setdefault(start, made)
-        self._maps.append(start)
-        if len(self._maps) > MOST_MAPS:
-            self._open.pop(self._maps.pop(0), None)  # views that are held keep the map
+        with self._keeping:
+            held = [each for each in self._alive.get(start, ()) if each() is not None]
+            self._alive[start] = [*held, made.alive]
+            segment = self._open.setdefault(start, made)
+            self._keep(start)
         if start < self.first_offset:  # deleted meanwhile: its disk space must come free
             self._forget(start)
         return segment
+
+    def _keep(self, start: int) -> None:
+        """Keep its map as the latest one, and let go of the oldest: never of this one."""
+        self._maps.pop(start, None)
+        self._maps[start] = None
+        if len(self._maps) > MOST_MAPS:
+            oldest = next(iter(self._maps))
+            del self._maps[oldest]
+            self._open.pop(oldest, None)  # views that are held keep the map
 
     def prepare_next(self) -> None:
         """See to it that the next segment is made before it is needed."""
@@ -224,8 +234,10 @@ class Segments:
         """
         if start not in self._alive:
             return 0
-        if isinstance(self._open.get(start), _SealedSegment):
-            self._open.pop(start, None)  # mapped again at the next view
+        with self._keeping:
+            if isinstance(self._open.get(start), _SealedSegment):
+                self._open.pop(start, None)  # mapped again at the next view
+                self._maps.pop(start, None)
         held = [each for each in self._alive.pop(start, ()) if each() is not None]
         if held:
             self._alive.setdefault(start, []).extend(held)
@@ -259,8 +271,10 @@ class Segments:
         self._maker.remove(start)
 
     def _forget(self, start: int) -> None:
-        self._open.pop(start, None)  # a writer of it was closed by the sync that retired it
-        self._alive.pop(start, None)
+        with self._keeping:
+            self._open.pop(start, None)  # a writer of it was closed by the sync that retired it
+            self._maps.pop(start, None)
+            self._alive.pop(start, None)
 
     def close(self) -> None:
         """Let go of all files, and of segments that were never used; once is enough."""

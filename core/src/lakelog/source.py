@@ -9,6 +9,7 @@ from typing import Protocol
 
 from lakelog.errors import StoreError
 from lakelog.files import File, FileSystem
+from lakelog.layout import segment_name
 from lakelog.pieces import Damage
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.segments import Segments, deleted
@@ -56,6 +57,8 @@ class FileExtent:
         self.end = segment.start_offset + min(segment.length, size_bytes)
         self._segment = segment
         self._file = file
+        self._asked: int = self.end
+        self._answer: int | None = None
 
     @property
     def path(self) -> Path:
@@ -75,9 +78,13 @@ class FileExtent:
             ) from error
 
     def next_data(self, offset: int) -> int | None:
-        """Ask the file system, which knows what was never written."""
-        position = self._file.next_data(offset - self.start)
-        return None if position is None else self.start + position
+        """Ask the file system, which knows what was never written; once for the same zeros."""
+        answer = self._answer
+        if offset < self._asked or (answer is not None and offset > answer):
+            position = self._file.next_data(offset - self.start)
+            answer = None if position is None else self.start + position
+            self._asked, self._answer = offset, answer
+        return answer
 
 
 class FileSource:
@@ -94,32 +101,60 @@ class FileSource:
         self._files = files
         self._directory = directory
         self._size_bytes = size_bytes
+        self._first: int | None = None
 
     def known_damage(self) -> Mapping[int, Damage]:
         """What it was told."""
         return self._known
 
-    def segments(self) -> list[SegmentFile]:
-        """The segment files that are there now."""
-        return segment_files(self._directory, self._files.list(self._directory))
+    def segments(self, start: int = 0) -> list[SegmentFile]:
+        """The segment files that are there now, from the one that holds ``start`` on."""
+        least = segment_name(max(start - self._size_bytes + 1, 0))
+        found = self._files.list(self._directory)
+        return segment_files(self._directory, (each for each in found if each[0] >= least))
 
     def starts(self) -> list[int]:
         """Where the segments that are there now start."""
         return [segment.start_offset for segment in self.segments()]
 
+    def first(self) -> int | None:
+        """Where the first segment starts, if there is any.
+
+        It is known until it is gone: segments come behind the others and go in their order.
+        """
+        if self._first is None or not self._is_there(self._first):
+            self._first = next(iter(self.starts()), None)
+        return self._first
+
+    def _is_there(self, start: int) -> bool:
+        with self._opened(self._directory / segment_name(start)) as file:
+            return file is not None
+
     def extents(self, start: int) -> Iterator[FileExtent]:
-        """Each segment, open for as long as the caller looks at it."""
-        for segment in self.segments():
-            if segment.start_offset + self._size_bytes > start:
-                with self._opened(segment) as file:
-                    if file is not None:
-                        yield FileExtent(segment, file, self._size_bytes)
+        """Each segment, open for as long as the caller looks at it.
+
+        They are found by their names, and by a listing only where one is missing: few who look for
+        some records want to see them all.
+        """
+        start -= start % self._size_bytes
+        while True:
+            path = self._directory / segment_name(start)
+            with self._opened(path) as file:
+                if file is None:
+                    break
+                segment = SegmentFile(path, start, file.size())
+                yield FileExtent(segment, file, self._size_bytes)
+            start += self._size_bytes
+        for segment in self.segments(start):
+            with self._opened(segment.path) as file:
+                if file is not None:
+                    yield FileExtent(segment, file, self._size_bytes)
 
     @contextmanager
-    def _opened(self, segment: SegmentFile) -> Iterator[File | None]:
-        """The file, or ``None`` if it was deleted meanwhile."""
+    def _opened(self, path: Path) -> Iterator[File | None]:
+        """The file, or ``None`` if there is none, or it was deleted meanwhile."""
         try:
-            file = self._files.open(segment.path)
+            file = self._files.open(path)
         except FileNotFoundError:
             yield None
             return
@@ -127,7 +162,7 @@ class FileSource:
             raise StoreError(
                 f"it cannot be opened ({error.strerror or error}); see to the disk, permissions "
                 "and the limit of open files",
-                path=segment.path,
+                path=path,
             ) from error
         try:
             yield file

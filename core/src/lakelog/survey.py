@@ -28,6 +28,8 @@ INNER_NUMBER = "INNER_NUM"
 """How many messages an inner batch holds, each of which takes a queue offset."""
 _DISPATCHED = INNER_MULTI_DISPATCH.encode()
 _IMPOSSIBLE = 1 << 62
+_FEW = 32
+"""So many records are sorted into queues sooner one by one than in columns."""
 _LOG = logging.getLogger("lakelog")
 
 
@@ -261,6 +263,10 @@ def _by_queue(batch: RecordBatch) -> Iterator[tuple[Queue, NDArray[Any]]]:
 
     queued = (batch.sys_flags & PREPARED) == 0
     names, numbers = topic_groups(batch)
+    if len(numbers) <= _FEW:
+        for (number, queue_id), places in _few_by_queue(batch, numbers, queued):
+            yield (names[number], queue_id), np.array(places, np.int64)
+        return
     for number, name in enumerate(names):
         rows = np.flatnonzero(queued & (numbers == number))
         ids = batch.queue_ids[rows]
@@ -269,6 +275,18 @@ def _by_queue(batch: RecordBatch) -> Iterator[tuple[Queue, NDArray[Any]]]:
         firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])).tolist() if len(ids) else []
         for first, end in zip(firsts, [*firsts[1:], len(ids)], strict=False):
             yield (name, int(ids[first])), rows[first:end]
+
+
+def _few_by_queue(
+    batch: RecordBatch, numbers: NDArray[Any], queued: NDArray[Any]
+) -> list[tuple[tuple[int, int], list[int]]]:
+    """By number of the topic and queue id, the places of the records."""
+    found: dict[tuple[int, int], list[int]] = {}
+    rows = zip(numbers.tolist(), batch.queue_ids.tolist(), queued.tolist(), strict=True)
+    for at, (number, queue_id, counts) in enumerate(rows):
+        if counts:
+            found.setdefault((number, queue_id), []).append(at)
+    return sorted(found.items())
 
 
 def _taken(batch: RecordBatch, at: int) -> int:

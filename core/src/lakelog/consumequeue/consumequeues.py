@@ -240,9 +240,8 @@ class ConsumeQueues:
             return
         for group in self._grouping.units(batch):
             self._opened(group.queue).append(group.units, group.store_times_ms)
-        self._flushing.dispatched_ms = int(batch.store_timestamps_ms[-1])
-        self._flushing.dispatched_bytes += int(batch.sizes.sum())
         self._dispatched = Mark.of(batch)
+        self._flushing.dispatched(int(batch.store_timestamps_ms[-1]), int(batch.sizes.sum()))
         if not self._read_only:
             self._flushing.start()
 

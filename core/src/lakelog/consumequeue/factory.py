@@ -13,12 +13,13 @@ def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     from lakelog.consumequeue.mark import LogHeads
     from lakelog.tombstones import read_tombstones
 
+    is_clean = not (context.path / ABORT_FILE).exists()
     return ConsumeQueues(
         context.files,
         context.path,
         settings,
         context.checkpoint,
-        clean=context.owner_follows or not (context.path / ABORT_FILE).exists(),
+        clean=context.owner_follows or context.in_order or is_clean,
         read_only=context.read_only,
         light_queues=context.core.light_queues,
         tombstones=read_tombstones(context.files, context.path),

@@ -55,20 +55,33 @@ class Flushing:
         self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
         self._thorough_bytes = 0
         self._one_at_a_time = threading.Lock()
-        self._stop = threading.Event()
+        self._over = False
+        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to flush by the clock; nothing happens if it has begun."""
-        if self._thread is None and not self._stop.is_set():
+        if self._thread is None and not self._over:
             self._thread = threading.Thread(
                 target=self._run, name="lakelog-flush-queues", daemon=True
             )
             self._thread.start()
 
+    def dispatched(self, last_ms: int, log_bytes: int) -> None:
+        """Note a run of records whose units are written; many bytes are synced before the clock.
+
+        :param last_ms: store time of its last record
+        :param log_bytes: how much of the log it is
+        """
+        self.dispatched_ms = last_ms
+        self.dispatched_bytes += log_bytes
+        if self._has_many():
+            self._wake.set()
+
     def stop(self) -> None:
         """Flush by the clock no more."""
-        self._stop.set()
+        self._over = True
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -87,7 +100,11 @@ class Flushing:
             ) from self.failure
 
     def _run(self) -> None:
-        while not self._stop.wait(self._settings.flush_interval_ms / 1000):
+        while True:
+            self._wake.wait(self._settings.flush_interval_ms / 1000)
+            if self._over:
+                return
+            self._wake.clear()
             try:
                 self._tick()
             except StoreFailed:
@@ -103,11 +120,11 @@ class Flushing:
 
     def _is_due(self) -> bool:
         """Whether it is time for all, or so much was written that a recovery would take long."""
+        return self._clock() * 1000 >= self._thorough_at or self._has_many()
+
+    def _has_many(self) -> bool:
         behind = self.dispatched_bytes - self._thorough_bytes
-        return (
-            self._clock() * 1000 >= self._thorough_at
-            or behind >= self._settings.flush_thorough_bytes
-        )
+        return behind >= self._settings.flush_thorough_bytes
 
     def _thorough(self) -> None:
         reached_ms = self.dispatched_ms  # before the sync: what comes meanwhile does not count

@@ -36,7 +36,7 @@ class ConsumeQueueSettings:
     flush_interval_ms: int = field(default=1_000, validator=validators.ge(1))
     flush_least_pages: int = field(default=2, validator=validators.ge(0))
     flush_thorough_interval_ms: int = field(default=60_000, validator=validators.ge(0))
-    flush_thorough_bytes: int = field(default=256 << 20, validator=validators.ge(1))
+    flush_thorough_bytes: int = field(default=128 << 20, validator=validators.ge(1))
 
     @batch_file_size_bytes.validator
     def _whole_units(self, _attribute: object, value: int) -> None:

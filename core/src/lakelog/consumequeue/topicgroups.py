@@ -12,6 +12,8 @@ from lakelog.codec.recordbatch import RecordBatch
 
 _ROUNDS: Final = 3
 """So many topics are found by comparing columns with one; more are told apart by hashes."""
+_FEW: Final = 32
+"""So many records are told apart sooner one by one than in columns."""
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _WORD_BYTES: Final = 8
 _WORD: Final = np.dtype("<u8")
@@ -24,6 +26,9 @@ def topic_groups(batch: RecordBatch) -> tuple[list[str], Places]:
     numbers = np.full(len(batch), -1, np.int64)
     names: list[str] = []
     left = np.arange(len(batch))
+    if len(left) <= _FEW:
+        _number_one_by_one(batch, left, names, numbers)
+        return names, numbers
     while len(left) and len(names) < _ROUNDS:
         same = _alike(batch, left)
         numbers[left[same]] = len(names)
@@ -83,8 +88,9 @@ def _topic(batch: RecordBatch, record: int) -> bytes:
 
 def _number_one_by_one(batch: RecordBatch, left: Places, names: list[str], numbers: Places) -> None:
     known: dict[bytes, int] = {}
-    for record in left.tolist():
-        raw = _topic(batch, record)
+    starts, lengths = batch.topic_positions[left].tolist(), batch.topic_lengths[left].tolist()
+    for record, start, length in zip(left.tolist(), starts, lengths, strict=True):
+        raw = bytes(batch.buffer[start : start + length])
         if raw not in known:
             known[raw] = len(names)
             names.append(raw.decode(errors="replace"))

@@ -14,10 +14,12 @@ from lakelog.interfaces.appending import (
 from lakelog.interfaces.behind import (
     Dispatcher,
     Follower,
+    FollowerProgram,
     FrontRemover,
     KeyIndex,
     QueueReader,
     TopicRemover,
+    WatchedFollower,
 )
 from lakelog.interfaces.flushing import (
     Flushable,
@@ -69,6 +71,7 @@ __all__ = [
     "FlushStrategy",
     "Flushable",
     "Follower",
+    "FollowerProgram",
     "FrontRemover",
     "KeyIndex",
     "Kind",
@@ -85,6 +88,7 @@ __all__ = [
     "Situation",
     "TopicRemover",
     "Wakeable",
+    "WatchedFollower",
     "Writer",
     "WriterTraits",
 ]

@@ -111,10 +111,36 @@ class KeyIndex(Protocol):
 
 @runtime_checkable
 class Follower(Protocol):
-    """Reads the log at its own pace, with its own cursor; can never hold up the queues."""
+    """Reads the log at its own pace, with its own cursor; can never hold up the queues.
+
+    ``lakelog serve`` runs each that the settings name in a process of its own, and starts that
+    again when it ends or hangs. So it must bear being killed at any time.
+    """
 
     def start(self) -> None:
         """Begin to follow."""
 
     def stop(self) -> None:
         """Stop soon, and return when stopped."""
+
+
+@runtime_checkable
+class WatchedFollower(Protocol):
+    """A follower that knows whether it gets on."""
+
+    def is_well(self) -> bool:
+        """Whether it does; if it does not for ``serve.hang_timeout_ms``, it is started again.
+
+        Asked now and then from another thread than those that follow; returns at once.
+        """
+
+
+@runtime_checkable
+class FollowerProgram(Protocol):
+    """A follower that another program does better."""
+
+    def command(self) -> Sequence[str]:
+        """The program and its arguments, which under ``lakelog serve`` run instead of ``start``.
+
+        It stops on SIGTERM. It may tell ``READY=1`` and ``WATCHDOG=1`` as sd_notify(3) does.
+        """

@@ -43,6 +43,8 @@ class Context:
         may be changed or made
     :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
         its log by then, and dispatches in the order of the log
+    :ivar in_order: who wrote queues and index before has closed them, although the store is open
+        and ``abort`` is there: they are as after a clean stop
     """
 
     path: Path
@@ -53,6 +55,7 @@ class Context:
     )
     read_only: bool = False
     owner_follows: bool = False
+    in_order: bool = False
 
 
 @attrs.frozen

@@ -25,6 +25,10 @@ _log = logging.getLogger("lakelog")
 class MessageLog(Protocol):
     """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
 
+    @property
+    def oldest_offset(self) -> int:
+        """Where the oldest record begins that can be read."""
+
     def look_up(self, where: int | str) -> StoredMessage:
         """The message at an offset."""
 
@@ -49,8 +53,8 @@ class KeyQuery:
     ) -> list[StoredMessage]:
         """Messages of ``topic`` whose unique key, or one of whose keys, is ``key``; newest first.
 
-        A message that is damaged or gone is passed over and logged, and so is the rest of an
-        index that is damaged.
+        A message that is damaged is passed over and logged, and so is the rest of an index that
+        is damaged; one that retention has deleted is passed over.
 
         :param since_ms: store time of the oldest, in ms since 1970
         :param until_ms: store time of the youngest, itself included
@@ -111,7 +115,8 @@ class KeyQuery:
         try:
             return self.log.look_up(offset)
         except (CorruptRecord, OffsetOutOfRange) as error:
-            _log.warning("the key index points to no whole record: %s", error)
+            if offset >= self.log.oldest_offset:  # index files go after the log that they are of
+                _log.warning("the key index points to no whole record: %s", error)
             return None
 
 

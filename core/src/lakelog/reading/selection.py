@@ -81,6 +81,7 @@ class Selection:
     :ivar batches: the records, in the order of the queue
     :ivar count: messages in them; a record of a batch has several
     :ivar bytes: of all records together
+    :ivar passed_over: queue offset, offset and size of units that lead to no whole record
     """
 
     status: GetStatus
@@ -90,6 +91,7 @@ class Selection:
     batches: list[RecordBatch] = attrs.field(factory=list)
     count: int = 0
     bytes: int = 0
+    passed_over: list[tuple[int, int, int]] = attrs.field(factory=list)
 
 
 class Selector:
@@ -113,7 +115,19 @@ class Selector:
             return Selection(status, next_offset, *bounds)
         found = Selection(GetStatus.NO_MATCHED_MESSAGE, want.offset, *bounds)
         self._walk(want, found, check_tags)
+        self._report(want.queue, found)
         return found
+
+    def _report(self, queue: Queue, found: Selection) -> None:
+        """One line for each call; what was deleted while it ran is no damage."""
+        minimum = self._minimum() if found.passed_over else 0
+        broken = [each for each in found.passed_over if not 0 <= each[1] < minimum]
+        if broken:
+            more = f", as are {len(broken) - 1} more up to {broken[-1][0]}" if broken[1:] else ""
+            _log.warning(
+                "%s: queue offset %d leads to no whole record (offset %d, %d bytes); passed over%s",
+                *(queue, *broken[0], more),
+            )
 
     def _walk(self, want: Wanted, found: Selection, check_tags: TagCheck) -> None:
         kind = self._queues.kind(want.queue)
@@ -176,7 +190,7 @@ class Selector:
         check_tags: TagCheck,
     ) -> None:
         missing = chosen[gathered.states != WHOLE]
-        _report(want.queue, units, chosen[gathered.states == BROKEN])
+        found.passed_over += _places(units, chosen[gathered.states == BROKEN])
         for batch, rows in zip(gathered.batches, gathered.rows, strict=True):
             tagged = np.ones(len(rows), np.bool_)
             if want.tags is not None:
@@ -218,12 +232,6 @@ def _first_beyond(want: Wanted, found: Selection, units: Units, hits: NDArray[np
     return int(beyond.argmax()) if beyond.any() else len(units)
 
 
-def _report(queue: Queue, units: Units, broken: Longs) -> None:
-    for row in broken.tolist():
-        _log.warning(
-            "%s: queue offset %d leads to no whole record (offset %d, %d bytes); passed over",
-            queue,
-            units.queue_offsets[row],
-            units.offsets[row],
-            units.sizes[row],
-        )
+def _places(units: Units, rows: Longs) -> list[tuple[int, int, int]]:
+    columns = (units.queue_offsets, units.offsets, units.sizes)
+    return list(zip(*(each[rows].tolist() for each in columns), strict=True))

@@ -22,7 +22,7 @@ from lakelog.errors import BadSegment, CorruptRecord
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit
+from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.queueoffsets import Queue
 from lakelog.recovery.cutting import Cut, cut_off
 from lakelog.recovery.damagefile import read_damage
@@ -40,6 +40,7 @@ from lakelog.survey import Survey
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof
     from lakelog.recovery.startfile import Start
+    from lakelog.scan import Decode
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many bytes were read, and how many there are to read at most."""
@@ -113,10 +114,12 @@ def examine(
     *,
     full: bool = False,
     on_unclean: Callable[[int], None] | None = None,
+    decode: Decode | None = None,
 ) -> Plan:
     """Read what has to be read of a store, whoever owns it; with ``full``, all of its log.
 
     :param on_unclean: told from where on the log is read, before that, if it was not closed cleanly
+    :param decode: what finds records in bytes; ``None`` is the one that there is
 
     Raises :class:`~lakelog.errors.BadSegment` where no recovery can go on: over missing segments
     and files that are none, and over damage if the settings say ``on_damage = "refuse"``.
@@ -136,7 +139,7 @@ def examine(
         found = Survey(0, 0, next_offsets=ends)
         return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
-    return reading.plan(begun, on_unclean)
+    return reading.plan(begun, on_unclean, decode)
 
 
 def _claims(
@@ -174,8 +177,11 @@ class _Reading:
     def size(self) -> int:
         return self.core.segment_size_bytes
 
-    def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> Plan:
-        from lakelog.scan import scan  # brings NumPy
+    def plan(
+        self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
+    ) -> Plan:
+        from lakelog.codec.run import decode_run  # brings NumPy
+        from lakelog.scan import scan
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
@@ -190,15 +196,18 @@ class _Reading:
         found = Survey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         if not source.known_damage():
-            self._read_by_others(found)
+            known = (each.reached for each in ends.values())
+            self._read_by_others(found, max(known, default=0))
         sealed = self.core.require_record_crc
-        scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
+        scanned = scan(
+            source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
+        )
         pieces, cut = self._add_up(scanned, found, proof)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
         missing = () if cut else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
-        self._complete_offsets(found)
+        self._complete_offsets(found, ends)
         behind = tails(files, self.segments, self.size, found.end_offset, proof.refused)
         return Plan(
             self.clean,
@@ -209,7 +218,7 @@ class _Reading:
             tuple(_marked(each, proof.refused) for each in pieces),
             tuple(map(cut.told if cut else _as_it_is, behind)),
             lengths,
-            _lowered(checkpoint, found),
+            _right(checkpoint, found, proved=bool(pieces) and not self.clean),
             time.monotonic() - begun,
             missing,
             noted,
@@ -217,21 +226,28 @@ class _Reading:
             claims.next_offsets() if missing else {},
         )
 
-    def _read_by_others(self, found: Survey) -> None:
-        """Take in what other processes find sound from the start on."""
+    def _read_by_others(self, found: Survey, reached: int) -> None:
+        """Take in what other processes find sound from the start on.
+
+        :param reached: the end of the log, as the queues know it
+        """
         if type(self.directory.files) is not RealFileSystem:
             return  # they would look at other files
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)
         sealed = self.core.require_record_crc
-        answers = sections(self.directory.commitlog, starts, self.size, sealed=sealed)
+        answers = sections(
+            self.directory.commitlog, starts, self.size, sealed=sealed, reached=reached
+        )
         with closing(answers):
             for each in answers:
-                if each.found.records and each.first_timestamp_ms < found.last_timestamp_ms:
+                if each.stop_offset <= found.end_offset:
+                    continue  # what began before it reaches over it
+                if not each.follows(found):
                     break
                 found.join(each.found)
                 self.progress(found.end_offset - found.start_offset, total)
-                if found.end_offset < each.found.start_offset + self.size:
+                if found.end_offset < each.stop_offset:
                     break
 
     def _source(self) -> PaddedSource:
@@ -289,10 +305,10 @@ class _Reading:
             self.segments[0].start_offset,
         )
 
-    def _complete_offsets(self, found: Survey) -> None:
+    def _complete_offsets(self, found: Survey, ends: Mapping[Queue, QueueEnd]) -> None:
         """Queues know of messages that were not read, or are gone; what was cut does not count."""
-        ends = queue_ends(self.directory.files, self.directory.path, found.end_offset)
-        for queue, each in ends.items():
+        files, path = self.directory.files, self.directory.path
+        for queue, each in settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
         found.tell_doubts()
 
@@ -360,10 +376,15 @@ def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
     return attrs.evolve(damage, unproven=unproven)
 
 
-def _lowered(checkpoint: StoreCheckpoint, found: Survey) -> StoreCheckpoint | None:
-    """The checkpoint, claiming no more than what was found; ``None`` if it claims no more."""
+def _right(checkpoint: StoreCheckpoint, found: Survey, *, proved: bool) -> StoreCheckpoint | None:
+    """The checkpoint, claiming no more than what was found; ``None`` if it claims no more.
+
+    :param proved: records behind damage count: it claims them. All is synced before it is written,
+        and what proved them, a queue's unit perhaps, may be lost before the next recovery asks
+    """
     last_ms = found.highest_timestamp_ms
-    confirmed = min(checkpoint.confirm_offset, found.end_offset)
+    end = found.end_offset
+    confirmed = end if proved else min(checkpoint.confirm_offset, end)
     right = attrs.evolve(checkpoint, confirm_offset=confirmed)
     if found.records:
         right = attrs.evolve(

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from lakelog.recovery.sections import Section
 
-MIN_BYTES: Final = 1 << 30
+MIN_BYTES: Final = 512 << 20
 """Fewer are read sooner than a process starts."""
+PART_BYTES: Final = 128 << 20
+"""What one is asked for at a time, so that all of them have work until the end."""
 _MOST: Final = 8
 _FASTER: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """Else NumPy starts threads for matrices, of which there are none: a third of the start."""
@@ -34,32 +36,45 @@ def sections(
     min_bytes: int = MIN_BYTES,
     *,
     sealed: bool = False,
+    reached: int = 0,
 ) -> Generator[Section, None, None]:
     """What others found in the segments at ``starts``, in order; ends where there is no answer.
 
+    A segment comes in parts; see :mod:`.sections` for where these begin.
+
     :param sealed: whether a record without a record checksum is not sound
+    :param reached: where the log ends, as far as others know: its last segment may be all but empty
     """
-    count = min(len(starts), len(os.sched_getaffinity(0)), _MOST)
-    if len(starts) * size_bytes < min_bytes or count < 2 or not sys.executable:
+    if not starts or max(reached - starts[0], (len(starts) - 1) * size_bytes) < min_bytes:
+        return
+    parts = [
+        (start + at, min(PART_BYTES, size_bytes - at))
+        for start in starts
+        for at in range(0, size_bytes, PART_BYTES)
+    ]
+    count = min(len(parts), len(os.sched_getaffinity(0)), _MOST)
+    if count < 2 or not sys.executable:
         return
     request = {"directory": str(directory), "size_bytes": size_bytes, "sealed": sealed}
     try:
         with ExitStack() as running:
-            yield from _answers(request, starts, count, running)
+            yield from _answers(request, parts, count, running)
     except (OSError, ValueError, KeyError, TypeError) as error:
         _LOG.debug("a helper process did not answer: %s", error)
 
 
 def _answers(
-    request: Mapping[str, object], starts: Sequence[int], count: int, running: ExitStack
+    request: Mapping[str, object],
+    parts: Sequence[tuple[int, int]],
+    count: int,
+    running: ExitStack,
 ) -> Generator[Section, None, None]:
     from lakelog.recovery.sections import Section  # brings NumPy
 
     helpers = [
-        _begin({**request, "starts": list(starts[number::count])}, running)
-        for number in range(count)
+        _begin({**request, "parts": list(parts[number::count])}, running) for number in range(count)
     ]
-    for number in range(len(starts)):
+    for number in range(len(parts)):
         output = helpers[number % count].stdout
         assert output is not None  # for the type checker: it is a pipe
         yield Section.from_json(output.readline())

@@ -1,15 +1,16 @@
 """Acts on what an examination found; the only place of a recovery that changes a byte.
 
 In this order, each step durable before the next: what is missing is noted; copies go to the
-quarantine; files behind the end go, from the back; lengths are put right; the tail is zeroed; what
-an unclean stop may have left in memory alone is synced; the checkpoint is lowered. Whatever stops
-it in between, the next recovery finds the same end, and goes on.
+quarantine, also of damage with whole records in it that nothing proves; files behind the end go,
+from the back; lengths are put right; the tail is zeroed; what an unclean stop may have left in
+memory alone is synced; the checkpoint is lowered. Whatever stops it in between, the next recovery
+finds the same end, and goes on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -18,6 +19,7 @@ from lakelog.checkpoint import write_checkpoint
 from lakelog.directory import StoreDirectory
 from lakelog.files import FileSystem
 from lakelog.layout import OWN_DIR
+from lakelog.pieces import Damage
 from lakelog.recovery.damagefile import keep_damage
 from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length
@@ -28,6 +30,7 @@ from lakelog.recovery.tails import Tail, chunks
 from lakelog.segmentdir import segment_files
 
 _LOG: Final = logging.getLogger("lakelog")
+_UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
 
 
 def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryReport:
@@ -37,6 +40,7 @@ def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryRepo
     """
     files, path = directory.files, directory.path
     keep_missing(files, path, plan.missing, plan.lost_ends)  # before any proof of it goes
+    _keep_unproved(directory, plan.damage, size_bytes)
     cut = _set_aside(directory, plan.tails)
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
@@ -68,6 +72,27 @@ def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
         )
         for each in found
     ]
+
+
+def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_bytes: int) -> None:
+    """Whole records that readers will pass over are kept, though their bytes stay in the log.
+
+    Raises :class:`~lakelog.errors.StoreError` for lack of room.
+    """
+    for damage in found:
+        if damage.unproven:
+            for begin, end in _by_segment(damage, size_bytes):
+                at = begin % size_bytes
+                path = directory.segment(begin - at)
+                keep(directory.files, directory.path, path, at, end - begin, begin, _UNPROVED)
+
+
+def _by_segment(damage: Damage, size_bytes: int) -> Iterator[tuple[int, int]]:
+    begin = damage.offset
+    while begin < damage.end_offset:
+        end = min(begin - begin % size_bytes + size_bytes, damage.end_offset)
+        yield begin, end
+        begin = end
 
 
 def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int) -> set[object]:

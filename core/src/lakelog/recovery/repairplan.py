@@ -10,11 +10,11 @@ import attrs
 
 from lakelog.directory import StoreDirectory
 from lakelog.errors import BadSegment
-from lakelog.layout import BLANK_MIN_BYTES
+from lakelog.layout import BLANK_MIN_BYTES, is_segment_name
 from lakelog.recovery.filler import Gap, fits, least_filler_bytes
 from lakelog.recovery.repairscan import LogLook, by_segment
 from lakelog.recovery.report import RecoveryReport
-from lakelog.segmentdir import SegmentFile, is_segment_name, segment_files
+from lakelog.segmentdir import SegmentFile, segment_files
 
 
 @attrs.frozen

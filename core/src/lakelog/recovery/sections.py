@@ -1,8 +1,10 @@
-"""How far a segment is sound from its start on, found without looking at any other one.
+"""How far a part of a segment is sound from its start on, found without looking at any other one.
 
 Sound is: whole records, one behind the other, none older than the one before it. That needs no
-proof, so segments can be looked at by several processes. As a program, it answers for the segments
-that its first line of input names, each with a line of JSON as soon as it is known.
+proof, so parts can be looked at by several processes. One that does not begin where a segment does
+may begin within a record: what is sound then begins behind it, and whoever joins the parts asks
+whether the part before ends right there. As a program, it answers for the parts that its first line
+of input names, each with a line of JSON as soon as it is known.
 """
 
 from __future__ import annotations
@@ -25,14 +27,21 @@ from lakelog.survey import Chain, Survey
 
 @attrs.frozen
 class Section:
-    """The sound front of a segment.
+    """The sound front of a part of a segment.
 
     :ivar found: what was read
     :ivar first_timestamp_ms: store time of its first record; 0 if it has none
+    :ivar stop_offset: up to where it was asked for; what starts before that belongs to it
     """
 
     found: Survey
     first_timestamp_ms: int
+    stop_offset: int
+
+    def follows(self, found: Survey) -> bool:
+        """Whether it goes on right behind what was found, and is not older."""
+        is_older = self.found.records and self.first_timestamp_ms < found.last_timestamp_ms
+        return self.found.start_offset == found.end_offset and not is_older
 
     def to_json(self) -> str:
         """One line."""
@@ -40,30 +49,37 @@ class Section:
         chains = [[*queue, *attrs.astuple(chain)] for queue, chain in found.chains.items()]
         row = {**attrs.asdict(found, recurse=False), "chains": chains}
         del row["next_offsets"]  # the chains say them
-        return json.dumps({**row, "first": self.first_timestamp_ms})
+        return json.dumps({**row, "first": self.first_timestamp_ms, "stop": self.stop_offset})
 
     @classmethod
     def from_json(cls, line: str) -> Section:
         """Read such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other."""
         row: dict[str, Any] = json.loads(line)
-        first = int(row.pop("first"))
+        first, stop = int(row.pop("first")), int(row.pop("stop"))
         chains = {(topic, number): Chain(*of) for topic, number, *of in row.pop("chains")}
         offsets = {queue: chain.next for queue, chain in chains.items()}
-        return cls(Survey(**row, next_offsets=offsets, chains=chains), first)
+        return cls(Survey(**row, next_offsets=offsets, chains=chains), first, stop)
 
 
-def section(source: FileSource, start: int, size_bytes: int, *, sealed: bool = False) -> Section:
-    """Read the segment that begins at ``start`` as far as it is sound."""
-    found, first_ms = Survey(start, start), 0
-    for piece in scan(source, start, start + size_bytes, judge=_InOrder(found), sealed=sealed):
+def section(
+    source: FileSource, start: int, length: int, *, sealed: bool = False, inside: bool = False
+) -> Section:
+    """Read ``length`` bytes of a segment from ``start`` on, as far as they are sound.
+
+    :param inside: whether a record may reach over ``start``: what is left of it is passed over
+    """
+    found, first_ms, stop = Survey(start, start), 0, start + length
+    for piece in scan(source, start, stop, judge=_InOrder(found), sealed=sealed):
         if isinstance(piece, Blank) and piece.offset == found.end_offset:
             found.end_offset = piece.offset + piece.size
         elif isinstance(piece, RecordBatch):
-            first_ms = first_ms or int(piece.store_timestamps_ms[0])
+            if not found.records:
+                found.start_offset = piece.base_offset + int(piece.starts[0])
+                first_ms = int(piece.store_timestamps_ms[0])
             found.count(piece)
-        else:
+        elif found.records or not inside:
             break
-    return Section(found, first_ms)
+    return Section(found, first_ms, stop)
 
 
 @attrs.frozen
@@ -89,12 +105,13 @@ class _InOrder:
 
 
 def answer(asked: TextIO) -> Iterator[str]:
-    """A line for each segment that the first line of ``asked`` names."""
+    """A line for each part that the first line of ``asked`` names."""
     request = json.loads(asked.readline())
-    size = int(request["size_bytes"])
+    size, sealed = int(request["size_bytes"]), bool(request.get("sealed"))
     source = FileSource(RealFileSystem(), Path(request["directory"]), size)
-    for start in request["starts"]:
-        yield section(source, int(start), size, sealed=bool(request.get("sealed"))).to_json()
+    for start, length in request["parts"]:
+        inside = start % size != 0
+        yield section(source, start, length, sealed=sealed, inside=inside).to_json()
 
 
 def main() -> None:

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from lakelog.testing.contracts.replicator import ReplicatorContract
     from lakelog.testing.contracts.segmentsource import SegmentSourceContract
     from lakelog.testing.contracts.writer import WriterContract
+    from lakelog.testing.copies import copy_store
     from lakelog.testing.fakeclock import FakeClock
     from lakelog.testing.fakelog import FakeLog
     from lakelog.testing.faultyfile import FaultyFile
     from lakelog.testing.hookcalls import count_hook_calls
     from lakelog.testing.machine import StoreMachine
     from lakelog.testing.records import encode_log, record_batch
+    from lakelog.testing.surplus import SurplusCleaner
 
 __all__ = [
     "AppendCallbackContract",
@@ -47,7 +49,9 @@ __all__ = [
     "ReplicatorContract",
     "SegmentSourceContract",
     "StoreMachine",
+    "SurplusCleaner",
     "WriterContract",
+    "copy_store",
     "count_hook_calls",
     "encode_log",
     "record_batch",
@@ -69,7 +73,9 @@ _MODULES = {
     "ReplicatorContract": "contracts.replicator",
     "SegmentSourceContract": "contracts.segmentsource",
     "StoreMachine": "machine",
+    "SurplusCleaner": "surplus",
     "WriterContract": "contracts.writer",
+    "copy_store": "copies",
     "count_hook_calls": "hookcalls",
     "encode_log": "records",
     "record_batch": "records",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from queue import Queue
 
 import pytest
 
@@ -56,6 +57,36 @@ class FlushStrategyContract:
                 with beside(put) as call, log.released_behind():
                     call.result(self.patience_seconds)
 
+    def test_a_callback_may_put_and_wait(self, log: FakeLog) -> None:
+        """In whatever thread it is called, which may be the one that answers."""
+        assert all(status.in_log for status in self.put_in_callbacks(log))
+
+    def put_in_callbacks(self, log: FakeLog) -> list[PutStatus]:
+        """What puts of callbacks come to that wait for it."""
+        with running(self.make(), log) as flush, ExitStack() as stack:
+            if getattr(flush, "answers_later", False):  # and not before there is a callback
+                stack.enter_context(log.stalled())
+            answered = [self.put_behind(flush, log) for _ in range(3)]
+            log.release()
+            return [self.settle(each.get(timeout=self.patience_seconds)) for each in answered]
+
+    def put_behind(self, flush: FlushStrategy, log: FakeLog) -> Queue[Outcome]:
+        """Put, and again in a callback; that one's outcome, which was waited for there."""
+        answered = Queue[Outcome]()
+
+        def again(_: object) -> None:
+            outcome = flush.submit(log.append(), wait=True)
+            with suppress(Exception):  # it is raised again to who looks at the outcome
+                settle(outcome, self.patience_seconds)
+                answered.put(outcome)
+
+        outcome = flush.submit(log.append(), wait=True)
+        if isinstance(outcome, PutStatus):
+            again(outcome)
+        else:
+            outcome.add_done_callback(again)
+        return answered
+
     def test_close_flushes_what_is_left(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
             for _ in range(7):
@@ -98,6 +129,9 @@ class DurableFlushStrategyContract(FlushStrategyContract):
                 end = log.append()
                 assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
                 assert log.flushed >= end
+
+    def test_what_a_callback_puts_is_durable_too(self, log: FakeLog) -> None:
+        assert self.put_in_callbacks(log) == [PutStatus.PUT_OK] * 3
 
     def test_it_is_not_told_so_before_the_sync_returned(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush, log.stalled():
@@ -214,6 +248,12 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
                         assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
             with self.waiting(flush, log, log.append()) as third:
                 assert third.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
+
+    def test_a_callback_of_one_whose_time_is_over_may_wait_too(self, log: FakeLog) -> None:
+        with running(self.make_hasty(50), log) as flush, log.stalled():
+            answered = self.put_behind(flush, log)
+            outcome = answered.get(timeout=self.patience_seconds)
+            assert self.settle(outcome) is PutStatus.FLUSH_DISK_TIMEOUT
 
     def test_it_goes_on_once_the_disk_does(self, log: FakeLog) -> None:
         with running(self.make_hasty(300), log) as flush:

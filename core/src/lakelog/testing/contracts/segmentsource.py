@@ -10,6 +10,7 @@ import pytest
 from lakelog.errors import StoreError
 from lakelog.interfaces import SegmentSource
 from lakelog.registry import check_object
+from lakelog.testing.samebytes import assert_same
 
 SEGMENT_BYTES = 64 << 10
 
@@ -46,7 +47,7 @@ class SegmentSourceContract:
         for position, length in [(0, 8), whole, (4000, 5000), (SEGMENT_BYTES - 1, 1), (17, 3)]:
             for start, content in segments.items():
                 found = source.read(start, position, length)
-                assert found == content[position : position + length]
+                assert_same(found, content[position : position + length])
 
     def test_what_it_does_not_have_is_an_error_of_the_store(self) -> None:
         source, _ = self.made()

@@ -7,7 +7,6 @@ that a test or the crash simulator makes there would pass unseen.
 from __future__ import annotations
 
 import gc
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,9 @@ import pytest
 from lakelog.files import RealFileSystem
 from lakelog.interfaces import Sealable, SegmentWriter, Writer
 from lakelog.registry import check_object
+from lakelog.testing.descriptors import open_in
 from lakelog.testing.faultyfile import FaultyFile
+from lakelog.testing.samebytes import assert_same
 from lakelog.testing.threads import beside
 
 SIZE = 1 << 16
@@ -79,7 +80,7 @@ class WriterContract:
     def test_what_is_written_can_be_viewed_at_once(self, file: FaultyFile) -> None:
         segment = self.make().open(file, SIZE, 0)
         expected = _fill(segment, random.Random(1))
-        assert bytes(segment.view(0, len(expected))) == expected
+        assert_same(bytes(segment.view(0, len(expected))), expected)
         segment.close()
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
@@ -89,7 +90,7 @@ class WriterContract:
         segment = self.make().open(file, SIZE, 0)
         segment.write(0, kind(b"record"))
         segment.write(6, kind(b""))
-        assert bytes(segment.view(0, 6)) == b"record"
+        assert_same(bytes(segment.view(0, 6)), b"record")
         segment.close()
 
     def test_what_was_given_to_write_may_be_reused_afterwards(self, file: FaultyFile) -> None:
@@ -97,33 +98,33 @@ class WriterContract:
         data = bytearray(b"record")
         segment.write(0, data)
         data[:] = b"other!"
-        assert bytes(segment.view(0, 6)) == b"record"
+        assert_same(bytes(segment.view(0, 6)), b"record")
         segment.close()
 
     def test_the_first_and_the_last_byte_of_the_segment(self, file: FaultyFile, path: Path) -> None:
         segment = self.make().open(file, SIZE, 0)
         segment.write(0, b"\x01" * (SIZE - 1))
         segment.write(SIZE - 1, b"\x02")
-        assert bytes(segment.view(SIZE - 2, 2)) == b"\x01\x02"
+        assert_same(bytes(segment.view(SIZE - 2, 2)), b"\x01\x02")
         assert len(segment.view(0, SIZE)) == SIZE
         assert len(segment.view(SIZE, 0)) == 0
         assert segment.commit() == SIZE
         segment.sync()
         segment.close()
-        assert path.read_bytes() == b"\x01" * (SIZE - 1) + b"\x02"
+        assert_same(path.read_bytes(), b"\x01" * (SIZE - 1) + b"\x02")
 
     def test_records_that_were_there_stay(self, file: FaultyFile, path: Path) -> None:
         old = random.Random(5).randbytes(5_000)
         file.write_at(0, old)
         file.writes.clear()
         segment = self.make().open(file, SIZE, len(old))
-        assert bytes(segment.view(0, len(old))) == old
+        assert_same(bytes(segment.view(0, len(old))), old)
         segment.write(len(old), b"new")
-        assert bytes(segment.view(len(old) - 2, 5)) == old[-2:] + b"new"
+        assert_same(bytes(segment.view(len(old) - 2, 5)), old[-2:] + b"new")
         assert segment.commit() == len(old) + 3
         segment.sync()
         segment.close()
-        assert path.read_bytes()[: len(old) + 3] == old + b"new"
+        assert_same(path.read_bytes()[: len(old) + 3], old + b"new")
 
     def test_the_file_keeps_its_length_and_is_zero_behind(
         self, file: FaultyFile, path: Path
@@ -133,7 +134,7 @@ class WriterContract:
         segment.commit()
         segment.sync()
         segment.close()
-        assert path.read_bytes() == b"record".ljust(SIZE, b"\x00")
+        assert_same(path.read_bytes(), b"record".ljust(SIZE, b"\x00"))
 
     # --- views ---
 
@@ -150,8 +151,8 @@ class WriterContract:
         view = segment.view(0, 5)
         more = _fill(segment, random.Random(2), start=5)
         segment.commit()
-        assert bytes(segment.view(5, 5)) == more[:5]
-        assert bytes(view) == b"first"
+        assert_same(bytes(segment.view(5, 5)), more[:5])
+        assert_same(bytes(view), b"first")
         segment.close()
 
     def test_a_view_stays_right_after_close_and_unlink(self, file: FaultyFile, path: Path) -> None:
@@ -160,11 +161,11 @@ class WriterContract:
         segment.commit()
         view = segment.view(0, len(expected))
         path.unlink()
-        assert bytes(view) == expected
+        assert_same(bytes(view), expected)
         segment.close()
         del segment
         gc.collect()
-        assert bytes(view) == expected
+        assert_same(bytes(view), expected)
 
     def test_close_lets_go_of_the_file(self, file: FaultyFile, path: Path) -> None:
         segment = self.make().open(file, SIZE, 0)
@@ -185,18 +186,19 @@ class WriterContract:
             if number % 2 == 0:  # held, and let go of, in turns
                 views.append(segment.view(0, len(expected[-1])))
             _finish(segment)
-        assert [bytes(view) for view in views] == expected[::2]
+        for view, due in zip(views, expected[::2], strict=True):
+            assert_same(view, due)
 
     def test_nothing_of_earlier_segments_is_seen(self, tmp_path: Path) -> None:
         writer = self.make()
         for number in range(7):
             path = tmp_path / f"{number}"
             segment = writer.open(_allocated(path), SIZE, 0)
-            assert bytes(segment.view(0, SIZE)) == bytes(SIZE)
+            assert_same(bytes(segment.view(0, SIZE)), bytes(SIZE))
             segment.write(0, b"%d" % number * (SIZE - 600 * number))
-            assert bytes(segment.view(SIZE - 600 * number, 600 * number)) == bytes(600 * number)
+            assert_same(bytes(segment.view(SIZE - 600 * number, 600 * number)), bytes(600 * number))
             _finish(segment)
-            assert path.read_bytes()[SIZE - 600 * number :] == bytes(600 * number)
+            assert_same(path.read_bytes()[SIZE - 600 * number :], bytes(600 * number))
 
     # --- commits ---
 
@@ -205,9 +207,9 @@ class WriterContract:
         segment = writer.open(file, SIZE, 0)
         expected = _fill(segment, random.Random(6))
         if not writer.traits.staged:
-            assert path.read_bytes()[: len(expected)] == expected
+            assert_same(path.read_bytes()[: len(expected)], expected)
         assert segment.commit() == len(expected)
-        assert path.read_bytes()[: len(expected)] == expected
+        assert_same(path.read_bytes()[: len(expected)], expected)
         segment.close()
 
     def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
@@ -218,8 +220,8 @@ class WriterContract:
             segment.write(len(written), piece)
             written += piece
             assert segment.commit() == len(written)
-            assert path.read_bytes() == written.ljust(SIZE, b"\x00")
-            assert bytes(segment.view(0, len(written))) == written
+            assert_same(path.read_bytes(), written.ljust(SIZE, b"\x00"))
+            assert_same(bytes(segment.view(0, len(written))), written)
         segment.close()
 
     def test_views_reach_over_the_end_of_what_was_committed(self, file: FaultyFile) -> None:
@@ -231,7 +233,9 @@ class WriterContract:
         segment.write(len(old) + 5, b"second" * 2_000)
         expected = old + b"first" + b"second" * 2_000
         for position in (0, 4_000, len(old) - 1, len(old), len(old) + 3, len(old) + 5, 16_000):
-            assert bytes(segment.view(position, len(expected) - position)) == expected[position:]
+            assert_same(
+                bytes(segment.view(position, len(expected) - position)), expected[position:]
+            )
         segment.close()
 
     def test_a_commit_covers_what_was_written_before_it(self, file: FaultyFile, path: Path) -> None:
@@ -250,10 +254,10 @@ class WriterContract:
                 least = ends[-1] if ends else 0
                 committed = segment.commit()
                 assert committed >= least
-                assert path.read_bytes()[:committed] == expected[:committed]
+                assert_same(path.read_bytes()[:committed], expected[:committed])
             writing.result()
         assert segment.commit() == SIZE
-        assert path.read_bytes() == expected
+        assert_same(path.read_bytes(), expected)
         segment.close()
 
     def test_what_comes_during_a_commit_is_not_counted(self, file: FaultyFile, path: Path) -> None:
@@ -261,11 +265,11 @@ class WriterContract:
         segment.write(0, b"first")
         file.meanwhile = lambda: segment.write(5, b"second")
         committed = segment.commit()
-        assert path.read_bytes()[:committed] == b"firstsecond"[:committed]
+        assert_same(path.read_bytes()[:committed], b"firstsecond"[:committed])
         end = 11 if file.meanwhile is None else 5
         file.meanwhile = None
         assert segment.commit() == end
-        assert path.read_bytes() == b"firstsecond"[:end].ljust(SIZE, b"\x00")
+        assert_same(path.read_bytes(), b"firstsecond"[:end].ljust(SIZE, b"\x00"))
         segment.close()
 
     def test_a_full_segment_is_read_on(self, file: FaultyFile, path: Path) -> None:
@@ -275,14 +279,14 @@ class WriterContract:
         view = segment.view(3, 1_000)
         if isinstance(segment, Sealable):
             segment.seal()
-        assert bytes(segment.view(0, len(expected))) == expected
+        assert_same(bytes(segment.view(0, len(expected))), expected)
         assert segment.commit() == len(expected)
         assert segment.commit() == len(expected)
-        assert bytes(segment.view(0, SIZE)) == expected.ljust(SIZE, b"\x00")
-        assert bytes(view) == expected[3:1_003]
+        assert_same(bytes(segment.view(0, SIZE)), expected.ljust(SIZE, b"\x00"))
+        assert_same(bytes(view), expected[3:1_003])
         segment.sync()
         segment.close()
-        assert path.read_bytes() == expected.ljust(SIZE, b"\x00")
+        assert_same(path.read_bytes(), expected.ljust(SIZE, b"\x00"))
 
     def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
         """What did not get there is not reported as committed, and not tried again."""
@@ -364,5 +368,4 @@ def _fails(segment: SegmentWriter, position: int = 0) -> bool:
 
 def _is_open(path: Path) -> bool:
     """Whether this process has a descriptor of ``path``."""
-    links = Path("/proc/self/fd").iterdir()
-    return any(os.path.samestat(path.stat(), link.stat()) for link in links if link.exists())
+    return bool(open_in(path))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Final
 
 import attrs
 
 from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem
-from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR
+from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
+from lakelog.pages.positionspage import PAGE_FILE
 from lakelog.properties import REPAIRED_TOPIC
 from lakelog.testing.crash.ledger import Entry
-
-_NAME_DIGITS: Final = 20
 
 
 @attrs.frozen
@@ -39,9 +37,18 @@ class LogBytes:
         }
         return {offset: data for offset, data in found.items() if data is not None}
 
+    def others(self) -> tuple[tuple[str, bytes], ...]:
+        """All files but those of the log, and the positions, which an owner makes anew."""
+        log, positions = f"{self.store}/{COMMITLOG_DIR}/", f"{self.store}/{OWN_DIR}/{PAGE_FILE}"
+        return tuple(
+            each
+            for each in self.files.items()
+            if not each[0].startswith(log) and each[0] != positions
+        )
+
     def _record(self, offset: int, end_offset: int) -> bytes | None:
         start = offset % self.segment_bytes
-        name = f"{offset - start:0{_NAME_DIGITS}d}"
+        name = segment_name(offset - start)
         segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
         data = segment[start : start + end_offset - offset]
         try:

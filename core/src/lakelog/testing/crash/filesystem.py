@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.files import DIRECTORY_MODE, File, RealFile, RealFileSystem
+from lakelog.files import DIRECTORY_MODE, File, RealFileSystem
 from lakelog.message import Body
 from lakelog.testing.crash.contents import Contents, FrozenFile
 from lakelog.testing.crash.names import ROOT, Entry, FrozenNames, Names
@@ -356,23 +356,3 @@ class SimFileSystem:
         if entry is None:
             raise ValueError(f"{path} is not below {self.root}, which is what is simulated")
         return entry
-
-
-class _HastyFile(RealFile):
-    """A file that nobody needs after the next crash."""
-
-    def sync(self) -> None:
-        """There is none."""
-
-
-class HastyFileSystem(RealFileSystem):
-    """The operating system's files, without syncs: for images that are looked at once."""
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """As the seam says."""
-        inner = super().open(path, write=write, create=create)
-        return _HastyFile(path, inner.fileno())
-
-    def sync_dir(self, path: Path) -> None:
-        """There is none."""
-        os.stat(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -89,10 +89,10 @@ def _all(state: FrozenState) -> list[Image] | None:
     ]
 
 
-def _can_tear(files: object) -> bool:
+def _can_tear(files: Iterable[FrozenFile]) -> bool:
     return any(
         len(versions) > 1
-        for file in files  # type: ignore[attr-defined]  # a view of values
+        for file in files
         for epoch in file.epochs
         for versions in epoch.versions.values()
     )

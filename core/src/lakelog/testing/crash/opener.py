@@ -13,19 +13,27 @@ from lakelog.errors import NotAStore
 from lakelog.files import FileSystem
 from lakelog.interfaces import Kind
 from lakelog.opening import Opening
+from lakelog.owner import OwnedLog
 from lakelog.recovering import recover
 from lakelog.registry import Registry
 from lakelog.repairing import repair
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store import Store
-from lakelog.testing.crash.filesystem import HastyFileSystem
+from lakelog.testing.crash.hasty import HastyFileSystem
 from lakelog.testing.crash.plan import CrashPlan
 
 _NOWHERE: Final = Path("/nonexistent")
 Tool: TypeAlias = "Callable[..., object]"
 TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
 """What an operator may let work on a store before a program opens it."""
+
+
+def owned_by(store: Store) -> OwnedLog:
+    """What the owner of a store holds."""
+    owned = store._owned
+    assert owned is not None, "only owners are crashed"
+    return owned
 
 
 @attrs.frozen
@@ -35,7 +43,7 @@ class Opener:
     registry: Registry
     settings: Settings
     arguments: Mapping[str, Any]
-    real: FileSystem = attrs.field(factory=HastyFileSystem)
+    real: HastyFileSystem = attrs.field(factory=HastyFileSystem)
 
     @classmethod
     def of(cls, plan: CrashPlan) -> Opener:

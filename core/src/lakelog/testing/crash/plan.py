@@ -47,6 +47,8 @@ class CrashPlan:
     :ivar in_memory: whether stores may stand on tmpfs, which is faster; the writer ``direct``
         refuses it
     :ivar steps: how many things a run does to the store
+    :ivar images_per_whole_check: one of so many images is opened by ``lakelog.open``, takes puts
+        and is closed; the others go the short way (:mod:`lakelog.testing.crash.short`)
     :ivar images_per_second_crash: one of so many images is recovered, used, and crashed again
     """
 
@@ -63,6 +65,7 @@ class CrashPlan:
     in_memory: bool = attrs.field()
     steps: int = 16
     images_per_second_crash: int = 24
+    images_per_whole_check: int = 25
 
     @in_memory.default
     def _in_memory(self) -> bool:

@@ -16,13 +16,17 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PluginError
+from lakelog.layout import COMMITLOG_DIR
 from lakelog.testing.crash.asides import LogBytes
-from lakelog.testing.crash.checker import Checker, Violation
+from lakelog.testing.crash.checker import Checker
 from lakelog.testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
+from lakelog.testing.crash.hasty import Place
 from lakelog.testing.crash.images import Image, images, nothing_lost
 from lakelog.testing.crash.ledger import Expected, Ledger
 from lakelog.testing.crash.opener import TOOLS, Opener, Tool
 from lakelog.testing.crash.plan import CrashPlan
+from lakelog.testing.crash.short import ShortWay
+from lakelog.testing.crash.verdicts import Violation
 from lakelog.testing.crash.workload import Workload
 
 STORE: Final = "store"
@@ -100,10 +104,10 @@ def simulate(
     :param most_violations: stop after so many
     """
     outcome, started = Outcome(plan, seed), time.process_time()
-    with _scratch(plan) as folder, _silence(), _no_collections():
-        simulation = _Simulation(
-            plan, Opener.of(plan), folder, outcome, keep, images, most_violations
-        )
+    with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
+        opener = Opener.of(plan)
+        ways = Ways(opener, folder, Place(memory / "image", opener.real), ShortWay(opener))
+        simulation = _Simulation(plan, ways, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
                 simulation.run(f"{seed}.{outcome.runs}")
@@ -114,9 +118,10 @@ def simulate(
 
 
 @contextmanager
-def _scratch(plan: CrashPlan) -> Iterator[Path]:
+def _scratch(in_memory: bool = True) -> Iterator[Path]:
     """A folder in memory, if there is such a place and the writer can do with it."""
-    place = _MEMORY if plan.in_memory and _MEMORY.is_dir() else None
+    is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
+    place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
     folder = tempfile.mkdtemp(prefix="lakelog-crash-", dir=place)
     try:
         yield Path(folder)
@@ -169,9 +174,43 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 
 @attrs.frozen
+class Ways:
+    """The two ways to check an image.
+
+    :ivar folder: where images of the long way are written out
+    :ivar place: holds the images of the short one
+    """
+
+    opener: Opener
+    folder: Path
+    place: Place
+    short: ShortWay
+
+    def check(
+        self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
+    ) -> None:
+        """Raises :class:`Violation`."""
+        before = self.log_of(image)
+        if not whole and f"{STORE}/{COMMITLOG_DIR}" in image.folders:
+            self.place.become(image)
+            self.short.check(self.place.path / STORE, expected, rng, before, tool)
+            return
+        path = self.folder / "image"
+        image.write_out(path)
+        try:
+            Checker(self.opener).check(path / STORE, expected, rng, before, tool)
+        finally:
+            shutil.rmtree(path)
+
+    def log_of(self, image: Image) -> LogBytes:
+        """The log as it stands in the image."""
+        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
+
+
+@attrs.frozen
 class _Simulation:
     plan: CrashPlan
-    opener: Opener
+    ways: Ways
     folder: Path
     outcome: Outcome
     keep: Path | None
@@ -180,6 +219,7 @@ class _Simulation:
 
     def run(self, seed: str) -> None:
         """One workload, and its crashes."""
+        self.ways.short.begin_run()
         rng = Random(seed)
         root = self.folder / "run"
         root.mkdir()
@@ -205,7 +245,7 @@ class _Simulation:
         plan = self.plan
         return Workload(
             root / STORE,
-            self.opener,
+            self.ways.opener,
             system,
             ledger,
             rng,
@@ -240,15 +280,12 @@ class _Simulation:
 
     def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
         self.outcome.images += 1
-        place = self.folder / "image"
-        image.write_out(place)
+        tool = _some_tool(rng, _TOOL_SHARE)
+        whole = rng.random() * self.plan.images_per_whole_check < 1
         try:
-            before, tool = self._log_of(image), _some_tool(rng, _TOOL_SHARE)
-            Checker(self.opener).check(place / STORE, expected, rng, before, tool)
+            self.ways.check(image, expected, rng, tool, whole=whole)
         except Violation as violation:
             self._broken(*at, image, str(violation))
-        finally:
-            shutil.rmtree(place)
 
     def _crash_again(
         self,
@@ -262,7 +299,7 @@ class _Simulation:
         root = self.folder / "again"
         image.write_out(root)
         if after is None:  # what a killed process left may not be durable, and may be lost
-            expected = attrs.evolve(expected, aside=self._log_of(image).whole(expected.may))
+            expected = attrs.evolve(expected, aside=self.ways.log_of(image).whole(expected.may))
         ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
         system = SimFileSystem(root, ledger.moment, after=after)
         workload = self._workload(root, system, ledger, rng, threads=False)
@@ -278,17 +315,14 @@ class _Simulation:
             shutil.rmtree(root)
         self._crash_second(system.points, ledger, rng, at)
 
-    def _log_of(self, image: Image) -> LogBytes:
-        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
-
     def _go_on(self, workload: Workload, expected: Expected) -> None:
         tool = _some_tool(workload.rng, _TOOL_SHARE_OF_SECOND_CRASHES)
         if tool is not None:
-            Checker(self.opener).mended(workload.path, tool, workload.system)
+            Checker(self.ways.opener).mended(workload.path, tool, workload.system)
         store = workload.open()
         flushed, workload.ledger.flushed = workload.ledger.flushed, int
         try:
-            kept = Checker(self.opener).examine(store, expected, workload.rng)
+            kept = Checker(self.ways.opener).examine(store, expected, workload.rng)
             workload.ledger.opened(kept)
             workload.ledger.flushed = flushed
             workload.system.point("recovered")

@@ -13,11 +13,12 @@ import attrs
 from lakelog.errors import LakelogError
 from lakelog.layout import COMMITLOG_DIR, TMP_DIR
 from lakelog.message import Message
+from lakelog.properties import REPAIRED_TOPIC
 from lakelog.results import PutResult
 from lakelog.store import Store
 from lakelog.testing.crash.filesystem import SimFileSystem
 from lakelog.testing.crash.ledger import Entry, Ledger
-from lakelog.testing.crash.opener import Opener
+from lakelog.testing.crash.opener import Opener, owned_by
 
 TOPICS: Final = ("orders", "Müll", "%RETRY%group")
 KEYS: Final = (None, "k1", "k2", "k3 k4")
@@ -71,7 +72,7 @@ class Workload:
     def open(self) -> Store:
         """Open as the owner."""
         store = self.opener.open(self.path, self.system)
-        positions = store._managing().positions
+        positions = owned_by(store).positions
         self.ledger.flushed = lambda: positions.flushed  # of a store that is being closed, too
         return store
 
@@ -146,12 +147,12 @@ class Workload:
     def _flush(self, store: Store) -> None:
         """Queues and index are synced now and then, by their own clocks."""
         store.wait_dispatched()
-        for each in store._managing().dispatchers:
+        for each in owned_by(store).dispatchers:
             each.dispatcher.flush()
 
     def _delete(self, store: Store) -> None:
         store.wait_dispatched()
-        topics = store.topics()
+        topics = [each for each in store.topics() if each != REPAIRED_TOPIC]  # which stays
         if topics:
             topic = self.rng.choice(topics)
             deletion = self.ledger.begin_deletion(topic, store.max_offset)
