@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +11,23 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import OffsetOutOfRange, SettingsError
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import (
-    Context,
-    Deletion,
-    Factory,
-    Kind,
-    NoSettings,
-    Pace,
-    SegmentInfo,
-    Situation,
-)
 from lakelog.pieces import Damage
+from lakelog.testing import SurplusCleaner
+from lakelog.testing.copies import copy_store
 from lakelog_archive.plugin import ArchivePlugin
 
 SEGMENT = 64 << 10
 COUNT = 300
 
 
-class DeletesAll:
-    """A cleaner to which every sealed segment is too old."""
-
-    pace = Pace(interval_ms=0)
-    remove_empty_queues = False
-
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> list[Deletion]:
-        return [Deletion(each.start_offset, "a test wants it") for each in segments]
-
-
-class DeletesAllPlugin:
-    @hookimpl
-    def lakelog_cleaners(self) -> list[Factory]:
-        def make(settings: NoSettings, context: Context) -> DeletesAll:
-            return DeletesAll()
-
-        return [Factory(Kind.CLEANER, "all", NoSettings, make)]
-
-
 def opened(path: Path, mode: Any = "owner", **settings: Any) -> lakelog.Store:
     return lakelog.open(
         path,
         mode=mode,
-        plugins=[ArchivePlugin(), DeletesAllPlugin()],
+        plugins=[ArchivePlugin(), SurplusCleaner()],
         segment_size_bytes=SEGMENT,
         flush="inline",
-        cleaner="all",
+        cleaner="surplus",
         **settings,
     )
 
@@ -77,7 +47,7 @@ def store(tmp_path: Path) -> Path:
     path = tmp_path / "s"
     with archived(path) as owner:
         fill(owner)
-        shutil.copytree(path, tmp_path / "before")
+        copy_store(path, tmp_path / "before")
         report = owner.delete_expired()
         assert report is not None
         assert len(report.deleted) > 1
@@ -159,10 +129,10 @@ def test_what_cannot_be_archived_stays_in_the_log(tmp_path: Path) -> None:
 def test_a_store_that_is_opened_again_without_it_archives_no_more(tmp_path: Path) -> None:
     plugin = ArchivePlugin()
     settings: dict[str, Any] = {
-        "plugins": [plugin, DeletesAllPlugin()],
+        "plugins": [plugin, SurplusCleaner()],
         "segment_size_bytes": SEGMENT,
         "flush": "inline",
-        "cleaner": "all",
+        "cleaner": "surplus",
     }
     url = {"url": str(tmp_path / "old")}
     with lakelog.open(tmp_path / "s", archive="fsspec", fsspec=url, **settings):

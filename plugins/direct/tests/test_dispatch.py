@@ -25,7 +25,7 @@ def test_what_is_not_committed_is_not_dispatched(tmp_path: Path, writer: str) ->
 def test_who_waits_for_the_queues_has_it_committed(tmp_path: Path, writer: str) -> None:
     with opened(tmp_path, writer, NEVER, **LATE) as store:
         store.put(Message("orders", b"kept in the process", queue_id=0))
-        assert store.wait_dispatched(timeout_ms=5_000)
+        assert store.wait_dispatched(timeout_ms=20_000)
         assert [bytes(each.body) for each in store.get("orders", 0, 0, 10).messages] == [
             b"kept in the process"
         ]
@@ -35,7 +35,7 @@ def test_who_waits_for_the_queues_has_it_committed(tmp_path: Path, writer: str) 
 def test_a_commit_by_the_clock_lets_it_be_dispatched(tmp_path: Path, writer: str) -> None:
     with opened(tmp_path, writer, **LATE) as store:
         end = store.put(Message("orders", b"soon", queue_id=0)).end_offset
-        until = time.monotonic() + 5
+        until = time.monotonic() + 20
         while store.dispatched_offset < end:
             assert time.monotonic() < until
             time.sleep(0.002)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.status import PutStatus
 from lakelog.testing import StoreMachine
+from lakelog.testing.descriptors import open_files
 from lakelog.testing.machine import queues
 
 WRITERS: Final = ("file", "mmap", "staged", "direct")
@@ -69,11 +70,8 @@ def seen_elsewhere(path: Path) -> int:
 
 def written_by(segment: Path) -> list[int]:
     """Flags of the descriptors of this process that may write into a file."""
-    found = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # of the listing itself, or of another thread
-            if descriptor.readlink() == segment:
-                found.append(fcntl.fcntl(int(descriptor.name), fcntl.F_GETFL))
+    place = str(segment)
+    found = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd, name in open_files() if name == place]
     return [flags for flags in found if flags & os.O_ACCMODE != os.O_RDONLY]
 
 
@@ -88,7 +86,7 @@ def put_until_refused(store: Store) -> PutRefused:
 
 
 @contextmanager
-def soon(seconds: float = 10) -> Iterator[float]:
+def soon(seconds: float = 20) -> Iterator[float]:
     """Give a deadline."""
     yield time.monotonic() + seconds
 

@@ -15,6 +15,7 @@ import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreFailed
 from lakelog.status import PutStatus
+from lakelog.testing.crash.opener import owned_by
 from lakelog_flush import plugin
 from plugins.flush.tests.seam import Disk
 
@@ -150,7 +151,7 @@ def test_timed_flushes_by_the_clock(disk: Disk, tmp_path: Path) -> None:
 
 def test_timed_is_what_a_store_uses_by_itself(tmp_path: Path) -> None:
     with lakelog.open(tmp_path / "s", plugins=[plugin], segment_size_bytes=SEGMENT) as store:
-        assert type(store._owned.appender._flush).__name__ == "Timed"  # type: ignore[union-attr]  # an owner has one
+        assert type(owned_by(store).appender._flush).__name__ == "Timed"
 
 
 def test_a_slow_flush_is_logged(

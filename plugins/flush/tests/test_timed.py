@@ -11,13 +11,28 @@ from lakelog_flush.settings import TimedSettings
 from lakelog_flush.timed import Timed
 
 PAGE = 4096
+PATIENCE_SECONDS = 20.0
+SOON_SECONDS = 0.1
+"""For what must not happen: nothing does on a busy machine either."""
 
 
-def flushed_soon(log: FakeLog, seconds: float = 0.1) -> bool:
+def flushed_within(log: FakeLog, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while log.flushed < log.appended and time.monotonic() < deadline:
         time.sleep(0.001)
     return log.flushed == log.appended
+
+
+def patience(*, expected: bool) -> float:
+    return PATIENCE_SECONDS if expected else SOON_SECONDS
+
+
+def until_asleep(flush: Timed) -> None:
+    """Whoever rings before its thread sleeps wakes nobody."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not flush._bell._asleep:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -25,11 +40,12 @@ def flushed_soon(log: FakeLog, seconds: float = 0.1) -> bool:
 )
 def test_it_needs_enough_dirty_pages(pages: int, bytes_: int, flushed: bool) -> None:
     log = FakeLog()
+    log.append(PAGE)
     flush = Timed(TimedSettings(1, pages, 60_000))
     flush.start(log)
-    time.sleep(0.02)  # the first round is a thorough one
+    assert flushed_within(log, PATIENCE_SECONDS), "the first round is a thorough one"
     log.append(bytes_)
-    assert flushed_soon(log) is flushed
+    assert flushed_within(log, patience(expected=flushed)) is flushed
     flush.close()
     assert log.flushed == log.appended
 
@@ -39,7 +55,7 @@ def test_a_thorough_flush_takes_what_is_there() -> None:
     flush = Timed(TimedSettings(1, 4, 30))
     flush.start(log)
     log.append(1)
-    assert flushed_soon(log, 10)
+    assert flushed_within(log, PATIENCE_SECONDS)
     flush.close()
 
 
@@ -48,9 +64,9 @@ def test_appends_wake_it_unless_the_clock_alone_decides(fixed_rate: bool, flushe
     log = FakeLog()
     flush = Timed(TimedSettings(60_000, 4, 0, fixed_rate))
     flush.start(log)
-    time.sleep(0.02)
+    until_asleep(flush)
     flush.submit(log.append(4 * PAGE), wait=True)
-    assert flushed_soon(log, 0.2) is flushed
+    assert flushed_within(log, patience(expected=flushed)) is flushed
     flush.close()
 
 
@@ -58,8 +74,8 @@ def test_a_commit_wakes_it_too() -> None:
     log = FakeLog(staged=True)
     flush = Timed(TimedSettings(60_000, 0, 0, fixed_rate=False))
     flush.start(log)
-    time.sleep(0.02)
+    until_asleep(flush)
     log.append(1)
     flush.wake()
-    assert flushed_soon(log, 10)
+    assert flushed_within(log, PATIENCE_SECONDS)
     flush.close()

@@ -22,6 +22,7 @@ class Place:
 
     fs: Any
     folder: str
+    _durable: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
 
     @classmethod
     def of(cls, url: str) -> Place:
@@ -92,14 +93,18 @@ class Place:
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def _make_folder(self, name: str) -> None:
+        """What is there already may have been made by one that was killed before it was durable."""
         folder = self.path(name).rpartition("/")[0]
-        if self.fs.isdir(folder):
+        if folder in self._durable:
             return
-        new = [each for each in (Path(folder), *Path(folder).parents) if not each.exists()]
-        self.fs.makedirs(folder, exist_ok=True)
+        new = [each for each in Path(folder).parents if not each.exists()]
+        if not self.fs.isdir(folder):
+            self.fs.makedirs(folder, exist_ok=True)
         if self._is_local:
-            for each in new:
-                _sync_path(str(each.parent))
+            ours = (Path(self.folder), Path(self.folder).parent)
+            for each in dict.fromkeys((*ours, *(made.parent for made in new))):
+                _sync_path(str(each))
+        self._durable.add(folder)
 
     def _sync(self, name: str) -> None:
         """On a local disk; other systems have it when a file is closed."""

@@ -22,6 +22,6 @@ def lakelog_flush_strategies() -> list[Factory]:
     ]
 
 
-def make_every_n(settings: EveryNSettings, context: Context) -> EveryN:  # noqa: ARG001  # the seam's
+def make_every_n(settings: EveryNSettings, context: Context) -> EveryN:  # noqa: ARG001  # a factory is given both
     """Build the strategy; ``context`` has the store's directory, settings and files."""
     return EveryN(settings.appends)

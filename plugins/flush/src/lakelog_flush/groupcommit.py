@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import time
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Final
 
 from lakelog.errors import StoreFailed
@@ -22,7 +22,7 @@ from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.tardy import Tardy
-from lakelog_flush.waiter import Rousing
+from lakelog_flush.waiter import Rousing, Waiter
 
 TICK_SECONDS: Final = 0.01
 """How long bytes that nobody waits for stay unflushed at most, beside the sync itself."""
@@ -38,7 +38,7 @@ class GroupCommit:
     answers_later = True
 
     def __init__(self, settings: GroupCommitSettings) -> None:
-        self._line = Line(settings.sync_flush_timeout_ms / 1000)
+        self._line = Line(settings.sync_flush_timeout_ms / 1000, self._serve)
         self._waiting = self._line.waiting
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
@@ -51,6 +51,8 @@ class GroupCommit:
         self._failure: Exception | None = None
         self._log: Flushable | None = None
         self._threads: list[Thread] = []
+        self._flusher: int | None = None
+        self._watcher: int | None = None
 
     def start(self, log: Flushable) -> None:
         """Start the thread that syncs, and the one that watches."""
@@ -60,6 +62,7 @@ class GroupCommit:
         self._threads = [flusher, watcher]
         for thread in self._threads:
             thread.start()
+        self._flusher, self._watcher = flusher.ident, watcher.ident
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         """Join the line; who does not wait wakes the flusher all the same."""
@@ -83,6 +86,15 @@ class GroupCommit:
         if self._failure is not None:
             self._fail_all(self._failure)
         self._rousing.end()
+
+    def _serve(self, waiter: Waiter) -> None:
+        """A callback puts and waits in one of our threads, where nobody else would answer it."""
+        here, log = get_ident(), self._log
+        while here == self._flusher and log is not None and not waiter.done():
+            self._answer(log.sync())
+        while here == self._watcher and not waiter.done():
+            self._over.wait(self._seconds_left())
+            self._end_late()
 
     def wake(self) -> None:
         """A staged writer has committed something."""
@@ -160,14 +172,19 @@ class GroupCommit:
     # --- the thread that watches ---
 
     def _watch(self) -> None:
-        line = self._line
-        while not self._over.wait(max(0.0, line.seconds_left(time.monotonic()))):
-            late = line.take_late(time.monotonic())
-            for waiter in late:
-                waiter.finish(_TIMEOUT)
-            self._rousing.end()
-            self._tardy.add(len(late))
+        while not self._over.wait(self._seconds_left()):
+            self._end_late()
         self._tardy.tell()
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._line.seconds_left(time.monotonic()))
+
+    def _end_late(self) -> None:
+        late = self._line.take_late(time.monotonic())
+        for waiter in late:
+            waiter.finish(_TIMEOUT)
+        self._rousing.end()
+        self._tardy.add(len(late))
 
     # --- end ---
 

@@ -13,18 +13,22 @@ from lakelog_flush.waiter import Waiter
 class Line:
     """Anybody joins without a lock; whoever takes a waiter out is the one to answer it.
 
+    :param serve: what a waiter is given as such
     :ivar timeout_seconds: how long each waits at most
     :ivar waiting: in their order; to be looked at
     """
 
-    def __init__(self, timeout_seconds: float) -> None:
+    def __init__(
+        self, timeout_seconds: float, serve: Callable[[Waiter], object] | None = None
+    ) -> None:
         self.timeout_seconds = timeout_seconds
+        self._serve = serve
         self.waiting: deque[Waiter] = deque()
         self._taking = Lock()
 
     def join(self, end_offset: int) -> Waiter:
         """Wait at the end of the line."""
-        waiter = Waiter(end_offset, time.monotonic() + self.timeout_seconds)
+        waiter = Waiter(end_offset, time.monotonic() + self.timeout_seconds, self._serve)
         self.waiting.append(waiter)
         return waiter
 

@@ -45,11 +45,11 @@ class Timed:
         self._thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
         self._thread.start()
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # every flush strategy is told
         """Nothing to wait for."""
         return _PUT_OK
 
-    def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam's
+    def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # every flush strategy is told
         log = self._log
         if log is not None and self._enough(end_offset, log.flushed):
             self._bell.ring()

@@ -18,13 +18,27 @@ class Waiter:
 
     :ivar end_offset: end of what it wants to be durable
     :ivar deadline: when it stops waiting, by ``time.monotonic``
+    :param serve: called by who is about to sleep here; one of the threads that answer, which is
+        there by a callback, does its work in it instead
     """
 
-    __slots__ = ("_answer", "_awaited", "_calls", "_lock", "_others", "deadline", "end_offset")
+    __slots__ = (
+        "_answer",
+        "_awaited",
+        "_calls",
+        "_lock",
+        "_others",
+        "_serve",
+        "deadline",
+        "end_offset",
+    )
 
-    def __init__(self, end_offset: int, deadline: float) -> None:
+    def __init__(
+        self, end_offset: int, deadline: float, serve: Callable[[Waiter], object] | None = None
+    ) -> None:
         self.end_offset = end_offset
         self.deadline = deadline
+        self._serve = serve
         self._answer: PutStatus | Exception | None = None
         self._calls: list[Callable[[Any], object]] | None = None
         self._awaited = False
@@ -67,6 +81,8 @@ class Waiter:
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Wait for the status; raises ``TimeoutError``, or what it came to."""
+        if self._answer is None and self._serve is not None:
+            self._serve(self)
         if self._answer is None:
             self._sleep(timeout)
         answer = self._answer

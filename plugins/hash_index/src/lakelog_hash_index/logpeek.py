@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import unreadable
+from lakelog.errors import StoreError, unreadable
 from lakelog.files import FileSystem
 from lakelog.layout import (
     AT_MAGIC,
@@ -20,6 +21,7 @@ from lakelog.layout import (
     MAGIC_V2,
     segment_name,
 )
+from lakelog.pins import Fingerprint
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -56,6 +58,22 @@ class LogPeek:
         return any(
             _has_keys(batch, start + behind_first, end) for batch in self._batches(start, end)
         )
+
+    def has(self, record: Fingerprint) -> bool:
+        """Whether this record stands at its place."""
+        return self.fingerprint(record.offset, record.size) == record
+
+    def fingerprint(self, offset: int, size: int) -> Fingerprint | None:
+        """What tells the record there from any other; ``None`` where it cannot be read."""
+        if not 0 < size <= self.segment_bytes - offset % self.segment_bytes:
+            return None
+        try:
+            data = self._data(offset, size)
+        except StoreError:
+            return None
+        if data is None or len(data) < size:
+            return None
+        return Fingerprint(offset, size, zlib.crc32(data))
 
     def _batches(self, at: int, end: int) -> Iterator[RecordBatch]:
         window = _FIRST_WINDOW_BYTES

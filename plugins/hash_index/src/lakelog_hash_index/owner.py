@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
+from lakelog_hash_index.seeing import Seeing
 from lakelog_hash_index.shape import Shape
 from lakelog_hash_index.walk import Wanted, newest_first
 
@@ -25,7 +26,7 @@ class OwnerIndex:
     """A dispatcher and key index that writes RocketMQ's files.
 
     Whether the store was closed cleanly is looked up when this is made: later the owner's own
-    ``abort`` stands there.
+    ``abort`` stands there. Where the context says so, the files were closed in order anyway.
     """
 
     directories: Sequence[str] = (INDEX_DIR,)
@@ -33,9 +34,10 @@ class OwnerIndex:
     def __init__(self, shape: Shape, context: Context) -> None:
         self._shape = shape
         self._context = context
-        self._unclean = (context.path / ABORT_FILE).exists()
+        self._unclean = (context.path / ABORT_FILE).exists() and not context.in_order
         self._minimum = 0
         self._opened: IndexAppender | None = None
+        self._seeing = Seeing(context)
 
     @property
     def _appender(self) -> IndexAppender:
@@ -71,13 +73,18 @@ class OwnerIndex:
         """
         self._minimum = minimum
         appender = self._appender
+        seen = self._seeing.believed(appender.end_offset, end)
         if appender.end_offset >= end:
             appender.truncate(end)
-        elif self._unclean:
+        elif self._unclean and appender.end_offset > (seen.last_offset if seen else -1):
             appender.truncate_last()  # its keys may be there in part, or torn
         self._cut_at_gap(appender, minimum)
         self._vouch_no_more(appender)
-        return min(max(appender.resume_offset, minimum), end)
+        if seen is not None and appender.end_offset < seen.last_offset:
+            seen = None
+        self._seeing.begin(seen)
+        known = appender.resume_offset if seen is None else seen.end_offset
+        return min(max(appender.resume_offset, known, minimum), end)
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
         """Keep what stands before the first keys that are missing: files have an order."""
@@ -128,10 +135,13 @@ class OwnerIndex:
     def dispatch(self, batch: RecordBatch) -> None:
         """Append the keys of records that were not there; raises ``OSError`` on a full disk."""
         self._appender.append(batch)
+        if len(batch):
+            self._seeing.passed(batch, self._appender)
 
     def truncate(self, end_offset: int) -> None:
         """Undo entries; files that are left without any are deleted."""
         self._appender.truncate(end_offset)
+        self._seeing.cut(end_offset)
 
     def flush(self) -> None:
         """Sync the file that is being filled, and wait for those that are full."""
@@ -141,7 +151,10 @@ class OwnerIndex:
     def close(self) -> None:
         """Flush, then close the file."""
         if self._opened is not None:
-            self._opened.close()
+            try:
+                self._seeing.end(self._opened)
+            finally:
+                self._opened.close()
 
     # --- KeyIndex ---
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.errors import StoreError
 from lakelog.layout import ABORT_FILE, INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
+from lakelog_hash_index.seen import read_seen
 from lakelog_hash_index.shape import Shape
 from lakelog_hash_index.walk import Wanted, newest_first
 
@@ -60,9 +61,12 @@ class ReaderIndex:
         self._memory = None
         sound = self._look_beside_an_owner()
         self._spans = clipped(spans(sound), end)
-        missing = gaps(self._spans, LogPeek.of(self._context), minimum)
-        behind = max((span.last for span in self._spans), default=minimum)
-        return min([max(behind, minimum), end, *(gap.start for gap in missing)])
+        log = LogPeek.of(self._context)
+        missing = gaps(self._spans, log, minimum)
+        last = max((span.last for span in self._spans), default=-1)
+        seen = read_seen(self._context.files, self._context.path)
+        known = seen.end_offset if seen is not None and seen.holds(log, last, end) else last
+        return min([max(last, known, minimum), end, *(gap.start for gap in missing)])
 
     def _look_beside_an_owner(self) -> list[IndexFile]:
         """Look once more if a file was deleted between being listed and being mapped."""

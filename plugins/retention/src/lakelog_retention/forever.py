@@ -18,8 +18,8 @@ class KeepForever:
 
     def choose(
         self,
-        segments: Sequence[SegmentInfo],  # noqa: ARG002  # the seam's
-        situation: Situation,  # noqa: ARG002  # the seam's
+        segments: Sequence[SegmentInfo],  # noqa: ARG002  # a cleaner is given both
+        situation: Situation,  # noqa: ARG002  # a cleaner is given both
     ) -> Sequence[Deletion]:
         """Nothing."""
         return ()

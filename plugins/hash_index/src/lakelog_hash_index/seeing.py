@@ -1,0 +1,86 @@
+"""Notes from time to time how far the keys of a log are known, while none come."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from lakelog.layout import OWN_DIR
+from lakelog_hash_index.logpeek import LogPeek
+from lakelog_hash_index.seen import Seen, forget_seen, read_seen, write_seen
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+    from lakelog.interfaces import Context
+    from lakelog_hash_index.appending import IndexAppender
+
+_log: Final = logging.getLogger(__name__)
+EVERY_BYTES: Final = 64 << 20
+AT_THE_END_BYTES: Final = 1 << 20
+
+
+class Seeing:
+    """Of one owner's index: what was noted before, and what is to be noted next."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._noted = 0
+        self._failed = False
+        self._last: tuple[int, int] | None = None
+
+    def believed(self, last_offset: int, end: int) -> Seen | None:
+        """What was noted, if it holds for a log that ends at ``end``."""
+        seen = read_seen(self._context.files, self._context.path)
+        if seen is None or not seen.holds(LogPeek.of(self._context), last_offset, end):
+            return None
+        return seen
+
+    def begin(self, seen: Seen | None) -> None:
+        """Go on from what is believed; what is not must not be found again. ``OSError``."""
+        self._noted = 0 if seen is None else seen.end_offset
+        self._last = None
+        if seen is None:
+            forget_seen(self._context.files, self._context.path)
+
+    def passed(self, batch: RecordBatch, appender: IndexAppender) -> None:
+        """The keys of ``batch`` are in the index; raises ``OSError``."""
+        self._last = (batch.base_offset + int(batch.starts[-1]), int(batch.sizes[-1]))
+        self._note_behind(appender, EVERY_BYTES)
+
+    def cut(self, end_offset: int) -> None:
+        """The log ends there now; raises ``OSError``."""
+        self._last = None
+        if self._noted > end_offset:
+            self.begin(None)
+
+    def end(self, appender: IndexAppender) -> None:
+        """Nothing more comes; raises ``OSError``."""
+        self._note_behind(appender, AT_THE_END_BYTES)
+
+    def _note_behind(self, appender: IndexAppender, least_bytes: int) -> None:
+        """If so many bytes without keys have passed; raises the ``OSError`` of a failed sync.
+
+        After that nothing is noted any more: what was dirty may never reach the disk.
+        """
+        if self._last is None or self._failed:
+            return
+        offset, size = self._last
+        if offset + size - max(appender.end_offset, self._noted) < least_bytes:
+            return
+        self._noted = offset + size  # whatever comes of it: not again and again
+        self._failed = True
+        appender.flush()
+        self._failed = False
+        self._note(offset, size, appender.end_offset)
+
+    def _note(self, offset: int, size: int, last_offset: int) -> None:
+        """Where there is no room for it, the next open reads more of the log."""
+        files, path = self._context.files, self._context.path
+        record = LogPeek.of(self._context).fingerprint(offset, size)
+        if record is None:
+            return
+        try:
+            files.make_dir(path / OWN_DIR)
+            write_seen(files, path, Seen(offset + size, last_offset, record))
+        except OSError as error:
+            _log.warning("%s: how far its keys are known cannot be noted: %s", path, error)
