@@ -17,18 +17,13 @@ from lakelog_spark.landing.engines import spark as by_spark
 from lakelog_spark.landing.ranges import Bounds
 from lakelog_spark.landing.sinks.sparkiceberg import spark_iceberg_sink
 from lakelog_spark.landing.targets import sink_for
+from plugins.spark.tests.clusters import OF_A_DRIVER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL = Bounds(pass_bytes=128 << 10, task_bytes=32 << 10)
-CONFIG = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-}
+CONFIG = {**OF_A_DRIVER, "spark.sql.shuffle.partitions": "2"}
 
 
 def main() -> None:

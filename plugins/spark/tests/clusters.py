@@ -17,6 +17,13 @@ import attrs
 import pyspark
 
 HERE: Final = "127.0.0.1"
+OF_A_DRIVER: Final = {
+    "spark.driver.host": HERE,
+    "spark.driver.bindAddress": HERE,
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+}
+"""What a driver says to a cluster of this machine."""
 _START_SECONDS: Final = 90
 _OF_LAKELOG: Final = re.compile(r"lakelog|_lakelog|__editable__", re.IGNORECASE)
 

@@ -1,15 +1,18 @@
-"""A Spark session for the tests of this folder; without Java they skip, but in CI they fail."""
+"""What the tests of this folder share; without Java those of Spark skip, but in CI they fail."""
 
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lakelog_spark
+from plugins.spark.tests.landing.tables import KINDS
+from plugins.spark.tests.stores import filled
+from tests.support import required
 from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:
@@ -39,14 +42,24 @@ def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
     return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
 
 
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of table."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """300 messages, durable."""
+    return filled(tmp_path / "store", 300)
+
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start Spark once."""
     reason = lakelog_spark.missing_java()
-    if reason is not None and os.environ.get("CI") == "true":
-        pytest.fail(f"CI must run Spark, but: {reason}")
     if reason is not None:
-        pytest.skip(reason)
+        required.missing(reason)
     made = lakelog_spark.session(tmp_path_factory.mktemp("warehouse"), master="local[2]")
     lakelog_spark.register(made)
     yield made

@@ -19,6 +19,13 @@ def open_small(path: Path, **more: Any) -> lakelog.Store:
     return lakelog.open(path, **given)
 
 
+def filled(path: Path, count: int, **more: Any) -> Path:
+    """A store of so many messages, closed and durable."""
+    with open_small(path, **more) as store:
+        store.put_batch(list(messages(count)))
+    return path
+
+
 def messages(count: int) -> Iterator[Message]:
     """Messages that differ in everything that a row shows."""
     for number in range(count):

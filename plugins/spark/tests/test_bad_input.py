@@ -19,11 +19,11 @@ from lakelog_spark import java
 from lakelog_spark.landing.errors import Unreachable
 from lakelog_spark.landing.sparkplace import SparkPlace
 from lakelog_spark.landing.targets import Wish, targets_for
-from plugins.spark.tests.landing.tables import KINDS, TABLE, assert_exactly, keys_of, read
+from plugins.spark.tests.landing.tables import TABLE, assert_exactly, keys_of, read
 from plugins.spark.tests.landing.test_cli import identity, run
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
-from plugins.spark.tests.stores import SEGMENT, messages, open_small
+from plugins.spark.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.test_streaming import drop_front, stream
 
 if TYPE_CHECKING:
@@ -35,15 +35,7 @@ _ENGINE = ("--engine", "spark")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
-    return path
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return filled(tmp_path / "store", COUNT)
 
 
 def refused(*arguments: object) -> str:
@@ -266,10 +258,10 @@ def test_a_store_deleted_within_a_task(
 
     write: Any = vars(engines)["write"]
 
-    def late(task: Any) -> Any:
+    def late(task: Any, *kept: Any) -> Any:
         if (store / "commitlog").exists():
             remove(store)
-        return write(task)
+        return write(task, *kept)
 
     monkeypatch.setattr(engines, "write", late)
     assert str(store) in refused(*dispatch(store, f"parquet:{tmp_path / 't'}"))

@@ -11,7 +11,7 @@ import pytest
 
 from plugins.spark.tests.clusters import Cluster, bare_python, run, standalone
 from plugins.spark.tests.landing.tables import assert_exactly, keys_of
-from plugins.spark.tests.stores import messages, open_small
+from plugins.spark.tests.stores import filled
 
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
 COUNT = 500
@@ -25,10 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("store")
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
-    return path
+    return filled(tmp_path_factory.mktemp("store"), COUNT)
 
 
 def drive(cluster: Cluster, store: Path, folder: Path, **more: str) -> dict[str, Any]:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import lakelog_spark
+from lakelog_spark import local
 from lakelog_spark.errors import WrongSpark
 from plugins.spark.tests.clusters import bare_python, connect_server, run
 from plugins.spark.tests.landing.tables import keys_of
 from plugins.spark.tests.stores import messages, open_small
-
-HAS_GRPC = find_spec("grpc") is not None
+from tests.support import required
 
 
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not HAS_GRPC, reason="pyspark[connect] is not installed")
 @pytest.mark.parametrize("ship", [False, True])
 def test_a_store_is_read_by_a_server(tmp_path: Path, *, ship: bool) -> None:
     """With ``ship`` the server's Python lacks lakelog."""
+    required.module("grpc")
     with open_small(tmp_path / "store") as made:
         made.put_batch(list(messages(200)))
     python = str(bare_python(tmp_path / "bare")) if ship else sys.executable
@@ -40,7 +39,15 @@ def test_a_store_is_read_by_a_server(tmp_path: Path, *, ship: bool) -> None:
     assert said["by_key"] == 1
 
 
-@pytest.mark.skipif(HAS_GRPC, reason="pyspark[connect] is installed")
-def test_what_it_needs_is_named() -> None:
-    with pytest.raises(WrongSpark, match=r"no grpc.*pip install 'pyspark\[connect\]"):
+@pytest.mark.parametrize("absent", ["grpc", "google.rpc"])
+def test_what_it_needs_is_named(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> object:
+        if name == "grpc" == absent:
+            return None
+        if name == absent:
+            raise ModuleNotFoundError(f"No module named {name.partition('.')[0]!r}")
+        return name
+
+    monkeypatch.setattr(local, "find_spec", find)
+    with pytest.raises(WrongSpark, match=rf"no {absent}\).*pip install 'pyspark\[connect\]"):
         lakelog_spark.session(remote="sc://127.0.0.1:1")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ from lakelog_spark.progress import lag
 from plugins.spark.tests import live_producers
 from plugins.spark.tests.landing.tables import KEY, keys_in, keys_of
 from plugins.spark.tests.live_producers import body_of
+from tests.support.working import working
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,20 +31,9 @@ _BATCH_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def producing(store: Path) -> Iterator[None]:
+def producing(store: Path) -> AbstractContextManager[list[str]]:
     """Producers in a process of their own, which stop cleanly at the end."""
-    command = [sys.executable, live_producers.__file__, str(store)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield
-        finally:
-            process.communicate(timeout=_END_SECONDS)
-    assert process.returncode == 0
+    return working([sys.executable, live_producers.__file__, str(store)], _END_SECONDS)
 
 
 def test_a_live_log_is_read_once_and_whole(spark: SparkSession, tmp_path: Path) -> None:

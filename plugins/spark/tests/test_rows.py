@@ -19,7 +19,7 @@ from lakelog_spark.errors import CorruptLog, NotKnown
 from lakelog_spark.options import FLUSHED, READABLE, ReadOptions
 from lakelog_spark.plan import LogRange, plan
 from lakelog_spark.rows import rows, store_name
-from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
+from plugins.spark.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES
 
@@ -50,10 +50,7 @@ def queued(path: Path) -> list[lakelog.StoredMessage]:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store of several segments."""
-    path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(300)))
-    return path
+    return filled(tmp_path / "store", 300)
 
 
 def cut(path: Path, start: int, end: int) -> None:

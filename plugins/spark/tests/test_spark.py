@@ -14,7 +14,7 @@ from lakelog.layout import segment_name
 from lakelog_spark.columns import NAMES
 from lakelog_spark.rows import store_name
 from lakelog_spark.source import PUSHDOWN
-from plugins.spark.tests.stores import SEGMENT, expected_rows, messages, open_small
+from plugins.spark.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ COUNT = 300
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of several segments; to be read only."""
-    path = tmp_path_factory.mktemp("spark") / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
-    return path
+    return filled(tmp_path_factory.mktemp("spark") / "store", COUNT)
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

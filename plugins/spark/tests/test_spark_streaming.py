@@ -10,7 +10,7 @@ import pytest
 import lakelog
 from lakelog_spark.progress import lag, place_of
 from plugins.spark.tests.reading import offsets, read
-from plugins.spark.tests.stores import messages, open_small
+from plugins.spark.tests.stores import filled, messages, open_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +21,7 @@ COUNT = 300
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
-    return path
+    return filled(tmp_path / "store", COUNT)
 
 
 def third(path: Path) -> str:

@@ -15,17 +15,14 @@ from lakelog_spark.errors import OffsetGone, OtherStore
 from lakelog_spark.progress import lag
 from lakelog_spark.streaming import LakelogStreamReader
 from plugins.spark.tests.reading import Rows, offsets, options, read, rows_of
-from plugins.spark.tests.stores import SEGMENT, messages, open_small
+from plugins.spark.tests.stores import SEGMENT, filled, messages, open_small
 
 COUNT = 240
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
-    return path
+    return filled(tmp_path / "store", COUNT)
 
 
 def stream(path: Path, **given: str) -> LakelogStreamReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -12,27 +12,21 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from lakelog.errors import SettingsError
+from lakelog_spark.cli_engines import EngineName
 
 if TYPE_CHECKING:
     from threading import Event
 
+    from lakelog_spark.landing.alive import Alive
     from lakelog_spark.landing.bodying import BodyParser
-    from lakelog_spark.landing.dispatcher import Landed
+    from lakelog_spark.landing.dispatcher import Dispatcher, Landed
     from lakelog_spark.landing.engines import Engine
     from lakelog_spark.landing.errors import MayPass
-    from lakelog_spark.landing.runner import Pass
     from lakelog_spark.landing.sparkplace import SparkPlace
 
 _MIB = 1 << 20
 _STOPPED = 130
 """The exit code of a run that should have landed all, and was told to stop."""
-
-
-class EngineName(StrEnum):
-    """Who writes the data files."""
-
-    ARROW = "arrow"
-    SPARK = "spark"
 
 
 class Format(StrEnum):
@@ -95,7 +89,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
     engine: EngineOption = EngineName.ARROW,
     processes: Processes = None,
-    interval_ms: Annotated[int, typer.Option(min=10, help="How often to look for more.")] = 500,
+    interval_ms: Annotated[
+        int, typer.Option(min=10, help="How often to land, and to look where nobody wakes us.")
+    ] = 500,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
@@ -141,6 +137,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
     from lakelog_spark.landing import partitions
+    from lakelog_spark.landing.alive import Alive
     from lakelog_spark.landing.dispatcher import Dispatcher, Source
     from lakelog_spark.landing.ranges import Bounds
     from lakelog_spark.landing.runner import stopped_by_signals
@@ -157,13 +154,14 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     keys = partitions.parse(partition)
     wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters)
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
-    running = _running(engine, processes, to, master, _settings(conf or []))
+    alive = Alive.of_this_process()
+    running = _running(engine, processes, to, master, _settings(conf or []), alive)
     with stopped_by_signals() as stop, running as (run, place):
         pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
         targets = targets_for(wish, place)
-        lander = Dispatcher(source, targets, run, bounds, pin=pinning)
+        lander = Dispatcher(source, targets, run, bounds, alive, pinning)
         try:
-            is_done = _land(lander.one_pass, stop, None if once else interval_ms / 1000)
+            is_done = _land(lander, alive, stop, None if once else interval_ms / 1000)
         except Exception:
             lander.give_up()
             raise
@@ -173,13 +171,20 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         raise typer.Exit(_STOPPED)
 
 
-def _land(one_pass: Pass, stop: Event, interval_seconds: float | None) -> bool:
+def _land(lander: Dispatcher, alive: Alive, stop: Event, interval_seconds: float | None) -> bool:
     """Once, or until it is stopped; whether that is as it should be."""
-    from lakelog_spark.landing.runner import until_done, until_stopped
+    from lakelog_spark.landing.runner import Woken, until_done, until_stopped
 
+    def say(landed: Landed) -> None:
+        _say(landed)
+        alive.say(f"landed up to {landed.end}")
+
+    alive.ready()
     if interval_seconds is None:
-        return until_done(one_pass, stop, _say)
-    until_stopped(one_pass, stop, interval_seconds, _say, _trouble)
+        return until_done(lander.one_pass, stop, say)
+    waits = Woken(stop, interval_seconds, lander.newcoming, alive)
+    until_stopped(lander.one_pass, stop, interval_seconds, say, _trouble, waits)
+    alive.stopping()
     return True
 
 
@@ -241,6 +246,10 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in (text.partition("=") for text in given)}
 
 
+def _nothing() -> None:
+    """Told of what was done."""
+
+
 @contextmanager
 def _running(
     name: EngineName,
@@ -248,6 +257,7 @@ def _running(
     to: str = "",
     master: str | None = None,
     config: Mapping[str, str] | None = None,
+    on_done: Callable[[], None] = _nothing,
 ) -> Iterator[tuple[Engine, SparkPlace | None]]:
     """Who does the tasks, and the catalog of Spark, if the tables are in one."""
     from lakelog_spark.landing import engines
@@ -257,7 +267,7 @@ def _running(
     if name is EngineName.ARROW:
         if catalog is not None or master is not None or config:
             raise SettingsError("what Spark is told needs --engine spark", key="--engine")
-        with engines.processes(count) as run:
+        with engines.processes(count, on_done) as run:
             yield run, None
         return
     from lakelog_spark.landing.sparklost import stop
@@ -268,7 +278,7 @@ def _running(
     )
     try:
         place = None if catalog is None else SparkPlace(started, catalog)
-        yield engines.spark(started), place
+        yield engines.spark(started, on_done), place
     finally:
         stop(started)
 

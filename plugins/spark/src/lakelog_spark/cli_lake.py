@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from lakelog_spark.cli_engines import EngineName
 from lakelog_spark.cli_infer import infer_schema
 
 if TYPE_CHECKING:
@@ -20,13 +20,6 @@ app = typer.Typer(
     name="lake", help="Care for tables that messages have landed in.", no_args_is_help=True
 )
 app.command("infer-schema")(infer_schema)
-
-
-class EngineName(StrEnum):
-    """Who compares."""
-
-    ARROW = "arrow"
-    SPARK = "spark"
 
 
 StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
@@ -149,7 +142,7 @@ def expire(
     who was killed, go when they are a day old at least.
     """
     from lakelog_spark.lake.care import expired
-    from lakelog_spark.lake.caring import Retention, duration
+    from lakelog_spark.lake.careterms import Retention, duration
 
     for name, done in expired(to, table, Retention(duration(older_than), keep)):
         what = f"{done.versions} versions and {done.files} files are gone"

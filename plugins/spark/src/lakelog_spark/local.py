@@ -123,7 +123,7 @@ def _connected(
             "a Spark Connect server has its own master, catalogs and jars: give them to the server",
             key="remote",
         )
-    missing = [name for name in _FOR_CONNECT if find_spec(name) is None]
+    missing = [name for name in _FOR_CONNECT if not _is_there(name)]
     if missing:
         raise WrongSpark(
             f"Spark Connect needs more packages (no {', '.join(missing)}): "
@@ -134,6 +134,13 @@ def _connected(
     made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
     check_spark(made.version, f"the Spark behind {remote}")
     return made  # type: ignore[return-value]  # the same methods, for what is public
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 def _prepare_process(master: str | None, python: str | None) -> None:

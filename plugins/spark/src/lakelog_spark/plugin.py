@@ -1,10 +1,19 @@
-"""What this package offers: commands. Nothing heavy is imported before one of them runs."""
+"""What this package offers: commands, and a follower. Nothing heavy is imported before one runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Factory
+from lakelog_spark.follower import SPARK
+
+
+@hookimpl
+def lakelog_followers() -> Sequence[Factory]:
+    """Offer ``spark``."""
+    return [SPARK]
 
 
 @hookimpl

@@ -26,12 +26,12 @@ from lakelog_spark.pushdown import narrowed
 from lakelog_spark.rows import rows, store_name
 from lakelog_spark.streaming import LakelogStreamReader
 from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.streamwriter import LakelogStreamWriter
 from lakelog_spark.writing.writer import LakelogWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -94,19 +94,15 @@ class LakelogSource(DataSource):
         return LakelogStreamReader(self._checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
-        """Append rows to the store; only where no other owner is."""
+        """Append rows to the store, as its owner or beside it."""
         return LakelogWriter(schema, WriteOptions.of(self.options), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802  # Spark's name
-        self,
-        schema: StructType,  # noqa: ARG002  # Spark gives it
-        overwrite: bool,  # noqa: ARG002  # Spark gives it
-    ) -> DataSourceStreamWriter:
-        """Not yet: refused."""
-        raise SettingsError(
-            "streams cannot be written to a store yet: take writeStream.foreachBatch, and in it "
-            "df.write.format('lakelog').option('job_id', f'NAME-{batch_id}')"
-        )
+        self, schema: StructType, overwrite: bool
+    ) -> LakelogStreamWriter:
+        """Append the rows of a streaming query to the store, each micro-batch once."""
+        options, checkpoint = WriteOptions.of_stream(self.options)
+        return LakelogStreamWriter(schema, options, checkpoint, overwrite=overwrite)
 
     def _checked(self, schema: StructType) -> ReadOptions:
         options = ReadOptions.of(self.options)

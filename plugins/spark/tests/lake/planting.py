@@ -39,7 +39,7 @@ def doubled(table: pa.Table, row: int) -> pa.Table:
     return pa.concat_tables([table, table.slice(row, 1)])
 
 
-def moved_behind(table: pa.Table, row: int, offset: int) -> pa.Table:
+def moved_behind(table: pa.Table, row: int, offset: int | None) -> pa.Table:
     """The same table, and a row more that claims another place in the log."""
     more = with_value(table.slice(row, 1), 0, "physical_offset", offset)
     return pa.concat_tables([table, more])

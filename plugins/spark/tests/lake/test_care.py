@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyarrow import parquet
 from lakelog.errors import SettingsError
 from lakelog_spark.lake import merging
 from lakelog_spark.lake.care import compacted, expired
-from lakelog_spark.lake.caring import Retention, duration
+from lakelog_spark.lake.careterms import Retention, duration
 from lakelog_spark.lake.errors import TooBusy
 from lakelog_spark.landing.dispatcher import Source, land
 from lakelog_spark.landing.engines import in_process
@@ -150,13 +151,13 @@ def test_of_two_compactions_one_wins(
 ) -> None:
     path = tmp_path / "t"
     land_all(Source(store_path, "S"), make("parquet", path))
-    inner, calls = merging.merge, []
+    inner, calls = merging.merge, list[Path]()
 
-    def other_first(*given: object) -> int:
-        calls.append(given)
+    def other_first(paths: Sequence[Path], made: Path) -> int:
+        calls.append(made)
         if len(calls) == 1:
             compact("parquet", path)
-        return inner(*given)  # type: ignore[arg-type]  # as it was called
+        return inner(paths, made)
 
     monkeypatch.setattr(merging, "merge", other_first)
     with pytest.raises(TooBusy, match="another compaction"):

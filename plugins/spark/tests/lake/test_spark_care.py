@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog_spark.lake.care import compacted, expired
-from lakelog_spark.lake.caring import Retention
+from lakelog_spark.lake.careterms import Retention
 from lakelog_spark.lake.differences import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
 from lakelog_spark.lake.opened import opened
 from lakelog_spark.lake.sparkverify import verify_by_spark
@@ -76,6 +76,7 @@ def test_a_job_finds_what_the_comparison_here_finds(
     change(path, "topic-0", lambda table: doubled(moved_behind(table, 0, 10_000_000), 3))
     change(path, "topic-1", lambda table: without(with_value(table, 0, "body", b"altered"), 1, 2))
     change(path, "topic-2", lambda table: with_value(moved_behind(table, 2, 5), 0, "tags", "no"))
+    change(path, "topic-2", lambda table: moved_behind(table, 3, None))
     asked = Asked(store_path, "S", opened(f"parquet:{path}"), EVERYTHING)
     job, here = verify_by_spark(asked, spark), verify_here(asked)
     assert _told(job) == _told(here)

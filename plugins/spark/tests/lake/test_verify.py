@@ -145,6 +145,17 @@ def test_rows_that_the_log_does_not_have_are_found(landed: Path, store_path: Pat
     assert set(found) == {AHEAD, EXTRA}
 
 
+@pytest.mark.parametrize("place", [None, -7])
+def test_a_row_without_a_place_is_not_taken_for_an_older_one(
+    landed: Path, store_path: Path, place: int | None
+) -> None:
+    change(landed, "topic-0", lambda table: moved_behind(table, 0, place))
+    found = ranges(verify(f"parquet:{landed}", store_path))
+    (extra,) = found[EXTRA]
+    assert set(found) == {EXTRA}
+    assert extra.rows == 1
+
+
 def test_a_log_that_was_cut_is_told(landed: Path, store_path: Path) -> None:
     last = max((store_path / "commitlog").iterdir())
     last.unlink()

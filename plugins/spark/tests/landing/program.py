@@ -62,7 +62,8 @@ def report_commits(kind: str, reporter: Reporter) -> None:
 
         _around(IcebergSink, "commit", before=lambda: reporter.say("committing"))
         written = _around(MetastoreCatalog, "_write_metadata", after=lambda: reporter("inside"))
-        MetastoreCatalog._write_metadata = staticmethod(written)  # type: ignore[method-assign]  # as it was
+        catalog: Any = MetastoreCatalog  # to give it another method
+        catalog._write_metadata = staticmethod(written)
     elif kind == "parquet":
         from lakelog_spark.landing.sinks.parquet import ParquetSink
 

@@ -6,12 +6,11 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,25 +19,15 @@ from uuid import uuid4
 import attrs
 
 from plugins.spark.tests.landing import producer, program
+from tests.support.working import working
 
 LONGEST_SECONDS = 60
 _STEP_SECONDS = 0.0001
 
 
-@contextmanager
-def producing(store: Path) -> Iterator[None]:
+def producing(store: Path) -> AbstractContextManager[list[str]]:
     """A producer in a process of its own, which stops cleanly at the end."""
-    command = [sys.executable, producer.__file__, str(store)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield
-        finally:
-            process.communicate("stop\n", timeout=LONGEST_SECONDS)
-    assert process.returncode == 0
+    return working([sys.executable, producer.__file__, str(store)], LONGEST_SECONDS)
 
 
 @attrs.frozen

@@ -24,24 +24,19 @@ from lakelog_spark.landing.sparklost import stop
 from lakelog_spark.landing.target import Target
 from lakelog_spark.landing.targets import sink_for
 from lakelog_spark.landing.targetset import Targets
+from plugins.spark.tests.clusters import OF_A_DRIVER
 from plugins.spark.tests.landing.tables import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
-CONFIG = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.ui.enabled": "false",
-}
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     warehouse = given["table"] if given["kind"] == "iceberg" else None
-    spark = lakelog_spark.session(warehouse, master=given["master"], config=CONFIG)
+    spark = lakelog_spark.session(warehouse, master=given["master"], config=OF_A_DRIVER)
     sink = _sink(spark, given)
     sink.prepare()
     source = Source(Path(given["store"]), "S")

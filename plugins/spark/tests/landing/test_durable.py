@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def store(tmp_path: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Each answer of a store."""
     answers: list[int] = []
-    inner = vars(lakelog.Store)["flushed_offset"]
+    inner = inspect.getattr_static(lakelog.Store, "flushed_offset")
 
     def counted(store: lakelog.Store) -> int:
         answers.append(inner.fget(store))

@@ -22,7 +22,7 @@ from plugins.spark.tests.landing.program_evidence import look
 from plugins.spark.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.spark.tests.landing.test_cli import LAKELOG
 from plugins.spark.tests.stores import open_small
-from tests.faults.disks import tmpfs
+from tests.support.smalldisk import tmpfs
 
 DISK_BYTES = 2 << 20
 COUNT = 60

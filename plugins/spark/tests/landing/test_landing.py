@@ -13,6 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.testing.copies import copy_store
 from lakelog_spark.landing.datafiles import Written, write
 from lakelog_spark.landing.dispatcher import Source, land
 from lakelog_spark.landing.engines import in_process, processes
@@ -104,14 +105,14 @@ def test_another_store_under_the_same_identity_is_refused(
 def test_a_store_restored_from_an_older_copy_is_refused(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(store_path, tmp_path / "backup")
+    copy_store(store_path, tmp_path / "backup")
     with open_small(store_path) as store:
         store.put_batch(list(messages(50)))
     source, sink = Source(store_path, "S"), make(kind, tmp_path / "t")
     land_all(source, sink)
     expected = keys_of(store_path, "S")
     shutil.rmtree(store_path)
-    shutil.copytree(tmp_path / "backup", store_path)
+    copy_store(tmp_path / "backup", store_path)
     with pytest.raises(WrongLog, match="no whole record is there"):
         land(source, sink, in_process, SMALL)
     with open_small(store_path) as store:  # it grows past the place, with other messages

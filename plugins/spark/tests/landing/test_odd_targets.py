@@ -15,15 +15,12 @@ from lakelog_spark.landing.errors import NotWritten
 from lakelog_spark.landing.isotimes import iso
 from lakelog_spark.landing.targets import Place
 from plugins.spark.tests.landing.test_cli import run
-from plugins.spark.tests.stores import messages, open_small
+from plugins.spark.tests.stores import filled, messages, open_small
 
 
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
-    path = tmp_path / "store"
-    with open_small(path) as store:
-        store.put_batch(list(messages(20)))
-    return path
+    return filled(tmp_path / "store", 20)
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])

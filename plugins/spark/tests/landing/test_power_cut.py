@@ -10,6 +10,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.testing.copies import copy_store
 from lakelog_spark.landing.dispatcher import Source
 from lakelog_spark.landing.errors import WrongLog
 from lakelog_spark.landing.ranges import Bounds
@@ -22,7 +23,7 @@ _BOUNDS = Bounds(pass_bytes=256 << 10, task_bytes=32 << 10)
 
 def cut_power(store: Path, flushed: int, into: Path) -> None:
     """Copy a store as the worst power cut leaves it: behind ``flushed`` there are zeros."""
-    shutil.copytree(store, into)
+    copy_store(store, into)
     for segment in (into / "commitlog").iterdir():
         kept = max(0, flushed - int(segment.name))
         size = segment.stat().st_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.pins import Fingerprint
+from lakelog.testing.copies import copy_store
 from lakelog_spark.landing.errors import Gone, WrongLog
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.ranges import Bounds, first_offset, next_spans
@@ -117,6 +117,6 @@ def _landed(store: lakelog.Store, end: int) -> Position:
 def test_a_copied_store_is_the_same_log(store_path: Path, tmp_path: Path) -> None:
     with lakelog.open(store_path, mode="read") as store:
         position = _landed(store, store.max_offset)
-    shutil.copytree(store_path, tmp_path / "copy")
+    copy_store(store_path, tmp_path / "copy")
     with lakelog.open(tmp_path / "copy", mode="read") as store:
         assert first_offset(store, position, "it") == position.end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -13,9 +12,13 @@ import lakelog
 from lakelog.errors import StoreLocked
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
+from lakelog.message import Message
+from lakelog.testing.copies import copy_store
 from lakelog_spark.writing import pruning
+from lakelog_spark.writing.access import handing_over
+from lakelog_spark.writing.access import open_to_append as open_for_job
 from lakelog_spark.writing.errors import HandoverStopped, NoSuchStore, StagingLost
-from lakelog_spark.writing.finish import finish_write, open_owned
+from lakelog_spark.writing.finish import finish_write
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal
 from lakelog_spark.writing.staging import folder_of, remove_run, stage, verify
@@ -76,7 +79,7 @@ def test_a_power_cut_loses_what_was_not_durable(
     unsynced: Path, tmp_path: Path, lost: list[int], followed: bool
 ) -> None:
     store = tmp_path / "store"
-    shutil.copytree(unsynced, store)
+    copy_store(unsynced, store)
     with lakelog.open(store, mode="read", dispatchers=()) as opened:
         places = [(each.physical_offset, each.size) for each in opened.scan()]
     assert len(places) == 14
@@ -94,7 +97,7 @@ def test_a_power_cut_loses_what_was_not_durable(
 
 def test_a_log_that_was_cut_is_refused(unsynced: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    shutil.copytree(unsynced, store)
+    copy_store(unsynced, store)
     for each in (store / "commitlog").iterdir():
         each.unlink()
     for name in ("abort", "checkpoint"):
@@ -105,7 +108,7 @@ def test_a_log_that_was_cut_is_refused(unsynced: Path, tmp_path: Path) -> None:
 
 def test_a_stopped_job_is_finished_without_spark(unsynced: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    shutil.copytree(unsynced, store)
+    copy_store(unsynced, store)
     assert finish_write(store, JOB) == sum(SIZES) - 14
     assert finish_write(store, JOB) == 0
     assert counts(store) == expected()
@@ -166,14 +169,40 @@ def test_what_one_run_staged_can_be_removed(store: Path) -> None:
 
 
 def test_who_may_append(store: Path, tmp_path: Path) -> None:
-    with open_to_append(store), pytest.raises(StoreLocked, match="owns this store"):
-        open_owned(store)
+    closed = {"attach": {"listen": False}}
+    with open_to_append(store, **closed), pytest.raises(StoreLocked, match="owns this store"):
+        open_for_job(store)
     with pytest.raises(NoSuchStore, match="option create=true"):
-        open_owned(tmp_path / "none")
+        open_for_job(tmp_path / "none")
     (tmp_path / "notes.txt").write_text("no store")
     for create in (True, False):
         with pytest.raises(lakelog.LakelogError, match=r"holds notes.txt"):
-            open_owned(tmp_path, create=create)
+            open_for_job(tmp_path, create=create)
+
+
+def test_jobs_of_several_drivers_wait_for_one_another(store: Path) -> None:
+    with (
+        handing_over(store),
+        pytest.raises(lakelog.LakelogError, match="another job has been appending"),
+        handing_over(store, wait_seconds=0.1),
+    ):
+        pytest.fail("two at once")
+    with handing_over(store, wait_seconds=0):
+        pass
+
+
+def test_a_job_goes_through_a_living_owner(store: Path) -> None:
+    parts = stage_all(store)
+    with open_to_append(store) as owner:
+        owner.put(Message("other", b"before"))
+        with handing_over(store) as beside:
+            assert Handover(FILES, beside, JOB, named=True).run(parts) == sum(SIZES)
+            owner.put(Message("other", b"between"))
+            assert Handover(FILES, beside, JOB, named=True).run(parts) == 0
+        assert owner.flushed_offset >= owner.max_offset
+    found = counts(store)
+    assert {body for topic, body in found if topic == "other"} == {b"before", b"between"}
+    assert Counter({key: n for key, n in found.items() if key[0] != "other"}) == expected()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +232,7 @@ def test_rows_that_may_be_in_the_log_are_never_removed(unsynced: Path) -> None:
     )
 
 
-def test_a_flush_that_makes_nothing_durable_is_refused(store: Path) -> None:
-    said = pytest.raises(HandoverStopped, match="take flush=inline")
-    with open_to_append(store, flush="none") as owner, said:
+def test_rows_are_durable_whatever_the_flush_strategy(store: Path) -> None:
+    with open_to_append(store, flush="none") as owner:
         Handover(FILES, owner, JOB).run(stage_all(store))
+        assert owner.flushed_offset == owner.max_offset > 0

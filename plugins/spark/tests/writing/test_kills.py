@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.message import Message
+from lakelog.testing.copies import copy_store
 from lakelog_spark.writing.staging import folder_of
 from plugins.spark.tests.writing.jobs import (
     JOB,
@@ -50,7 +51,7 @@ def check(tmp_path: Path, number: int) -> bool:
     path, died = killed(tmp_path, number)
     alone, followed, twice = (tmp_path / name for name in ("alone", "followed", "twice"))
     for copy in (alone, followed, twice):
-        shutil.copytree(path, copy)
+        copy_store(path, copy)
     finish(alone)
     assert counts(alone) == expected()
     assert in_order(alone) == [b for p, n in enumerate(SIZES) for b in bodies(p, n)]

@@ -23,7 +23,7 @@ _LONGEST_SECONDS = 200
 GIVEN = (
     "topic", "queue_id", "body", "tags", "keys", "properties", "unique_key", "born_timestamp_ms",
     "born_host", "flag", "sys_flag", "reconsume_times",
-)  # fmt: skip
+)  # fmt: skip  # a list of names
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,8 @@ def test_what_is_refused_before_any_task(spark: SparkSession, target: Path, tmp_
         append(rows.selectExpr("*", "body as tag"), target)
     with pytest.raises(AnalysisException, match=r"only appended to: take mode\('append'\)"):
         rows.write.format("lakelog").mode("overwrite").save(str(target))
-    with open_small(target), pytest.raises(AnalysisException, match="owns this store"):
+    closed = {"attach": {"listen": False}}
+    with open_small(target, **closed), pytest.raises(AnalysisException, match="owns this store"):
         append(rows, target)
     with pytest.raises(AnalysisException, match="give option create=true"):
         append(rows, tmp_path / "new")
@@ -101,11 +102,43 @@ def test_what_is_refused_before_any_task(spark: SparkSession, target: Path, tmp_
     settings.write_text('segment_size_bytes = "64KiB"\npreallocate = false\n')
     append(rows, tmp_path / "new", create="true", settings=str(settings))
     assert len(given(tmp_path / "new")) == 3
-    _refuse_streams(spark, target, tmp_path)
 
 
-def _refuse_streams(spark: SparkSession, target: Path, tmp_path: Path) -> None:
-    stream = spark.readStream.format("rate").load().selectExpr("'t' topic", "'b' body")
+def test_a_stream_goes_through_a_living_owner_once(
+    spark: SparkSession, source: Path, target: Path, tmp_path: Path
+) -> None:
+    """Started three times from its checkpoint; at the second the last batch is run again."""
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> None:
+        rows = (
+            spark.readStream.format("lakelog").option("max_rows_per_batch", "100").load(str(source))
+        )
+        query = (
+            rows.writeStream.format("lakelog")
+            .option("checkpointLocation", str(checkpoint))
+            .option("ignore_position_columns", "true")
+            .trigger(availableNow=True)
+            .start(str(target))
+        )
+        query.awaitTermination(_LONGEST_SECONDS)
+
+    with open_small(target) as owner:
+        run()
+        assert owner.flushed_offset >= owner.max_offset
+        last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
+        last.unlink()
+        (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+        run()
+        run()
+    assert sorted(given(target), key=repr) == sorted(given(source), key=repr)
+    assert staged(target) == ["last_batch"]
+
+
+def test_a_stream_with_wrong_columns_is_refused(
+    spark: SparkSession, target: Path, tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("'t' topic", "'b' wrong")
     writer = stream.writeStream.format("lakelog").option("checkpointLocation", str(tmp_path / "c"))
-    with pytest.raises(StreamingQueryException, match="foreachBatch"):
+    with pytest.raises(StreamingQueryException, match="no message has such a column: wrong"):
         writer.start(str(target)).awaitTermination(_LONGEST_SECONDS)

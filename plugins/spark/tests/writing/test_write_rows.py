@@ -23,10 +23,27 @@ from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.rows import Rows, Target
 from plugins.spark.tests.stores import messages, open_small
 
+SENDERS = (
+    "topic",
+    "body",
+    "properties",
+    "queue_id",
+    "flag",
+    "sys_flag",
+    "born_host",
+    "born_timestamp_ms",
+    "reconsume_times",
+    "keys",
+)
 TARGET = Target(
-    body_bytes=1 << 20, segment_bytes=4 << 20, queues=4, batch_bytes=4096, light_queues=None,
-    record_crc=False, store_host="127.0.0.1:10911",
-)  # fmt: skip
+    body_bytes=1 << 20,
+    segment_bytes=4 << 20,
+    queues=4,
+    batch_bytes=4096,
+    light_queues=None,
+    record_crc=False,
+    store_host="127.0.0.1:10911",
+)
 OPTIONS = {"path": "s"}
 
 
@@ -122,8 +139,7 @@ def test_what_a_sender_gave_comes_back(tmp_path: Path) -> None:
         store.put_batch(found)
         again = list(store.scan())
     for one_stored, other in zip(stored, again, strict=True):
-        for name in ("topic", "body", "properties", "queue_id", "flag", "sys_flag", "born_host",
-                     "born_timestamp_ms", "reconsume_times", "keys"):  # fmt: skip
+        for name in SENDERS:
             assert getattr(one_stored, name) == getattr(other, name)
 
 
@@ -146,8 +162,10 @@ def test_batches_are_bounded_and_keep_the_order() -> None:
 
 def test_tags_keys_and_properties_are_one_string() -> None:
     assert properties(tags="a", keys=["k", "l"], unique_key="U") == {
-        "TAGS": "a", "KEYS": "k l", "UNIQ_KEY": "U",
-    }  # fmt: skip
+        "TAGS": "a",
+        "KEYS": "k l",
+        "UNIQ_KEY": "U",
+    }
     assert properties(keys="k l")["KEYS"] == "k l"
     read = [("KEYS", "k  l "), ("wort", "süß"), ("TAGS", "old")]
     assert properties(properties=read, keys=["k", "l"], tags="new") == {**dict(read), "TAGS": "new"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakelog_spark.lake import deltacare, icebergcare, parquetcare
 from lakelog_spark.lake.anytable import LandedTable
-from lakelog_spark.lake.caring import Compacted, Expired, Retention
+from lakelog_spark.lake.careterms import Compacted, Expired, Retention
 from lakelog_spark.lake.folders import DeltaRows, ParquetRows
 from lakelog_spark.lake.icebergrows import IcebergRows
 from lakelog_spark.lake.opened import all_opened

@@ -64,13 +64,18 @@ class Comparison:
         self.found.add(DOUBLED, table[again])
         rows = table[~again]
         self._gaps(rows)
-        older = rows["at"] < self.limits.low
+        older = self._is_older(rows)
         ahead = rows["at"] >= self.limits.end
         self.found.count("older", rows[older])
         self.found.add(CRC, rows[older & (rows["crc"] == CRC_BAD)])
         self.found.add(AHEAD, rows[ahead])
-        self.found.count("table", table[table["at"] >= self.limits.low])
+        self.found.count("table", table[~self._is_older(table)])
         self._both(_sorted(log), rows[~older & ~ahead])
+
+    def _is_older(self, rows: Facts) -> NDArray[np.bool_]:
+        """What the log holds no more; a row that says no place was never there."""
+        found: NDArray[np.bool_] = (rows["at"] >= 0) & (rows["at"] < self.limits.low)
+        return found
 
     def _told(self, table: Facts) -> Facts:
         """Without what landed while the table was read: some of it may have come too late."""

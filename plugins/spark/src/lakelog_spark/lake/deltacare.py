@@ -12,8 +12,9 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_spark.lake.caring import SAFE_SECONDS, Compacted, Expired, Retention
+from lakelog_spark.lake.careterms import Compacted, Expired, Retention
 from lakelog_spark.lake.errors import TooBusy
+from lakelog_spark.lake.orphans import SAFE_SECONDS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

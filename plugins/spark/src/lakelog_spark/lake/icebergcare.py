@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from lakelog_spark.lake.caring import Compacted, Expired, Retention, remove, remove_orphans
+from lakelog_spark.lake.careterms import Compacted, Expired, Retention
 from lakelog_spark.lake.errors import NotLakelogs, SparkFailed, TooBusy
+from lakelog_spark.lake.orphans import remove, remove_orphans
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

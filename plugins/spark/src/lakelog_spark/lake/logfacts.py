@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,6 +13,7 @@ from lakelog_spark.lake.rowfacts import Queues, facts_of
 from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.selection import Chosen, chosen_rows, coded_topics
+from lakelog_spark.steps import steps
 from lakelog_spark.unpacking import unpacked
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LogFacts:
         if span.end <= span.start:
             return
         for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):
-            for part in _steps(batch):
+            for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
                 rows = self._rows(part)
                 if rows is not None:
                     yield facts_of(rows, self.queues)
@@ -69,10 +69,3 @@ class LogFacts:
             return None
         part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[places])
         return unpacked(part, self.columns)[0]
-
-
-def _steps(batch: RecordBatch) -> Iterator[RecordBatch]:
-    behind = np.cumsum(batch.sizes, dtype=np.int64) // _STEP_BYTES
-    cuts = [0, *(np.flatnonzero(np.diff(behind)) + 1).tolist(), len(batch)]
-    for low, end in pairwise(cuts):
-        yield batch[low:end]

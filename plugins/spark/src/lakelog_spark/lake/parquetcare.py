@@ -16,8 +16,9 @@ from uuid import uuid4
 import attrs
 
 from lakelog_spark.lake import merging
-from lakelog_spark.lake.caring import Compacted, Expired, Retention, remove, remove_orphans
+from lakelog_spark.lake.careterms import Compacted, Expired, Retention
 from lakelog_spark.lake.errors import TooBusy
+from lakelog_spark.lake.orphans import remove, remove_orphans
 from lakelog_spark.landing.errors import Conflict
 from lakelog_spark.landing.sinks.parquet import ParquetSink
 from lakelog_spark.landing.syncing import sync

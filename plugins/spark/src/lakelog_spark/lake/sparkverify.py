@@ -6,42 +6,22 @@ what comes to the driver is counts per queue, and rows that differ, up to a boun
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 import lakelog
-from lakelog_spark.lake.anytable import DataFile
 from lakelog_spark.lake.comparing import Limits
-from lakelog_spark.lake.differences import (
-    AHEAD,
-    BODY,
-    COLUMNS,
-    CRC,
-    DOUBLED,
-    EXTRA,
-    MISSING,
-    PLACE,
-    Differences,
-)
 from lakelog_spark.lake.opened import position_of
-from lakelog_spark.lake.rowfacts import FACT, Queues, compared, has_parsed
+from lakelog_spark.lake.rowfacts import compared, has_parsed
+from lakelog_spark.lake.sparkfacts import facts_of
 from lakelog_spark.lake.sparkjob import told
-from lakelog_spark.lake.verifying import Asked, LogBounds, Verified, bounds_of
-from lakelog_spark.systemtopics import is_system_topic
+from lakelog_spark.lake.sparkjoin import add_differing, counts, joined_with
+from lakelog_spark.lake.sparksides import before_end, log_facts, table_rows
+from lakelog_spark.lake.verifying import Asked, Verified, bounds_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakelog_spark.landing.gathering import Span
-
-MOST_ROWS: Final = 100_000
-"""Rows that differ and are told as ranges; more are counted only."""
-_OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
-_COMPRESSED: Final = 1
-_CRC31: Final = 0x7FFFFFFF
 
 
 def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
@@ -58,242 +38,17 @@ def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
     with told("the comparison failed"):
-        found_rows = _table(asked, spark, columns)
+        found_rows = table_rows(asked, spark, columns)
         limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
-        table = _facts(_told(found_rows, limits), columns)
-        records = _log(asked, spark, table, log, limits, columns)
+        table = facts_of(before_end(found_rows, limits), columns)
+        records = log_facts(asked, spark, table, log, limits, columns)
         may_lack = has_parsed(asked.table.columns())
-        joined = _joined(records, table, limits, may_lack=may_lack)
+        joined = joined_with(records, table, limits, may_lack=may_lack)
         joined.persist()
         try:
-            found, queues = _counts(joined)
-            _add_differing(found, queues, joined)
+            found, queues = counts(joined)
+            add_differing(found, queues, joined)
         finally:
             joined.unpersist()
     damaged: tuple[Span, ...] = ()
     return Verified(asked, position, log, columns, queues, found, damaged)
-
-
-def _table(asked: Asked, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-    """The rows of the store, from the table's data files."""
-    from pyspark.sql import functions as f
-
-    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for path, constants in asked.table.data_files():
-        alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
-    parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
-    if not parts:
-        parts = [spark.createDataFrame([], _schema(columns))]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part, allowMissingColumns=True)
-    return whole.where(f.col("store") == asked.store).select(*columns)
-
-
-def _told(rows: DataFrame, limits: Limits) -> DataFrame:
-    """Without what landed while the table's files were looked up; a place may be null."""
-    from pyspark.sql import functions as f
-
-    at = f.col("physical_offset")
-    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
-
-
-def _schema(columns: Sequence[str]) -> str:
-    from lakelog_spark.columns import TYPES
-
-    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
-
-
-def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
-    for name, value in constants.items():
-        found = found.withColumn(name, f.lit(value))
-    return found
-
-
-def _escaped(path: Any) -> str:
-    """Spark takes some letters of a path for a pattern."""
-    text = str(path)
-    return "".join(f"\\{each}" if each in "[]{}*?\\" else each for each in text)
-
-
-def _log(  # each is asked for by one option of the reader
-    asked: Asked,
-    spark: SparkSession,
-    table: DataFrame,
-    log: LogBounds,
-    limits: Limits,
-    columns: Sequence[str],
-) -> DataFrame:
-    """The records that should be rows."""
-    end = min(limits.end, log.end)
-    if end <= limits.low:
-        return _facts(spark.createDataFrame([], _schema(columns)), columns)
-    system = asked.chosen.system_topics or any(
-        is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
-    )
-    options = {
-        "store_id": asked.store,
-        "start": json.dumps({"offset": limits.low}),
-        "end": json.dumps({"offset": end}),
-        "until": "readable",
-        "corrupt": "skip",
-        "system_topics": str(system).lower(),
-    }
-    if asked.chosen.topics is not None:
-        options["topics"] = ",".join(sorted(asked.chosen.topics))
-    found = spark.read.format("lakelog").options(**options).load(str(asked.path))
-    return _facts(found.select(*columns), columns)
-
-
-def _facts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """A few numbers for each row."""
-    from pyspark.sql import functions as f
-
-    others = [_hashable(name) for name in columns if name not in _OWN]
-    has_body = "body" in columns
-    crc = f.lit(False)
-    if has_body and {"body_crc", "sys_flag"} <= set(columns):
-        is_plain = f.col("sys_flag").bitwiseAND(_COMPRESSED) == 0
-        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(_CRC31)) != f.col("body_crc")
-        crc = f.coalesce(is_plain & wrong, f.lit(False))
-    return rows.select(
-        f.col("physical_offset").alias("at"),
-        "topic",
-        "queue_id",
-        f.col("queue_offset").alias("offset"),
-        _takes(columns).alias("takes"),
-        (_hashed("body") if has_body else f.lit(0)).alias("body"),
-        f.xxhash64(*others).alias("rest") if others else f.lit(0).alias("rest"),
-        crc.alias("bad_crc"),
-    )
-
-
-def _hashed(name: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.when(f.col(name).isNotNull(), f.xxhash64(f.col(name).cast("binary")))
-
-
-def _hashable(name: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.map_entries(name) if name == "properties" else f.col(name)
-
-
-def _takes(columns: Sequence[str]) -> Column:
-    from pyspark.sql import functions as f
-
-    from lakelog.sysflag import INNER_BATCH
-
-    if not {"sys_flag", "properties"} <= set(columns):
-        return f.lit(1)
-    stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
-    is_inner = f.col("sys_flag").bitwiseAND(INNER_BATCH) != 0
-    return f.coalesce(f.when(is_inner, stated), f.lit(1))
-
-
-def _joined(log: DataFrame, table: DataFrame, limits: Limits, *, may_lack: bool) -> DataFrame:
-    """A row for each place in the log that either side has."""
-    from pyspark.sql import functions as f
-
-    fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
-    rows = table.groupBy("at").agg(
-        f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
-    )
-    records = log.select("at", f.struct(*fields).alias("l"))
-    both = records.join(rows, "at", "full_outer")
-    left, right = f.col("l"), f.col("t")
-    older = f.col("at") < limits.low
-    ahead = f.col("at") >= limits.end
-    both = both.withColumn("copies", f.coalesce("copies", f.lit(0)))
-    in_both = left.isNotNull() & right.isNotNull()
-    place = ["topic", "queue_id", "offset"]
-    moved = ~f.struct(*(left[each] for each in place)).eqNullSafe(
-        f.struct(*(right[each] for each in place))
-    )
-    same = left["body"].eqNullSafe(right["body"])
-    if may_lack:
-        same = same | right["body"].isNull()
-    kinds = {
-        DOUBLED: f.col("copies") > 1,
-        CRC: older & right["bad_crc"],
-        AHEAD: ahead,
-        MISSING: right.isNull(),
-        EXTRA: left.isNull() & ~older & ~ahead,
-        PLACE: in_both & moved,
-        BODY: in_both & ~same,
-        COLUMNS: in_both & (left["rest"] != right["rest"]),
-    }
-    found = f.array_compact(f.array(*(f.when(is_so, kind) for kind, is_so in kinds.items())))
-    own = f.coalesce(right, left)
-    return both.select(
-        "at",
-        *(own[each].alias(each) for each in ("topic", "queue_id", "offset", "takes")),
-        f.when(left.isNotNull(), 1).otherwise(0).alias("log"),
-        "copies",
-        older.alias("older"),
-        found.alias("kinds"),
-    )
-
-
-def _counts(joined: DataFrame) -> tuple[Differences, Queues]:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    order = Window.partitionBy("topic", "queue_id").orderBy("at")
-    behind = f.lag(f.col("offset") + f.col("takes")).over(order)
-    rows = joined.where("copies > 0").withColumn(
-        "gap", f.greatest(f.col("offset") - behind, f.lit(0))
-    )
-    gaps = {
-        (row[0], row[1]): row[2]
-        for row in rows.groupBy("topic", "queue_id").agg(f.sum("gap")).collect()
-    }
-    copies, older = f.col("copies"), f.col("older")
-    counted = joined.groupBy("topic", "queue_id").agg(
-        f.sum("log"),
-        f.sum(f.when(~older, copies).otherwise(0)),
-        f.sum(f.when(older & (copies > 0), 1).otherwise(0)),
-        f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
-        *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
-    )
-    found, queues = Differences(), Queues()
-    for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
-        tally = found.of(queues.number(topic, queue_id))
-        tally.log, tally.table, tally.older = log, table, old
-        tally.gaps = gaps.get((topic, queue_id)) or 0
-        both = {DOUBLED: doubled, **dict(zip(_BUT_DOUBLED, kinds, strict=True))}
-        tally.kinds = {kind: count for kind, count in both.items() if count}
-    return found, queues
-
-
-_BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
-
-
-def _add_differing(found: Differences, queues: Queues, joined: DataFrame) -> None:
-    """Ranges; the counts have all rows already."""
-    differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
-    counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
-    for kind in (DOUBLED, *_BUT_DOUBLED):
-        rows = [row for row in differing if kind in row["kinds"]]
-        repeats = [max(row["copies"] - 1, 1) if kind == DOUBLED else 1 for row in rows]
-        facts = np.zeros(sum(repeats), FACT)
-        at = 0
-        for row, times in zip(rows, repeats, strict=True):
-            facts[at : at + times] = _fact(row, queues)
-            at += times
-        found.add(kind, facts)
-    for queue, kinds in counts.items():
-        found.of(queue).kinds = kinds
-    told_rows = sum(each.rows for each in found.ranges)
-    found.not_listed += int(found.rows > told_rows)
-
-
-def _fact(row: Any, queues: Queues) -> Any:
-    fact = np.zeros((), FACT)
-    fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
-    fact["queue"] = queues.number(row["topic"], row["queue_id"])
-    return fact

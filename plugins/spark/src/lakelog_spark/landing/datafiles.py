@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -11,6 +12,7 @@ import attrs
 import numpy as np
 
 import lakelog
+from lakelog.errors import LakelogError
 from lakelog.pins import Fingerprint
 from lakelog_spark.columns import ERROR
 from lakelog_spark.landing.bodying import BodyParser
@@ -112,12 +114,32 @@ class Written:
     strays: Mapping[str, int] = attrs.field(factory=dict)
 
 
-def write(task: Task) -> Written:
-    """Do ``task``; raises :class:`~lakelog_spark.errors.CorruptLog` at damage."""
+def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, Damages]:
+    """What is to be written. What a store that was kept open finds damaged is looked at anew.
+
+    The directory may have been removed, or replaced, since it was opened.
+    """
+    if store is not None:
+        with suppress(LakelogError):
+            found = _scanned(task, store)
+            if not found[1].count:
+                return found
+    with lakelog.open(task.store_path, mode="read") as opened:
+        return _scanned(task, opened)
+
+
+def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, Damages]:
     damages = Damages(skip=task.skip_damage)
-    with lakelog.open(task.store_path, mode="read") as store:
-        pieces = store.scan_pieces(task.span.start, task.span.end)
-        batch = one_batch(damages.records(pieces, task.span), task.span)
+    pieces = store.scan_pieces(task.span.start, task.span.end)
+    return one_batch(damages.records(pieces, task.span), task.span), damages
+
+
+def write(task: Task, store: lakelog.Store | None = None) -> Written:
+    """Do ``task``; raises :class:`~lakelog_spark.errors.CorruptLog` at damage.
+
+    :param store: the store, where it is open
+    """
+    batch, damages = _records(task, store)
     if batch is None:
         return Written(damaged=damages.count)
     work = _Work.of(task, batch, damages)

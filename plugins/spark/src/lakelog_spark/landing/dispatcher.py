@@ -18,6 +18,8 @@ from lakelog_spark.landing.datafiles import Task, Written
 from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.engines import Engine
 from lakelog_spark.landing.gathering import Span
+from lakelog_spark.landing.keptstore import KeptStore
+from lakelog_spark.landing.newcoming import Newcoming
 from lakelog_spark.landing.pinning import Pinning
 from lakelog_spark.landing.position import Position
 from lakelog_spark.landing.ranges import Bounds, next_spans
@@ -55,6 +57,8 @@ class Landed:
         that is all
     :ivar damaged: pieces of the log, and bodies, that were passed over
     :ivar dead_letters: rows whose bodies do not parse
+    :ivar is_more: whether it is known that more waits to land: of the log, of a topic whose table
+        is new, or because somebody else was faster
     """
 
     start: int
@@ -64,6 +68,7 @@ class Landed:
     damaged: int
     won: bool
     dead_letters: int = 0
+    is_more: bool = False
 
 
 def _nothing(_: str) -> None:
@@ -97,6 +102,16 @@ class Dispatcher:
     on_phase: Callable[[str], None] = _nothing
     pin: Pinning | None = None
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
+    _kept: KeptStore = attrs.field(init=False)
+    _looked_to: int | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._kept = KeptStore(self.source.path)
+
+    @property
+    def newcoming(self) -> Newcoming:
+        """Waits for more, after a pass that found nothing."""
+        return Newcoming(self._kept, self._durable, lambda: self._looked_to)
 
     def one_pass(self) -> Landed | None:
         """One pass; ``None`` if there is nothing to land.
@@ -104,29 +119,51 @@ class Dispatcher:
         Raises :class:`~lakelog_spark.landing.errors.LandingError`, and what the engine and the
         table raise; whatever happens, what was not committed lands in a later pass.
         """
-        source, targets = self.source, self.targets
-        with lakelog.open(source.path, mode="read") as store:
-            start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
-            if self.pin is not None:
-                self.pin.renew(targets.landed() or Position(start, start))
-            spans = next_spans(store, start, self.bounds, self._durable)
+        self._looked_to = None
+        try:
+            return self._pass()
+        except BaseException:
+            self._kept.close()  # whatever it was, look at everything anew
+            raise
+
+    def _pass(self) -> Landed | None:
+        spans = self._planned(self._kept.now())
         if not spans:
             return None
         self.on_phase("planned")
         written = self.engine([self._task(span) for span in spans])
         self.on_phase("written")
-        targets.met(_first_places(written))
+        strays = _first_places(written)
+        self.targets.met(strays)
         landed = self._settle(spans, written)
         self.on_phase("committed")
-        return landed
+        size = spans[-1].end - spans[0].start
+        is_more = bool(strays) or not landed.won or size >= self.bounds.pass_bytes
+        return attrs.evolve(landed, is_more=is_more)
+
+    def _planned(self, store: lakelog.Store) -> list[Span]:
+        """Where each table has come to, and what lands next."""
+        source, targets = self.source, self.targets
+        start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
+        if self.pin is not None:
+            self.pin.renew(targets.landed() or Position(start, start))
+        spans = next_spans(store, start, self.bounds, self._durable)
+        self._looked_to = None if spans else start
+        return spans
+
+    def close(self) -> None:
+        """Let go of the store; another pass opens it again."""
+        self._kept.close()
 
     def finish(self) -> None:
         """At an orderly end: move the tables that had no rows."""
+        self.close()
         for each in self.targets.served:
             each.finish(self.source.store)
 
     def give_up(self) -> None:
         """At an end by an error: a pin that holds a log of which nothing has landed goes again."""
+        self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):
             pin.remove()

@@ -48,6 +48,10 @@ class DurableEnd:
         self._closed = closed
         return end
 
+    def is_still(self, path: Path) -> bool:
+        """Whether a store is closed, and nothing has become of it since it was asked last."""
+        return self._is_still(_closed(path)) and _state(path / COMMITLOG_DIR) == self._state
+
     def _is_still(self, closed: _State | None) -> bool:
         return closed is not None and closed == self._closed
 

@@ -6,20 +6,23 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
+import lakelog
 from lakelog.errors import LakelogError
 from lakelog_spark.landing.datafiles import Task, Written, write
 from lakelog_spark.landing.errors import MayPass, NotNow, TaskFailed, WorkerLost
+from lakelog_spark.landing.keptstore import KeptStore
 from lakelog_spark.landing.leftovers import discard
-from lakelog_spark.landing.sparklost import running_job
+from lakelog_spark.landing.sparklost import answering, running_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,12 +35,29 @@ class Engine(Protocol):
         """Raises :class:`TaskFailed` where one of them cannot be done."""
 
 
-def in_process(tasks: Sequence[Task]) -> Sequence[Written]:
-    """One after the other, here."""
+def _nothing() -> None:
+    """Told of what was done."""
+
+
+def _not_open(_path: Path) -> None:
+    """Nobody has it open."""
+
+
+def in_process(
+    tasks: Sequence[Task],
+    on_done: Callable[[], None] = _nothing,
+    opened: Callable[[Path], lakelog.Store | None] = _not_open,
+) -> Sequence[Written]:
+    """One after the other, here.
+
+    :param on_done: called after each
+    :param opened: gives a store that is open
+    """
     done: list[Written] = []
     try:
         for each in tasks:
-            done.append(write(each))  # noqa: PERF401  # what is done is needed when one fails
+            done.append(write(each, opened(each.store_path)))
+            on_done()
     except BaseException:
         _drop(done)
         raise
@@ -45,40 +65,77 @@ def in_process(tasks: Sequence[Task]) -> Sequence[Written]:
 
 
 @contextmanager
-def processes(count: int | None = None) -> Iterator[Engine]:
-    """Up to ``count`` processes, one per core without it; a single task runs here."""
+def processes(count: int | None = None, on_done: Callable[[], None] = _nothing) -> Iterator[Engine]:
+    """Up to ``count`` processes, one per core without it; a single task runs here.
+
+    :param on_done: called after each task, in their order
+    """
     with _Pool(count) as workers:
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
-            return in_process(tasks) if len(tasks) < 2 else _checked(workers.run(tasks))
+            if len(tasks) < 2:
+                return workers.run_here(tasks, on_done)
+            return _checked(workers.run(tasks, on_done))
 
         yield run
 
 
 class _Pool:
-    """Processes that start when they are needed, and anew after one of them was killed."""
+    """Processes that start when they are needed, and anew after one of them was killed.
+
+    What runs here finds the store open from one pass to the next.
+    """
 
     def __init__(self, count: int | None) -> None:
         self._count = count
+        self._kept: KeptStore | None = None
         self._running: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._let_go()
         if self._running is not None:
             self._running.shutdown()
             self._running = None
 
-    def run(self, tasks: Sequence[Task]) -> list[Written | _Failed]:
+    def _let_go(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _opened(self, path: Path) -> lakelog.Store:
+        if self._kept is None or self._kept.path != path:
+            self._let_go()
+            self._kept = KeptStore(path)
+        return self._kept.now()
+
+    def run_here(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> Sequence[Written]:
+        """After an error everything is looked at anew."""
+        try:
+            return in_process(tasks, on_done, self._opened)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Written | _Failed]:
         """Raises :class:`.WorkerLost`."""
         if self._running is None:
             self._running = pool(self._count)
         try:
-            return list(self._running.map(_guarded, tasks))
+            return list(_told(self._running.map(_guarded, tasks), on_done))
         except BrokenProcessPool:
             self.__exit__()
             raise WorkerLost from None
+
+
+def _told(
+    found: Iterable[Written | _Failed], on_done: Callable[[], None]
+) -> Iterator[Written | _Failed]:
+    for each in found:
+        on_done()
+        yield each
 
 
 def pool(count: int | None = None) -> ProcessPoolExecutor:
@@ -88,13 +145,17 @@ def pool(count: int | None = None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, context, initializer=_follow_parent)
 
 
-def spark(session: SparkSession) -> Engine:
-    """A task of Spark for each; executors see the store and the table under the same paths."""
+def spark(session: SparkSession, on_done: Callable[[], None] = _nothing) -> Engine:
+    """A task of Spark for each; executors see the store and the table under the same paths.
+
+    :param on_done: called now and then, from another thread, while Spark is at them and answers;
+        Spark watches its executors itself
+    """
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:
             return []
-        with running_job(session):
+        with running_job(session), answering(session, on_done):
             spread = session.sparkContext.parallelize(list(tasks), len(tasks))
             found = spread.map(_guarded).collect()
         return _checked(found)

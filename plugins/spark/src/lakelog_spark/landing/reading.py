@@ -13,6 +13,7 @@ from lakelog_spark.landing.bodying import BodyParser, Parsed
 from lakelog_spark.landing.errors import BadParser
 from lakelog_spark.landing.ondamage import Damages
 from lakelog_spark.landing.tablefields import BODY
+from lakelog_spark.steps import steps
 from lakelog_spark.unpacking import unpacked
 
 if TYPE_CHECKING:
@@ -62,14 +63,14 @@ class Reader:
 
         Raises :class:`~lakelog_spark.errors.CorruptBody` for those where damage ends a task.
         """
-        for part in self._steps(rows):
+        for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
             self.damages.bodies(errors)
             yield columns
 
     def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The rows of dead letters, in steps; a body may be one because it cannot be unpacked."""
-        for part in self._steps(rows):
+        for part in steps(self.batch, rows, self.step_bytes):
             yield unpacked(part, _NAMES)[0]
 
     def parsed(
@@ -80,7 +81,7 @@ class Reader:
         One that cannot be unpacked does not parse, and ends nothing. Raises
         :class:`~lakelog_spark.landing.errors.BadParser` for a parser that breaks its rules.
         """
-        for part in self._steps(rows):
+        for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
             if errors:
                 rejects.add_packed(part, errors)
@@ -94,16 +95,6 @@ class Reader:
                 rejects.add(rest.column("physical_offset").to_numpy(), parsed)
                 rest = rest.filter(_mask(parsed.good))
             yield _beside(rest, parsed.columns)
-
-    def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
-        """``rows`` in parts of a bounded size, so that no column passes what Arrow can address."""
-        from lakelog.codec import RecordBatch
-
-        batch = self.batch
-        behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // self.step_bytes
-        for part in np.split(rows, np.flatnonzero(np.diff(behind)) + 1):
-            if len(part):
-                yield RecordBatch(batch.buffer, batch.base_offset, batch.starts[part])
 
 
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:

@@ -5,8 +5,9 @@ Trouble of a job, such as executors that were killed too often, may pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from lakelog_spark.landing.errors import NotNow, SparkLost
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NETWORK: Final = ("py4j.protocol", "Py4JNetworkError")
+_ASK_SECONDS: Final = 1.0
 
 
 def is_lost(error: BaseException) -> bool:
@@ -50,6 +52,26 @@ def _noticing() -> Iterator[None]:
         if is_lost(error):
             raise SparkLost(f"its JVM does not answer: {error}") from error
         raise
+
+
+@contextmanager
+def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[None]:
+    """Ask the JVM every second, in a thread, whether it is there; tell ``on_answer`` if it is."""
+    over = Event()
+
+    def ask() -> None:
+        while not over.wait(_ASK_SECONDS):
+            with suppress(Exception):  # the thread that waits for the job hears of it, too
+                session.sparkContext.statusTracker().getActiveStageIds()
+                on_answer()
+
+    asking = Thread(target=ask, name="lakelog-spark-answers", daemon=True)
+    asking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        asking.join()
 
 
 def stop(session: SparkSession) -> None:

@@ -30,7 +30,7 @@ REQUIRED: Final = ("topic", "body")
 BY_STORE: Final = (
     "store", "queue_offset", "physical_offset", "store_size", "message_id", "body_crc",
     "transaction_type", "store_timestamp", "store_host", "prepared_transaction_offset",
-)  # fmt: skip
+)  # fmt: skip  # a list of names
 """Columns of a read that follow from the place of a record, or from other columns."""
 
 

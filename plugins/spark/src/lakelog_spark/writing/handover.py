@@ -2,15 +2,16 @@
 
 Before each append a note of where it begins is durable, and behind it the append is, before the
 next note is. So whoever comes back finds at most one batch of which the note does not say whether
-it is in the log; then the log is asked. All of this is done by the owner of the store, so that no
-two do it at once.
+it is in the log; then the log is asked. No two do this at once, see :mod:`.access`.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -40,6 +41,9 @@ from lakelog_spark.writing.staging import (
 
 _log = logging.getLogger(__name__)
 
+_READABLE_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.01
+
 At = Callable[[str], None]
 """Told of each step that was done; a test ends the process there."""
 
@@ -52,7 +56,7 @@ def _nothing(_step: str) -> None:
 class Handover:
     """What hands the rows of one job over.
 
-    :ivar store: open as the owner, with a flush strategy that makes each put durable
+    :ivar store: open to append
     """
 
     files: FileSystem
@@ -122,7 +126,7 @@ class Handover:
         if journal.left is not None:
             messages = [messages[at] for at in journal.left]
         if messages:
-            journal = attrs.evolve(journal, offset=self.store.max_offset)
+            journal = attrs.evolve(journal, offset=self.store.flush())
             write_journal(self.files, self.folder, journal)
             self.at("intended")
             self._append(messages)
@@ -132,11 +136,9 @@ class Handover:
 
     def _append(self, messages: Sequence[Message]) -> None:
         end = self.store.put_batch(messages)[-1].end_offset
-        if self.store.flushed_offset < end:
-            raise LakelogError(
-                f"{self.store.path}: the flush strategy made {self.store.flushed_offset} of {end} "
-                "bytes durable; take flush=inline"
-            )
+        flushed = self.store.flush()
+        if flushed < end:
+            raise LakelogError(f"{self.store.path}: {flushed} of {end} bytes are durable")
 
     def _clean(self) -> None:
         remove_staged(self.files, self.folder)
@@ -152,12 +154,24 @@ def looked_up(
         return journal
     part = parts[journal.part]
     verify(files, folder, part)
+    _settled(store)
     with opened(folder, part) as staged:
         messages = staged.messages(journal.batch)
     left = range(len(messages)) if journal.left is None else journal.left
     still = missing(store, folder.name, journal.offset, [messages[at] for at in left])
     rows = journal.rows + len(left) - len(still)
     return attrs.evolve(journal, left=tuple(left[at] for at in still), offset=None, rows=rows)
+
+
+def _settled(store: lakelog.Store) -> None:
+    """Wait until all that was appended can be read: what a driver that died handed over, too."""
+    end, deadline = store.flush(), time.monotonic() + _READABLE_SECONDS
+    while store.max_offset < end:
+        if time.monotonic() > deadline:
+            raise LakelogError(
+                f"{store.path}: it can be read to {store.max_offset} only, and not to {end}"
+            )
+        time.sleep(_LOOK_SECONDS)
 
 
 def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
@@ -180,5 +194,9 @@ def _settle_other(files: FileSystem, store: lakelog.Store, folder: Path) -> None
     write_journal(files, folder, journal)
     _log.warning(
         "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends the "
-        "others", folder.name, journal.rows, str(store.path), folder.name,
-    )  # fmt: skip
+        "others",
+        folder.name,
+        journal.rows,
+        str(store.path),
+        folder.name,
+    )

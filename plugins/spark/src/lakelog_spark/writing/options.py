@@ -13,6 +13,7 @@ import attrs
 from lakelog.errors import UnknownSetting
 from lakelog_spark.options import PATH, ReadOptions
 from lakelog_spark.values import SOURCE, nearest, refused, switch
+from lakelog_spark.writing.query import CHECKPOINT
 
 DEFAULTS: Final[dict[str, str | None]] = {
     PATH: None,
@@ -46,6 +47,12 @@ class WriteOptions:
     named: bool
     ignore_position_columns: bool
     decompress: bool
+
+    @classmethod
+    def of_stream(cls, given: Mapping[str, str]) -> tuple[WriteOptions, str | None]:
+        """The same for a stream, and where its checkpoint is."""
+        checkpoint = next((given[key] for key in given if key.lower() == CHECKPOINT), None)
+        return cls.of({key: given[key] for key in given if key.lower() != CHECKPOINT}), checkpoint
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:

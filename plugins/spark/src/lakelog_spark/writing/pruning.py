@@ -1,4 +1,7 @@
-"""What jobs leave in the store's folder: notes of those that are done, rows of those that died."""
+"""What jobs leave in the store's folder: notes of those that are done, rows of those that died.
+
+The note of a streaming query stays: it may be started again at any time.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Final
 from lakelog.errors import LakelogError
 from lakelog.files import FileSystem
 from lakelog_spark.writing.journal import MANIFEST, Journal, read_journal
+from lakelog_spark.writing.lastbatch import LAST_FILE
 from lakelog_spark.writing.staging import folder_of, remove
 
 _DAY_SECONDS: Final = 24 * 3600
@@ -41,7 +45,7 @@ def _prune(files: FileSystem, folder: Path, days: float) -> None:
     names = [name for name, _ in files.list(folder)]
     journal = read_journal(files, folder)
     if (MANIFEST not in names) if journal is None else _is_old(journal, age):
-        remove(files, folder, names)
+        remove(files, folder, [name for name in names if name != LAST_FILE])
 
 
 def _is_old(journal: Journal, age: float) -> bool:

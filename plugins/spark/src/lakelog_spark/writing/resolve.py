@@ -1,15 +1,15 @@
 """After a stop: which messages of a batch are in the log, and which are to be appended.
 
-A batch is appended at once, in its order and with one store time, by the only owner. A stop leaves
-a part of it: its front, or, after a power cut, whole records with damage between them. Behind
-these may be what others appended later.
+A batch is appended at once and in its order, behind an offset that was noted before. A stop leaves
+a part of it: its front, or, after a power cut, whole records with damage between them. Among and
+behind these may be what others appended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from typing import Final
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import lakelog
 from lakelog.layout import RECORD_CRC_NAME
@@ -21,41 +21,44 @@ from lakelog_spark.writing.errors import LogLost
 _HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _BY_STORE: Final = (RECORD_CRC_NAME.decode(), INNER_MULTI_QUEUE_OFFSET)
 """Properties that the store writes."""
+_Waiting: TypeAlias = "defaultdict[tuple[object, ...], deque[int]]"
 
 
 def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Message]) -> list[int]:
-    """Which of ``messages``, appended from ``offset`` on if at all, are not in the log.
+    """Which of ``messages``, appended behind ``offset`` if at all, are not in the log.
 
     Raises :class:`.LogLost` where the log cannot tell.
     """
     if not store.min_offset <= offset <= store.max_offset:
         raise LogLost(job, offset, store.min_offset, store.max_offset)
-    left = list(range(len(messages)))
-    at = 0
-    for record in _of_one_append(store.scan(offset)):
-        found = next((n for n in range(at, len(left)) if _same(messages[left[n]], record)), None)
-        if found is None:
+    waiting: _Waiting = defaultdict(deque)
+    for number, message in enumerate(messages):
+        waiting[_traits(message)].append(number)
+    left = set(range(len(messages)))
+    for record in store.scan(offset):
+        left.discard(_found(waiting.get(_traits(record)), messages, record))
+        if not left:
             break
-        del left[found]
-        at = found
-    return left
+    return sorted(left)
 
 
-def _of_one_append(records: Iterator[StoredMessage]) -> Iterator[StoredMessage]:
-    first = next(records, None)
-    if first is not None:
-        yield first
-        when = first.store_timestamp_ms
-        yield from takewhile(lambda each: each.store_timestamp_ms == when, records)
+def _found(numbers: deque[int] | None, messages: Sequence[Message], record: StoredMessage) -> int:
+    """Which message ``record`` is; -1 for somebody else's."""
+    for number in numbers or ():
+        if _same(messages[number], record):
+            numbers.remove(number)  # type: ignore[union-attr]  # it is not empty
+            return number
+    return -1
+
+
+def _traits(message: Message | StoredMessage) -> tuple[object, ...]:
+    """What is quickly compared; few others share it."""
+    return message.topic, message.queue_id, message.born_timestamp_ms, bytes(message.body)
 
 
 def _same(message: Message, record: StoredMessage) -> bool:
     return (
-        message.topic == record.topic
-        and message.queue_id == record.queue_id
-        and message.born_timestamp_ms == record.born_timestamp_ms
-        and message.body == record.body
-        and message.flag == record.flag
+        message.flag == record.flag
         and message.sys_flag & ~_HOSTS == record.sys_flag & ~_HOSTS
         and message.reconsume_times == record.reconsume_times
         and message.born_host in (None, record.born_host)

@@ -185,6 +185,15 @@ class Staged:
         return list(map(Message, *each))
 
 
+def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[Part]) -> None:
+    """Move staged files to the folder of a job; what is there already was moved before."""
+    files.make_dir(folder)
+    for name in (part.file for part in parts if part.file is not None):
+        if not (folder / name).exists():
+            files.rename(source / name, folder / name)
+    files.sync_dir(folder)
+
+
 def remove_run(files: FileSystem, folder: Path, run: str) -> None:
     """Remove what one run of a job staged, and the folder if nothing else is in it."""
     remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakelog.errors import SettingsError
 from lakelog.files import RealFileSystem
+from lakelog_spark.writing.access import handing_over, open_to_append
 from lakelog_spark.writing.columns import check
 from lakelog_spark.writing.errors import StagingLost
-from lakelog_spark.writing.finish import open_owned
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal, read_manifest
 from lakelog_spark.writing.options import WriteOptions
@@ -38,7 +38,7 @@ class Staged(WriterCommitMessage):
 
 
 class LakelogWriter(DataSourceArrowWriter):
-    """Appends rows to a store that nobody owns."""
+    """Appends rows to a store, as its owner or beside it."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
         if overwrite:
@@ -52,7 +52,7 @@ class LakelogWriter(DataSourceArrowWriter):
         self._options = options
         self._run = uuid4().hex
         self._folder = folder_of(options.path, options.job)
-        with open_owned(options.path, options.settings, create=options.create) as store:
+        with open_to_append(options.path, options.settings, create=options.create) as store:
             self._target = Target.of(store.settings.core)
         files = RealFileSystem()
         self._is_staged = (
@@ -73,7 +73,7 @@ class LakelogWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Hand over what was staged; durable when this returns."""
         options, files = self._options, RealFileSystem()
-        with open_owned(options.path, options.settings) as store:
+        with handing_over(options.path, options.settings) as store:
             handover = Handover(files, store, options.job, named=options.named)
             handover.run(None if self._is_staged else self._parts(messages))
             prune(files, options.path)

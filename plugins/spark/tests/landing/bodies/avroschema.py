@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 from uuid import UUID
 
-from plugins.spark.tests.landing.bodies.optional import needed
+from tests.support import required
 
 SCHEMA: Any = {
     "type": "record",
@@ -62,6 +62,6 @@ EVENT = {
 
 def event() -> bytes:
     """The bytes of :data:`EVENT`."""
-    fastavro, file = needed("fastavro"), BytesIO()
+    fastavro, file = required.module("fastavro"), BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(SCHEMA), EVENT)
     return file.getvalue()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugins.spark.tests.landing.bodies.optional import needed
+from tests.support import required
 
 _REPEATED = 3
 _PLAIN = {"id": 3, "big": 4, "wide": 13, "name": 9, "raw": 12, "topic": 8, "f": 2, "d": 1}
@@ -43,11 +43,11 @@ _ORDER = (
 
 def descriptor_set(*, imports: bool = True) -> bytes:
     """The bytes of the file; without ``imports`` it lacks what comes with the library."""
-    pb2 = needed("google.protobuf.descriptor_pb2")
+    pb2 = required.module("google.protobuf.descriptor_pb2")
     made = pb2.FileDescriptorSet()
     file = made.file.add(name="shop.proto", package="shop", syntax="proto3")
     for each in ("timestamp", "wrappers"):
-        library = needed(f"google.protobuf.{each}_pb2").DESCRIPTOR
+        library = required.module(f"google.protobuf.{each}_pb2").DESCRIPTOR
         file.dependency.append(library.name)
         if imports:
             library.CopyToProto(made.file.add())
@@ -81,11 +81,13 @@ def _event(event: Any) -> None:
 
 def event_class() -> Any:
     """Python's class of ``shop.Event``."""
-    pool = needed("google.protobuf.descriptor_pool").DescriptorPool()
-    files = needed("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(descriptor_set())
+    pool = required.module("google.protobuf.descriptor_pool").DescriptorPool()
+    files = required.module("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(
+        descriptor_set()
+    )
     for file in (*files.file[1:], files.file[0]):
         pool.Add(file)
-    factory = needed("google.protobuf.message_factory")
+    factory = required.module("google.protobuf.message_factory")
     return factory.GetMessageClass(pool.FindMessageTypeByName("shop.Event"))
 
 

@@ -15,16 +15,15 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 
-from lakelog_spark.landing.bodies import rowwise
 from lakelog_spark.landing.bodies.avrotypes import Renamed, columns_of, understood
 from lakelog_spark.landing.bodies.refusing import needs, refused
-from lakelog_spark.landing.bodying import Parsed
+from lakelog_spark.landing.bodies.rowwise import Rowwise
 
 _HEADER_BYTES: Final = 5
 
 
 @attrs.frozen(slots=False)
-class Avro:
+class Avro(Rowwise):
     """A parser of Avro bodies.
 
     :ivar text: the schema, as its file says it
@@ -33,13 +32,6 @@ class Avro:
 
     text: str
     confluent: bool
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is made again of the schema."""
-        return {"text": self.text, "confluent": self.confluent}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     @classmethod
     def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
@@ -67,15 +59,6 @@ class Avro:
     @cached_property
     def _columns(self) -> tuple[pa.Schema, Renamed]:
         return columns_of(understood(json.loads(self.text)))
-
-    @property
-    def fields(self) -> pa.Schema:
-        """A column for each field of the record."""
-        return self._columns[0]
-
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # Protocol
-        """The columns of the bodies that are one datum each."""
-        return rowwise.parse(bodies, self.fields, self._decode)
 
     def _decode(self, body: bytes) -> dict[str, Any]:
         from fastavro import schemaless_reader

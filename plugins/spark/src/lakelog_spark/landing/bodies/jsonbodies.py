@@ -61,7 +61,7 @@ class Json:
         """A column for each field of the body."""
         return pa.schema([(each.name, table_type(each)) for each in self.shape.fields])
 
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # Protocol
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
         """The columns of the bodies that are as the schema says."""
         faults = not_utf8(bodies)
         texts, kept = without(bodies, faults)

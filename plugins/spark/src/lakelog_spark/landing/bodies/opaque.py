@@ -19,7 +19,7 @@ class Binary:
         """One column, ``body``."""
         return pa.schema([("body", pa.binary())])
 
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # Protocol
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
         """All of them."""
         columns = pa.RecordBatch.from_arrays([bodies.cast(pa.binary())], schema=self.fields)
         return parsed(self.fields, [columns], {}, len(bodies))
@@ -34,7 +34,7 @@ class String:
         """One column, ``body``."""
         return pa.schema([("body", pa.string())])
 
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # Protocol
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
         """Those that are text."""
         faults = not_utf8(bodies)
         texts = as_strings(without(bodies, faults)[0]).cast(pa.string())

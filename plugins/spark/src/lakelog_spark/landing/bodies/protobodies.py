@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from lakelog_spark.landing.bodies import rowwise
 from lakelog_spark.landing.bodies.prototypes import Step, columns_of
 from lakelog_spark.landing.bodies.refusing import needs, refused
-from lakelog_spark.landing.bodying import Parsed
+from lakelog_spark.landing.bodies.rowwise import Rowwise
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 
 @attrs.frozen(slots=False)
-class Protobuf:
+class Protobuf(Rowwise):
     """A parser of Protocol Buffers bodies.
 
     :ivar descriptors: a serialised ``FileDescriptorSet``
@@ -32,13 +31,6 @@ class Protobuf:
 
     descriptors: bytes
     message: str
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is made again of the descriptors."""
-        return {"descriptors": self.descriptors, "message": self.message}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     @classmethod
     def of(cls, descriptors: bytes, message: str, source: str) -> Protobuf:
@@ -75,15 +67,6 @@ class Protobuf:
     @cached_property
     def _columns(self) -> tuple[pa.Schema, Step]:
         return columns_of(self._descriptor)
-
-    @property
-    def fields(self) -> pa.Schema:
-        """A column for each field of the message."""
-        return self._columns[0]
-
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # Protocol
-        """The columns of the bodies that are such a message."""
-        return rowwise.parse(bodies, self.fields, self._decode)
 
     def _decode(self, body: bytes) -> dict[str, Any]:
         made: dict[str, Any] = self._columns[1](self._class.FromString(body))

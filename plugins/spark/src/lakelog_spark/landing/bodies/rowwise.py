@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeAlias
 
+import attrs
 import pyarrow as pa
 
 from lakelog_spark.landing.bodies.gathering import parsed
@@ -14,6 +16,35 @@ Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
 """The fields of a body by column; raises whatever is wrong with it."""
 
 _STEP_ROWS = 4096
+
+
+@attrs.frozen(slots=False)
+class Rowwise:
+    """A parser whose library reads one body at a time; made again in each process by its fields."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made again of the schema."""
+        return {each.name: getattr(self, each.name) for each in attrs.fields(type(self))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def _columns(self) -> tuple[pa.Schema, Any]:
+        """The columns, and what makes them of a value of the library's."""
+        raise NotImplementedError
+
+    def _decode(self, body: bytes) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> pa.Schema:
+        """A column for each field."""
+        return self._columns[0]
+
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
+        """The columns of the bodies that can be read."""
+        return parse(bodies, self.fields, self._decode)
 
 
 def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:

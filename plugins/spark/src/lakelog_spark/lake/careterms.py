@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 from typing import Final
 
 import attrs
 
 from lakelog.errors import SettingsError
+from lakelog_spark.lake.orphans import SAFE_SECONDS
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+)([smhdw])")
-SAFE_SECONDS: Final = 86_400
-"""Files that no version names are left alone for a day: somebody may be about to name them."""
 
 
 @attrs.frozen
@@ -66,25 +64,3 @@ def duration(text: str, key: str = "--older-than") -> int:
     if found is None:
         raise SettingsError(f"{text!r} is no duration; write 7d, 12h, 30m or 90s", key=key)
     return int(found[1]) * _SECONDS[found[2]]
-
-
-def remove(path: Path) -> bool:
-    """Whether this call removed the file."""
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def remove_orphans(folder: Path, pattern: str, named: set[Path], before: float) -> int:
-    """Remove files below ``folder`` that are not ``named`` and were last written before a time."""
-    count, named = 0, {each.resolve() for each in named}
-    for path in folder.rglob(pattern):
-        try:
-            old = path.stat().st_mtime < before
-        except FileNotFoundError:
-            continue
-        if old and path.resolve() not in named and path.is_file():
-            count += remove(path)
-    return count

@@ -1,0 +1,100 @@
+"""The store that rows go into: owned for the moment, or through whoever owns it; one job at a time.
+
+Jobs of several drivers wait for one another, since each looks first for what an earlier one left.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import lakelog
+from lakelog.errors import LakelogError, NotAStore
+from lakelog.files import File, FileSystem, RealFileSystem
+from lakelog.layout import OWN_DIR
+from lakelog_spark.writing.errors import NoSuchStore
+from lakelog_spark.writing.staging import folder_of
+
+LOCK_FILE: Final = "lock"
+LONGEST_WAIT_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.05
+_FLOCK: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
+_WHOLE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def open_to_append(
+    path: Path,
+    settings: str | None = None,
+    *,
+    create: bool = False,
+    files: FileSystem | None = None,
+) -> lakelog.Store:
+    """Open a store to append to it, as its owner or beside it.
+
+    Raises :class:`.NoSuchStore` where none is and none is to be made, and
+    :class:`~lakelog.errors.StoreLocked` where its owner lets nobody attach, as RocketMQ.
+    """
+    if not create:
+        try:
+            lakelog.open(path, mode="read", settings=settings, files=files).close()
+        except NotAStore as error:
+            raise (error if _is_other(path) else NoSuchStore(path)) from None
+    return lakelog.open(path, mode="auto", settings=settings, files=files)
+
+
+def _is_other(path: Path) -> bool:
+    """Whether something is there that no store can be made of."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+@contextmanager
+def handing_over(
+    path: Path, settings: str | None = None, *, wait_seconds: float = LONGEST_WAIT_SECONDS
+) -> Iterator[lakelog.Store]:
+    """The store at ``path`` for one job, after those that are under way.
+
+    Raises what :func:`open_to_append` raises, and :class:`~lakelog.errors.LakelogError` where
+    another job takes longer than ``wait_seconds``.
+    """
+    with _only_one(RealFileSystem(), path, wait_seconds), open_to_append(path, settings) as store:
+        yield store
+
+
+@contextmanager
+def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
+    folder = folder_of(path, "any").parent
+    if not (path / OWN_DIR).is_dir():  # no store of ours: opening says what it is
+        yield
+        return
+    files.make_dir(folder)
+    file = files.open(folder / LOCK_FILE, write=True, create=True)
+    try:
+        _lock(file, folder, time.monotonic() + wait_seconds)
+        yield
+    finally:
+        file.close()
+
+
+def _lock(file: File, folder: Path, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _WHOLE)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        else:
+            return
+        if time.monotonic() > deadline:
+            raise LakelogError(
+                f"{folder / LOCK_FILE}: another job has been appending to this store all the time; "
+                "see what has become of it, and try again"
+            )
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,141 @@
+"""Micro-batches go into the log once, whatever is run again; without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog.files import RealFileSystem
+from lakelog_spark.writing import pruning
+from lakelog_spark.writing.errors import BadJournal, StagingLost
+from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.staging import STAGING_DIR
+from lakelog_spark.writing.streamwriter import LakelogStreamWriter
+from lakelog_spark.writing.writer import Staged
+from plugins.spark.tests.stores import open_small
+
+SCHEMA = StructType([StructField("topic", StringType()), StructField("body", BinaryType())])
+QUERY = "0f9a8f0e-1111-2222-3333-444455556666"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    open_small(tmp_path / "store").close()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "check point"
+    folder.mkdir()
+    (folder / "metadata").write_text(json.dumps({"id": QUERY}))
+    return folder
+
+
+def writer(store: Path, checkpoint: Path | str | None = None, **more: str) -> LakelogStreamWriter:
+    given = {"path": str(store), **more}
+    if checkpoint is not None:
+        given["checkpointLocation"] = str(checkpoint)
+    return LakelogStreamWriter(SCHEMA, *WriteOptions.of_stream(given), overwrite=False)
+
+
+def rows(*bodies: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"topic": ["t"] * len(bodies), "body": list(bodies)})
+
+
+def bodies(store: Path) -> list[bytes]:
+    with lakelog.open(store, mode="read", dispatchers=()) as opened:
+        return [each.body for each in opened.scan()]
+
+
+def staged(store: Path) -> list[str]:
+    return sorted(each.name for each in (store / "lakelog" / STAGING_DIR).rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_batch_that_is_run_again_is_in_the_log_once(
+    store: Path, checkpoint: Path, scheme: str
+) -> None:
+    where = scheme + (str(checkpoint).replace(" ", "%20") if scheme else str(checkpoint))
+    for number, content in enumerate([b"a", b"b", b"b", b"c"]):
+        batch = (0, 1, 1, 2)[number]
+        part = writer(store, where).write(iter([rows(content)]))
+        writer(store, where).commit([part], batch)
+    assert bodies(store) == [b"a", b"b", b"c"]
+    assert staged(store) == []
+    notes = sorted(each.name for each in (store / "lakelog" / STAGING_DIR).iterdir())
+    assert notes == ["lock", f"stream-{QUERY}"]
+
+
+def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
+    store: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))
+    with monkeypatch.context() as patched:
+        patched.setattr("lakelog_spark.writing.streamwriter.LastBatch.write", _stopped)
+        with pytest.raises(OSError, match="stopped"):
+            writer(store, checkpoint).commit([part], 0)
+    again = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))
+    writer(store, checkpoint).commit([again], 0)
+    assert bodies(store) == [b"a", b"b"]
+    assert staged(store) == []
+
+
+def _stopped(*_: object) -> None:
+    raise OSError("stopped here")
+
+
+def test_a_new_checkpoint_is_another_query(store: Path, checkpoint: Path) -> None:
+    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 0)
+    (checkpoint / "metadata").write_text(json.dumps({"id": "another"}))
+    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 0)
+    assert bodies(store) == [b"a", b"a"]
+
+
+def test_the_note_of_a_query_outlives_what_is_pruned(store: Path, checkpoint: Path) -> None:
+    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 7)
+    lost = writer(store, checkpoint).write(iter([rows(b"never committed")]))
+    assert lost.part is not None
+    assert staged(store) == [lost.part.file]
+    folder = store / "lakelog" / STAGING_DIR / f"stream-{QUERY}"
+    pruning.prune(RealFileSystem(), store, folder.stat().st_mtime + 400 * 24 * 3600)
+    assert staged(store) == []
+    writer(store, checkpoint).commit([Staged(None)], 7)
+    assert bodies(store) == [b"a"]
+
+
+def test_an_aborted_batch_leaves_no_rows(store: Path, checkpoint: Path) -> None:
+    made = writer(store, checkpoint)
+    part = made.write(iter([rows(b"a")]))
+    made.abort([part, None], 0)
+    assert staged(store) == []
+
+
+def test_what_cannot_be_told_is_refused(store: Path, checkpoint: Path, tmp_path: Path) -> None:
+    def commit(made: LakelogStreamWriter) -> None:
+        made.commit([Staged(None)], 0)
+
+    with pytest.raises(SettingsError, match="no checkpoint; give option checkpointLocation"):
+        commit(writer(store))
+    with pytest.raises(SettingsError, match="s3a://b/c, which this process cannot read"):
+        commit(writer(store, "s3a://b/c"))
+    with pytest.raises(SettingsError, match="expected Spark's id of the query"):
+        commit(writer(store, tmp_path))
+    with pytest.raises(StagingLost, match="one file for each of 1 partitions"):
+        commit(writer(store, job_id="mine"))
+    made = writer(store, checkpoint)
+    with pytest.raises(SettingsError, match="outputMode"):
+        LakelogStreamWriter(SCHEMA, made._options, None, overwrite=True)
+    folder = store / "lakelog" / STAGING_DIR / f"stream-{QUERY}"
+    folder.mkdir(parents=True)
+    (folder / "last_batch").write_text("seven")
+    with pytest.raises(BadJournal, match="last_batch"):
+        commit(made)
+    assert os.listdir(folder) == ["last_batch"]
