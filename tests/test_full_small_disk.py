@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from lakelog.interfaces import DiskState
 from lakelog.status import PutStatus
 from lakelog.testing import FakeClock
 from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
+from tests.support.smalldisk import tmpfs
 
 pytestmark = pytest.mark.root
 MIB = 1 << 20
@@ -52,19 +52,9 @@ sys.stdin.read()
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own; tests skip where nothing can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    if shutil.which("mount") is None:
-        pytest.skip("there is no program 'mount'")
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    """A small file system of its own."""
+    with tmpfs(tmp_path, DISK_BYTES) as place:
+        yield place
 
 
 @attrs.define(eq=False)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,17 +16,7 @@ import lakelog
 import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
 from lakelog.files import RealFileSystem
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import (
-    Context,
-    Deletion,
-    Factory,
-    Kind,
-    NoSettings,
-    Pace,
-    SegmentInfo,
-    Situation,
-)
+from lakelog.testing import SurplusCleaner
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import JAVA, SEGMENT, SETTINGS, compare, ours, recovered
@@ -37,26 +26,6 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 1500
 LEFT: Final = 3
-
-
-class Keeping:
-    """Keeps the newest sealed segments."""
-
-    pace = Pace(interval_ms=0)
-    remove_empty_queues = False
-
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
-        return [Deletion(each.start_offset, "surplus") for each in segments[:-LEFT]]
-
-
-@hookimpl
-def lakelog_cleaners() -> list[Factory]:
-    """This module is the plugin."""
-    return [Factory(Kind.CLEANER, "keeping", NoSettings, _make)]
-
-
-def _make(settings: NoSettings, context: Context) -> Keeping:
-    return Keeping()
 
 
 @attrs.frozen
@@ -78,9 +47,9 @@ def fill(path: Path) -> None:
 
 
 def clean(path: Path, **more: Any) -> None:
-    plugins = [sys.modules[__name__], hash_index]
+    plugins = [SurplusCleaner(keep=LEFT), hash_index]
     with lakelog.open(
-        path, plugins=plugins, flush="none", cleaner="keeping", **SETTINGS, **more
+        path, plugins=plugins, flush="none", cleaner="surplus", **SETTINGS, **more
     ) as store:
         report = store.delete_expired()
         assert len(report.deleted) > LEFT

@@ -43,6 +43,17 @@ class Folder:
 
 
 @attrs.frozen
+class Listed(RealFileSystem):
+    """:ivar listed: the folders that were listed."""
+
+    listed: list[Path] = attrs.field(factory=list)
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        self.listed.append(directory)
+        return super().list(directory)
+
+
+@attrs.frozen
 class Both:
     """A log, its archive, and all messages that it ever had."""
 
@@ -91,8 +102,21 @@ def test_what_was_moved_is_read_where_it_is_now(both: Both) -> None:
         assert both.reader.look_up(each.physical_offset) == each
 
 
+def test_the_first_segment_is_known_until_it_is_gone(both: Both) -> None:
+    listed = Listed()
+    log = FileSource(listed, both.log, SIZE)
+    assert [log.first() for _ in range(5)] == [0] * 5
+    assert len(listed.listed) == 1
+    both.move(0)
+    assert [log.first() for _ in range(5)] == [SIZE] * 5
+    assert len(listed.listed) == 2
+    assert FileSource(FILES, both.archive.path, 2 * SIZE).first() == 0
+    both.archive.path.joinpath("00000000000000000000").unlink()
+    assert FileSource(FILES, both.archive.path, 2 * SIZE).first() is None
+
+
 def test_a_segment_that_moves_while_one_scans_is_not_missed(both: Both) -> None:
-    """The listing of the log was made before, so it leads to a file that is not there any more."""
+    """What was due next is not there any more."""
     log = FileSource(FILES, both.log, SIZE)
     extents = WithOlder(log, both.archive, SIZE).extents(0)
     seen = [next(extents).start]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, as_completed
 from concurrent.futures import wait as wait_for
 
@@ -108,8 +109,8 @@ def test_it_can_be_awaited() -> None:
     assert asyncio.run(run()) is RESULT
 
 
-def until(holds: object) -> None:
+def until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():  # type: ignore[operator]  # a function
+    while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.001)

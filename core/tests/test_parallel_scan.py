@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from lakelog.parallelscan import (
     read_whole,
 )
 from lakelog.pieces import Blank, Damage
+from lakelog.testing.copies import copy_store
 
 Found = list[tuple[str, int, int, str]]
 
@@ -78,7 +78,7 @@ def spoil(path: Path, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path, seed: int) -> None:
     path = tmp_path / "store"
-    shutil.copytree(whole, path)
+    copy_store(whole, path)
     spoil(path, random.Random(seed))
     with read_small(path, segment_size_bytes=SEGMENT) as store:
         expected = found(store, store.scan_pieces())
@@ -88,7 +88,7 @@ def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path, seed:
 
 def test_what_a_recovery_found_damaged_stays_damaged(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    shutil.copytree(whole, path)
+    copy_store(whole, path)
     spoil(path, random.Random(5))
     open_small(path).close()
     with read_small(path) as store:
@@ -104,7 +104,7 @@ def test_segments_of_a_whole_log_come_whole(whole: Path) -> None:
 
 def test_processes_say_the_same(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    shutil.copytree(whole, path)
+    copy_store(whole, path)
     spoil(path, random.Random(3))
     with read_small(path, segment_size_bytes=SEGMENT) as store:
         parts = list(parallel_scan(store, 2))
@@ -119,6 +119,6 @@ def test_a_short_log_starts_no_process(whole: Path) -> None:
 
 def test_beside_a_living_owner(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    shutil.copytree(whole, path)
+    copy_store(whole, path)
     with open_small(path), read_small(path) as store:
         assert found(store, in_one_process(store)) == found(store, store.scan_pieces())

@@ -94,7 +94,7 @@ def test_a_loop_that_is_closed_holds_up_nobody() -> None:
     loop.close()
     settle([future], results(1))
     assert future.result(0) == results(1)[0]
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # as the test wants it
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # it never ends
 
 
 def test_errors_and_cancelled_puts_come_through() -> None:

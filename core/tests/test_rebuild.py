@@ -124,7 +124,7 @@ def test_without_queues_they_and_their_tombstones_stay(store: Path) -> None:
 def test_a_living_owner_is_left_alone(store: Path) -> None:
     with open_small(store) as opened:
         fill(opened, 1)
-        with pytest.raises(StoreLocked):
+        with pytest.raises(StoreLocked, match="stop it first"):
             rebuild_small(store)
         opened.put(Message("t", b"more"))
 

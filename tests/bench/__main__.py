@@ -43,6 +43,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the suites, print a table after each, write the figures."""
     options = arguments()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, too
     if options.gib is not None:
         os.environ[GIB_VARIABLE] = str(options.gib)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_FILE)

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import (
-    Context,
-    Deletion,
-    Factory,
-    Kind,
-    NoSettings,
-    Pace,
-    SegmentInfo,
-    Situation,
-)
+from lakelog.interfaces import Pace
 from lakelog.preallocate import SegmentMaker
+from lakelog.testing import SurplusCleaner
 from lakelog.testing.crash import CrashPlan, simulate
 
 SAMPLE = 150
 LONG = 20_000
 
 
-class Keeping:
-    """Keeps the newest sealed segment."""
-
-    pace = Pace(interval_ms=0, destroy_forcibly_after_ms=0)
-    remove_empty_queues = False
-
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
-        return [Deletion(each.start_offset, "surplus") for each in segments[:-1]]
-
-
-@hookimpl
-def lakelog_cleaners() -> list[Factory]:
-    """This module is the plugin."""
-    return [Factory(Kind.CLEANER, "keeping", NoSettings, _make)]
-
-
-def _make(settings: NoSettings, context: Context) -> Keeping:
-    return Keeping()
-
-
 def plan(flush: str) -> CrashPlan:
     import lakelog_flush.plugin
     import lakelog_hash_index.plugin
 
+    cleaner = SurplusCleaner(keep=1, pace=Pace(interval_ms=0, destroy_forcibly_after_ms=0))
     return CrashPlan(
         flush=flush,
-        plugins=[sys.modules[__name__], lakelog_hash_index.plugin, lakelog_flush.plugin],
+        plugins=[cleaner, lakelog_hash_index.plugin, lakelog_flush.plugin],
         settings={
-            "cleaner": "keeping",
+            "cleaner": "surplus",
             "consume-queue": {"file_entries": 4},
             "hash-index": {"slots": 4, "entries": 6},
         },

@@ -5,15 +5,14 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-import pytest
+from tests.support.smalldisk import mounted, need
 
 MIB: Final = 1 << 20
 SHUTDOWN: Final = 0x8004587D
@@ -24,7 +23,6 @@ FILE_SYSTEMS: Final = {
     "ext4-without-journal": (128, ("mkfs.ext4", "-q", "-F", "-O", "^has_journal")),
     "xfs": (320, ("mkfs.xfs", "-q", "-f")),
 }
-PACKAGES: Final = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "filefrag": "e2fsprogs"}
 _UNMOUNT_SECONDS: Final = 10
 
 
@@ -66,42 +64,5 @@ def made(kind: str, folder: Path) -> Iterator[Disk]:
     with disk.image.open("wb") as file:
         file.truncate(size * MIB)
     subprocess.run([*command, str(disk.image)], check=True, capture_output=True)
-    with _mounted(disk.place, ("mount", "-o", "loop", str(disk.image), str(disk.place))):
+    with mounted(disk.place, ("mount", "-o", "loop", str(disk.image), str(disk.place))):
         yield disk
-
-
-@contextmanager
-def tmpfs(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """A small disk in memory."""
-    need("mount")
-    place = folder / "tmpfs"
-    place.mkdir()
-    options = f"size={size_bytes}"
-    with _mounted(place, ("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place))):
-        yield place
-
-
-def need(*programs: str) -> None:
-    """Skip where one of them, or root, is missing; in CI fail for want of a program."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    for program in programs:
-        if shutil.which(program) is None:
-            _missing(f"there is no {program!r}: apt-get install {PACKAGES.get(program, program)}")
-
-
-def _missing(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"CI must run these, but {reason}")
-    pytest.skip(reason)
-
-
-@contextmanager
-def _mounted(place: Path, command: Sequence[str]) -> Iterator[None]:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"mounting is not permitted here: {done.stderr}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 import lakelog
+from lakelog.testing.copies import copy_store
 from tests.faults.checking import check_recovered, keys_of
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import FAULTS, every_nth
@@ -58,7 +59,7 @@ def ruin(faulty: Workers, tmp_path_factory: pytest.TempPathFactory) -> Ruin:
     assert len(outcome.acks) > 10
     _damage(path, outcome)
     whole = folder / "whole"
-    shutil.copytree(path, whole)
+    copy_store(path, whole)
     keys = keys_of(whole, SETTINGS)
     assert len(set(outcome.acks) - set(keys)) == 1, "the damage hits one message"
     return Ruin(path, keys)
@@ -108,7 +109,7 @@ def _try(
     faulty: Workers, tmp_path: Path, ruin: Ruin, job: str, strike: tuple[str, str], **more: Any
 ) -> Outcome:
     path = tmp_path / "store"
-    shutil.copytree(ruin.path, path)
+    copy_store(ruin.path, path)
     outcome = faulty.run(path, SETTINGS, workload=job, call=strike[0], error=strike[1], **more)
     try:
         if job == "repair":

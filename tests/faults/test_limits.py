@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,12 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutStatus, Store
+from lakelog.testing.copies import copy_store
 from tests.faults.checking import check_recovered, opened
 from tests.faults.conftest import Workers
-from tests.faults.disks import Disk, made, need, tmpfs
+from tests.faults.disks import Disk, made
 from tests.faults.workload import SEGMENT_BYTES, message_of
+from tests.support.smalldisk import need, tmpfs
 
 WRITERS: Final = ("file", "mmap", "staged")
 SETTINGS: Final = {"writer": "file", "flush": "none"}
@@ -51,7 +52,7 @@ def test_a_full_disk_refuses_and_goes_on_once_there_is_room(tmp_path: Path, writ
             with pytest.raises(PutRefused):
                 store.put(message_of("refused" * 5))
             _check_reading(store, keys)
-            shutil.copytree(path, tmp_path / "copy")  # as it is under its owner
+            copy_store(path, tmp_path / "copy")  # as it is under its owner
         check_recovered(tmp_path / "copy", settings, keys)
 
 

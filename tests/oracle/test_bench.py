@@ -36,7 +36,7 @@ def test_every_mode_counts_all_messages(run: str, oracle: Oracle, tmp_path: Path
 def test_puts_go_on_until_the_time_is_over(oracle: Oracle, tmp_path: Path) -> None:
     row = oracle.bench(tmp_path, "append", ms=50, body=100, warm_ms=10, flush="SYNC", inflight=8)
     assert row["messages"] > 0
-    assert row["seconds"] >= 0.05
+    assert row["seconds"] >= 0.045  # two clocks, one of ms
 
 
 def test_the_start_of_a_filled_store(oracle: Oracle, tmp_path: Path) -> None:

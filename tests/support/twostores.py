@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import struct
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Final
 import lakelog
 from lakelog.checkpoint import read_checkpoint
 from lakelog.files import RealFileSystem
+from lakelog.testing.copies import copy_store
 from tests.support.killing import ROOT
 from tests.support.rows import Row, by_kind, difference, parse
 
@@ -43,7 +43,7 @@ _NEVER: Final = 1 << 62
 def recovered(path: Path) -> Path:
     """A copy that lakelog recovered and closed."""
     copy = path.with_name(f"{path.name}-recovered")
-    shutil.copytree(path, copy)
+    copy_store(path, copy)
     lakelog.recover(copy, **SETTINGS)
     return copy
 

@@ -104,3 +104,21 @@ def test_a_plugin_adds_a_command(args: list[str], code: int, said: str) -> None:
     Registry.load([_Greeter()], {}).events.cli_commands(app)
     done = CliRunner().invoke(app, ["greet", *args])
     assert (done.exit_code, done.output) == (code, said)
+
+
+def test_ctrl_c_while_the_commands_are_loaded_ends_it_quietly() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Hit:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'lakelog.cli.commands.serve':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Hit())\n"
+        "sys.argv = ['lakelog', '--help']\n"
+        "from lakelog.cli.main import run\n"
+        "run()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -47,6 +47,20 @@ def test_a_damaged_pin_is_told_and_removed(lakelog: Run, store: Path) -> None:
     assert [each.name for each in read_pins(FILES, store)] == ["good"]
 
 
+def test_a_pin_of_another_log_is_told_until_it_expires(lakelog: Run, store: Path) -> None:
+    write_pin(FILES, store, Pin("lake", 1 << 40, 1_700_000_000_000))
+    done = lakelog("pins", store, "--json")
+    row = json.loads(done.stdout)
+    assert row["position"] is None
+    assert row["held_bytes"] > 100
+    assert "is of another log" in row["problem"]
+    assert "is of another log" in done.stderr
+    done = lakelog("pins", store, "--json", "--set", "maintenance.pin_expires_after_ms=1000")
+    expired = json.loads(done.stdout)
+    assert (expired["held_bytes"], expired["problem"]) == (0, "it has expired")
+    assert done.stderr == ""
+
+
 def test_what_is_not_there_is_not_removed(lakelog: Run, store: Path) -> None:
     write_pin(FILES, store, Pin("lake", 100, 0))
     done = lakelog("pins", "remove", store, "lake", "lke")

@@ -107,6 +107,6 @@ def test_a_second_owner_is_refused(lakelog: Run, store: Path) -> None:
     import lakelog as library
 
     with library.open(store):
-        done = lakelog("put", store, "t", "x")
+        done = lakelog("put", store, "t", "x", "--mode", "owner")
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1

@@ -42,7 +42,7 @@ def columns(draw: st.DrawFn) -> MessageColumns:
         flag=draw(st.integers(-2, 2)), born_timestamp_ms=draw(st.integers(0, 2**40)),
         born_host=draw(HOSTS), store_host=draw(HOSTS), wait_store_ok=draw(st.booleans()),
         reconsume_times=draw(st.integers(0, 9)),
-    )  # fmt: skip
+    )  # fmt: skip  # columns by their groups
 
 
 def _one_by_one(encoder: Encoder, messages: MessageColumns) -> tuple[bytes, list[Any]]:

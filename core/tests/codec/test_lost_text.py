@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from core.tests.codec.support import log_of, record_of
-from lakelog.codec import decode, decode_run
+from lakelog.codec import RecordBatch, decode, decode_run
 from lakelog.codec.losttext import SECTOR_BYTES
+from lakelog.codec.run import sound_records
+from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, IllegalMessage
 from lakelog.message import Message
 
@@ -23,7 +26,17 @@ def _is_whole(record: bytes, position: int) -> bool:
     else:
         whole = True
     assert (len(decode_run(record, position)) == 1) == whole
+    assert _is_whole_elsewhere(record, position) == whole
+    usual = decode_usual(record, position)
+    assert usual is None or (whole and usual == decode(record, offset=position))
     return whole
+
+
+def _is_whole_elsewhere(record: bytes, position: int) -> bool:
+    """As it is gathered: in a buffer whose sectors are not those of the log."""
+    batch = RecordBatch(memoryview(bytes(77) + record), 0, np.array([77], np.int64))
+    where, size = np.array([position], np.int64), np.array([len(record)], np.int32)
+    return bool(sound_records(batch, where, size)[0])
 
 
 @pytest.mark.parametrize("tail", [1, 5, 19, 20, 21, 40])

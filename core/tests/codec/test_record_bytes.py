@@ -32,7 +32,7 @@ def test_golden_record() -> None:
         "Topic-01", b"Store Msg 1", properties=properties, queue_id=3, flag=-7, sys_flag=0x2,
         born_timestamp_ms=_BORN_MS, born_host=_V4, store_host="127.0.0.1:10911",
         reconsume_times=2, prepared_transaction_offset=4096,
-    )  # fmt: skip
+    )  # fmt: skip  # one field a line would hide the record
     offsets = QueueOffsets({("Topic-01", 3): 41})
     record = placed(an_encoder().encode_one(message), offsets, 0x1122334455)
     assert len(record) == 185

@@ -17,7 +17,7 @@ from lakelog.status import PutStatus
 
 _TOPICS: list[Any] = [
     "", "t" * 256, "ä" * 128, "a\0b", "../x", "/", "..", ".", "a\nb", "\ud800", 5, None, b"t", [],
-]  # fmt: skip
+]  # fmt: skip  # a table of wrong topics
 _FIELDS: list[dict[str, Any]] = [
     {"body": "text"}, {"body": None}, {"body": 5}, {"body": memoryview(b"abcd")[::2]},
     {"queue_id": -1}, {"queue_id": 2**31}, {"queue_id": "1"}, {"queue_id": 1.5},
@@ -32,7 +32,7 @@ _FIELDS: list[dict[str, Any]] = [
     {"keys": "a\x02b"}, {"keys": 5}, {"keys": ["a", 5]}, {"keys": ["a\x01"]},
     {"properties": {"a": 5}}, {"properties": {"a\x01": "b"}}, {"properties": {"a": "\ud800"}},
     {"properties": "text"}, {"properties": 5}, {"properties": b"A\x01b\x02", "tags": "t"},
-]  # fmt: skip
+]  # fmt: skip  # a table, a field a group
 
 
 def _status(message: Any, **encoder: Any) -> PutStatus:

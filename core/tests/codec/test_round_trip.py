@@ -30,6 +30,15 @@ from lakelog.queueoffsets import QueueOffsets
 from lakelog.results import PutResult
 from lakelog.status import AppendStatus, PutStatus
 
+_AS_GIVEN = (
+    "topic",
+    "body",
+    "flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "born_timestamp_ms",
+)
+
 
 def _expected_properties(message: Message) -> dict[str, str]:
     named = {} if message.tags is None else {"TAGS": message.tags}
@@ -40,8 +49,7 @@ def _expected_properties(message: Message) -> dict[str, str]:
 
 
 def _assert_same(stored: StoredMessage, given: Message) -> None:
-    for name in ("topic", "body", "flag", "reconsume_times", "prepared_transaction_offset",
-                 "born_timestamp_ms"):  # fmt: skip
+    for name in _AS_GIVEN:
         assert getattr(stored, name) == getattr(given, name), name
     assert stored.properties == _expected_properties(given)
     assert stored.sys_flag & ~0x30 == given.sys_flag & ~0x30
@@ -89,7 +97,7 @@ def test_columns_say_what_messages_say(messages: list[Message], base: int) -> No
         ("store_timestamps_ms", "store_timestamp_ms"), ("topics", "topic"),
         ("prepared_transaction_offsets", "prepared_transaction_offset"), ("bodies", "body"),
         ("property_strings", "properties_bytes"), ("properties", "properties"), ("tags", "tags"),
-    ):  # fmt: skip
+    ):  # fmt: skip  # a table of names
         assert list(getattr(run, columns)) == [getattr(one, name) for one in stored], columns
     assert run.hosts() == [(one.born_host, one.store_host) for one in stored]
     assert run.end_offset == stored[-1].physical_offset + stored[-1].size
@@ -136,7 +144,7 @@ def test_one_message_that_differs_from_many_in_one_field(field: str) -> None:
         "properties": {"A": "b"}, "queue_id": None, "flag": -1, "sys_flag": 0x8,
         "born_timestamp_ms": 0, "born_host": "1.2.3.4:5", "store_host": "1.2.3.4:6",
         "reconsume_times": 3, "prepared_transaction_offset": 2**40, "wait_store_ok": True,
-    }  # fmt: skip
+    }  # fmt: skip  # a table of fields
     plain = Message(
         "orders", b"x", tags="t", keys="k", queue_id=1, born_timestamp_ms=7, wait_store_ok=False
     )

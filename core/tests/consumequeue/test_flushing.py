@@ -154,13 +154,14 @@ def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) ->
     made.close()
 
 
+@pytest.mark.parametrize("interval_ms", [1, 3_600_000])  # much of it does not wait for the clock
 @pytest.mark.parametrize(("thorough_bytes", "moved"), [(100, True), (1 << 20, False)])
 def test_much_that_was_dispatched_is_flushed_before_its_time(
-    tmp_path: Path, thorough_bytes: int, moved: bool
+    tmp_path: Path, thorough_bytes: int, moved: bool, interval_ms: int
 ) -> None:
     settings = type(SMALL)(
         file_entries=10,
-        flush_interval_ms=1,
+        flush_interval_ms=interval_ms,
         flush_thorough_interval_ms=3_600_000,
         flush_thorough_bytes=thorough_bytes,
     )

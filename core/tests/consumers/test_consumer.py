@@ -146,7 +146,7 @@ def test_nobody_waits_for_a_store_that_is_closed(tmp_path: Path) -> None:
     assert places(list(consumer)) == ["0/0", "0/1"]
     begun = time.monotonic()
     assert consumer.poll(wait_ms=60_000) == []
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
 
 
 def test_a_poll_waits_for_a_message(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_a_poll_waits_for_a_message(tmp_path: Path) -> None:
     assert time.monotonic() - begun >= 0.06
     threading.Timer(0.05, queues.put, [1]).start()
     begun = time.monotonic()
-    assert places(consumer.poll(wait_ms=5000)) == ["1/0"]
-    assert time.monotonic() - begun < 3
+    assert places(consumer.poll(wait_ms=60_000)) == ["1/0"]
+    assert time.monotonic() - begun < 20
 
 
 def test_messages_of_other_tags_are_passed_over_and_committed(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_reader_reads_and_does_not_commit(tmp_path: Path) -> None:
     owner.commit()
     reader = a_consumer(queues, tmp_path, offsets=a_table(tmp_path, read_only=True))
     assert places(reader.poll(1)) == ["0/2"]
-    with pytest.raises(StoreReadOnly, match="mode='owner'"):
+    with pytest.raises(StoreReadOnly, match="mode='auto'"):
         reader.commit()
     owner.poll(1)
     owner.commit()

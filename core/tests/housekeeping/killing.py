@@ -22,6 +22,7 @@ from lakelog.check import check
 from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import Pace
 from lakelog.layout import COMMITLOG_DIR
+from lakelog.testing.copies import copy_store
 
 SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
 MESSAGES = 200
@@ -108,10 +109,10 @@ def main(folder: Path) -> None:
         fill(store, MESSAGES)
     at, is_killed = 0, True
     dry = Killing()
-    shutil.copytree(folder / "before", folder / "whole")
+    copy_store(folder / "before", folder / "whole")
     clean(folder / "whole", dry)
     while is_killed:
-        shutil.copytree(folder / "before", folder / "killed", dirs_exist_ok=False)
+        copy_store(folder / "before", folder / "killed")
         is_killed = killed_at(folder / "killed", at)
         row = {
             "killed": is_killed,

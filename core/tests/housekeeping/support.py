@@ -21,30 +21,24 @@ from lakelog.interfaces import (
     Factory,
     Kind,
     NoSettings,
-    Pace,
     SegmentInfo,
     Situation,
 )
-from lakelog.testing import FakeClock
+from lakelog.testing import FakeClock, SurplusCleaner
 
 NEVER_MS = 10**15
 FEW = {"consume-queue": {"file_entries": 16}}
 
 
 @attrs.define(eq=False)
-class Keeping:
-    """A cleaner that keeps the newest ``keep`` segments; it notes what it was asked."""
+class Keeping(SurplusCleaner):
+    """It notes what it was asked."""
 
-    keep: int = 0
-    pace: Pace = attrs.field(factory=lambda: Pace(interval_ms=0))
-    remove_empty_queues: bool = False
     asked: list[tuple[list[SegmentInfo], Situation]] = attrs.field(factory=list)
-    forced: bool = False
 
     def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
         self.asked.append((list(segments), situation))
-        surplus = segments[: max(0, len(segments) - self.keep)]
-        return [Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
+        return super().choose(segments, situation)
 
 
 @attrs.define(eq=False)
@@ -68,7 +62,7 @@ class House:
 
     cleaner: Any = attrs.field(factory=Keeping)
     watcher: Telling = attrs.field(factory=Telling)
-    clock: FakeClock = attrs.field(factory=FakeClock)
+    clock: Any = attrs.field(factory=FakeClock)
     deleting: list[int] = attrs.field(factory=list)
     deleted: list[int] = attrs.field(factory=list)
     pressure: list[DiskState] = attrs.field(factory=list)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,6 +22,7 @@ from lakelog.files import RealFileSystem
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.properties import INNER_MULTI_DISPATCH
+from lakelog.testing.copies import copy_store
 
 QUEUES = {
     "consume-queue": {
@@ -150,9 +150,9 @@ def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptu
     with house.open(place, **QUEUES) as store:
         put(store, 200)
         store.delete_expired()
-        for each in store._managing().dispatchers:
+        for each in store._current.managing().dispatchers:
             each.dispatcher.flush()
-        shutil.copytree(place, tmp_path / "crashed")
+        copy_store(place, tmp_path / "crashed")
         minimum = store.min_offset
     caplog.set_level(logging.WARNING, "lakelog")
     for path in (place, tmp_path / "crashed"):
@@ -203,12 +203,13 @@ def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     with house.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))
         put(store, 100)
-        owned = store._managing()
+        owned = store._current.managing()
         dispatched = owned.positions.dispatched
         with owned.reput.paused():
             store.put(Message("old", b"new", queue_id=0))
             assert owned.positions.dispatched == dispatched
-            monkeypatch.setattr(owned.reput, "paused", nullcontext)  # as it is now
+            as_it_is = nullcontext(owned.dispatchers)
+            monkeypatch.setattr(owned.reput, "paused", lambda: as_it_is)
             report = store.delete_expired()
             monkeypatch.undo()
         assert report.topics == ("old",)

@@ -274,6 +274,19 @@ def test_a_corrupt_unit_is_passed_over_and_logged(
     assert told(getter.get("t", 0, 10)) == (S.MESSAGE_WAS_REMOVING, 11, 0, 11)
 
 
+def test_many_corrupt_units_are_one_line_for_each_call(
+    getter: QueueGetter, queues: QueuesInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    units = queues.of["t", 0]
+    for at in (3, 4, 7):
+        units[at] = (at, 1 << 40, 300, 0, 1)
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        assert numbers(getter.get("t", 0, 2, 5)) == [2, 5, 6, 8, 9]
+    (line,) = caplog.messages
+    assert "queue offset 3 leads" in line
+    assert line.endswith("passed over, as are 2 more up to 7")
+
+
 def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
     getter: QueueGetter, queues: QueuesInMemory
 ) -> None:

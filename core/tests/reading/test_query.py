@@ -13,6 +13,7 @@ from core.tests.store.support import open_small
 from lakelog import Message, Store
 from lakelog.errors import CorruptIndex, MissingIndex
 from lakelog.reading.query import KeyQuery
+from lakelog.testing.crash.opener import owned_by
 
 
 class Index:
@@ -72,6 +73,20 @@ def test_a_damaged_index_gives_what_it_can(store: Store, caplog: pytest.LogCaptu
     assert [each.body for each in found] == [b"3", b"0"]
     assert "runs in a circle" in caplog.text
     assert "points to no whole record" in caplog.text
+
+
+def test_what_retention_has_deleted_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_small(tmp_path / "s") as store, caplog.at_level(logging.WARNING, "lakelog"):
+        places = [store.put(Message("t", bytes(9000), keys="a")).physical_offset for _ in range(6)]
+        query = KeyQuery(Index(places[::-1]), log_of_store(store))
+        assert len(query.query("t", "a")) == 6
+        store.flush()
+        owned_by(store).log.segments.retreat()
+        owned_by(store).positions.minimum = owned_by(store).log.segments.first_offset
+        assert [each.physical_offset for each in query.query("t", "a")] == places[:0:-1]
+    assert caplog.text == ""
 
 
 def test_without_an_index(store: Store) -> None:

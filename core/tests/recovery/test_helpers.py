@@ -73,7 +73,8 @@ def test_a_section_ends_before_a_record_without_the_checksum_that_is_required(
 
 
 def test_a_process_answers_line_by_line(tmp_path: Path, results: list[PutResult]) -> None:
-    request = {"directory": str(tmp_path / "commitlog"), "starts": [0], "size_bytes": SEGMENT}
+    folder, parts = str(tmp_path / "commitlog"), [[0, SEGMENT]]
+    request = {"directory": folder, "parts": parts, "size_bytes": SEGMENT}
     (line,) = answer(io.StringIO(json.dumps(request) + "\n"))
     assert Section.from_json(line) == _here(tmp_path, 0)
     assert results
@@ -84,6 +85,23 @@ def test_few_bytes_are_not_worth_a_process(tmp_path: Path, results: list[PutResu
     assert results
 
 
+@pytest.mark.parametrize(("reached", "asked"), [(0, False), (100, False), (200, True)])
+def test_a_segment_that_is_nearly_empty_is_not_worth_a_process(
+    reached: int, asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun: list[object] = []
+
+    def answers(*given: object) -> list[Section]:
+        begun.append(given)
+        return []
+
+    monkeypatch.setattr(helpers, "_answers", answers)
+    monkeypatch.setattr(helpers, "PART_BYTES", SEGMENT // 2)
+    at = 7 * SEGMENT
+    list(helpers.sections(tmp_path, [at], SEGMENT, 150, reached=at + reached))
+    assert bool(begun) == asked
+
+
 def test_a_process_that_fails_costs_nothing(
     tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,10 +110,42 @@ def test_a_process_that_fails_costs_nothing(
     assert results
 
 
+def test_parts_of_a_segment_meet_where_a_record_ends(
+    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helpers, "PART_BYTES", SEGMENT // 4)
+    found = [each.found for each in _sections(tmp_path)]
+    assert len(found) == 16
+    used = [each for each in found if each.records]
+    assert len(used) > 8
+    assert sum(each.records for each in used) == len(results)
+    starts = {each.physical_offset for each in results}
+    assert all(each.start_offset in starts for each in used)
+    assert all(each.start_offset % (SEGMENT // 4) for each in used if each.start_offset % SEGMENT)
+    first, *rest = used
+    for each in rest:
+        assert each.start_offset in (first.end_offset, SEGMENT * (first.end_offset // SEGMENT + 1))
+        first = each
+
+
+def test_a_part_that_begins_elsewhere_is_not_joined(
+    tmp_path: Path, results: list[PutResult]
+) -> None:
+    source = FileSource(RealFileSystem(), tmp_path / "commitlog", SEGMENT)
+    before = section(source, 0, SEGMENT // 2).found
+    inside = results[2].physical_offset + 1
+    behind = section(source, inside, SEGMENT // 2 - inside, inside=True)
+    assert behind.found.start_offset == results[2].end_offset
+    assert not behind.follows(before)
+    assert section(source, before.end_offset, 9, inside=True).follows(before)
+
+
+@pytest.mark.parametrize("part", [SEGMENT // 16, SEGMENT // 3, SEGMENT])
 @pytest.mark.parametrize("disorder", ["none", "torn", "damaged", "set back", "refused"])
 def test_the_recovery_is_the_same_with_them(
-    disorder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disorder: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(helpers, "PART_BYTES", part)
     results = a_crashed_store(tmp_path)
     if disorder == "torn":
         tear(tmp_path, results[-1])
@@ -107,7 +157,10 @@ def test_the_recovery_is_the_same_with_them(
     alone = recover_small(tmp_path, dry_run=True)
     asked: list[int] = []
 
-    def always(directory: Path, starts: list[int], size_bytes: int, *, sealed: bool) -> object:
+    def always(
+        directory: Path, starts: list[int], size_bytes: int, *, sealed: bool, reached: int
+    ) -> object:
+        assert reached == results[-1].end_offset
         asked.extend(starts)
         return helpers.sections(directory, starts, size_bytes, min_bytes=0, sealed=sealed)
 

@@ -7,6 +7,7 @@ and erases nothing; it writes less than it cut, records of the same size; and th
 from __future__ import annotations
 
 import shutil
+import struct
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from core.tests.recovery.support import (
     alter,
     crash,
     flip,
+    kept_lines,
     log_bytes,
     offsets,
     quarantine,
@@ -25,10 +27,15 @@ from core.tests.recovery.support import (
     starts,
     tear,
 )
-from core.tests.store.support import bodies, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, bodies, fill, open_small, read_small
 from lakelog import Message, PutResult
 from lakelog.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.directory import StoreDirectory
 from lakelog.files import RealFileSystem
+from lakelog.recovery.examine import examine
+from lakelog.recovery.mend import mend
+from lakelog.settings.model import StoreSettings
+from lakelog.testing.copies import copy_store
 
 
 @attrs.frozen
@@ -47,7 +54,7 @@ def left(tmp_path: Path) -> Left:
     path = tmp_path / "store"
     with open_small(path) as store:
         results = fill(store, 5)
-    shutil.copytree(path, tmp_path / "short")
+    copy_store(path, tmp_path / "short")
     with open_small(path) as store:
         old = fill(store, 5)
     with open_small(tmp_path / "short") as store:
@@ -138,6 +145,49 @@ def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
         assert len(met) == 1
 
 
+def test_what_readers_pass_over_is_kept_once(left: Left) -> None:
+    """It stays in the log, and nobody gets it any more; it may be all there is of a message."""
+    later = left.old[-1]
+    _store_at(left.path, later, 9_000_000_000_000)
+    before = log_bytes(left.path)
+    (damage,) = recover_small(left.path).damage
+    assert damage.unproven
+    assert list(quarantine(left.path).values()) == [before[damage.offset : damage.end_offset]]
+    (line,) = kept_lines(left.path)
+    assert (line["offset"], line["position"]) == (damage.offset, damage.offset % SEGMENT)
+    assert "stays in the log" in line["reason"]
+    crash(left.path)
+    recover_small(left.path)
+    assert len(quarantine(left.path)) == len(kept_lines(left.path)) == 1
+
+
+def test_what_reaches_over_the_end_of_a_segment_is_kept_in_two(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    second = next(at for at, each in enumerate(results) if each.physical_offset == SEGMENT)
+    for each in (results[second - 1], results[second + 1]):
+        length = each.end_offset - each.physical_offset
+        alter(tmp_path, each.physical_offset, lambda data: bytes(len(data)), length)
+    lies_behind = results[second - 1].end_offset
+    alter(tmp_path, lies_behind, lambda data: bytes(len(data)), SEGMENT - lies_behind)
+    _store_at(tmp_path, results[second], 1_000)
+    _forget_all_but_the_log(tmp_path)
+    before = log_bytes(tmp_path)
+    (damage,) = recover_small(tmp_path).damage
+    assert damage.unproven
+    assert damage.offset < SEGMENT < results[second].end_offset < damage.end_offset
+    assert sorted(quarantine(tmp_path).values(), key=len) == sorted(
+        (before[damage.offset : SEGMENT], before[SEGMENT : damage.end_offset]), key=len
+    )
+
+
+def test_damage_without_whole_records_is_not_copied(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path)
+    flip(tmp_path, results[7])
+    (damage,) = recover_small(tmp_path).damage
+    assert not damage.unproven
+    assert quarantine(tmp_path) == {}
+
+
 def test_what_was_written_since_is_judged_anew(left: Left) -> None:
     """The real store cut the log at the damage, and went on there."""
     _store_at(left.path, left.old[-1], 9_000_000_000_000)
@@ -176,6 +226,28 @@ def test_without_the_checkpoint_queue_offsets_prove_it(queues: bool, tmp_path: P
         shutil.rmtree(tmp_path / "consumequeue")
         (tmp_path / "lakelog" / "queues.json").unlink()
     assert recover_small(tmp_path).end_offset == results[-1].end_offset
+
+
+def test_what_a_recovery_has_kept_needs_no_proof_again(tmp_path: Path) -> None:
+    """A queue's unit alone proved it, which was not durable yet; the next crash took that away."""
+    results = a_crashed_store(tmp_path, 10)
+    (tmp_path / "checkpoint").unlink()
+    (tmp_path / "lakelog" / "queues.json").unlink(missing_ok=True)
+    kept = results[5]
+    flip(tmp_path, results[4])
+    alter(tmp_path, kept.physical_offset + 20, lambda _: (12).to_bytes(8, "big"), 8)
+    for each in results[6:]:
+        tear(tmp_path, each)
+    (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir()
+    units = bytearray(queue.read_bytes())
+    struct.pack_into(">qiq", units, 12 * 20, kept.physical_offset, kept.size, 0)
+    queue.write_bytes(units)
+    core = StoreSettings(segment_size_bytes=SEGMENT)
+    directory = StoreDirectory.of(RealFileSystem(), tmp_path, core)
+    mend(directory, examine(directory, core), SEGMENT)  # and before anything else it dies
+    shutil.rmtree(tmp_path / "consumequeue")
+    report = recover_small(tmp_path)
+    assert (report.end_offset, report.cut) == (kept.end_offset, ())
 
 
 def test_a_queue_offset_that_cannot_be_proves_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -245,7 +246,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(path: Path, puts: list[Put
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_store_that_is_open_is_refused(path: Path, dry_run: bool) -> None:
-    with open_small(path), pytest.raises(StoreLocked):
+    with open_small(path), pytest.raises(StoreLocked, match=f"process {os.getpid()}.*stop it"):
         repair_small(path, dry_run=dry_run)
 
 

@@ -21,6 +21,7 @@ from lakelog import PutResult
 from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
 from lakelog.recovery.quarantine import entries
+from lakelog.testing.copies import copy_store
 
 
 class _Stop(Exception):
@@ -91,7 +92,7 @@ def _stop_everywhere(damaged: Path, puts: list[PutResult], into: Path, step: int
     places = {0, puts[10].physical_offset, puts[99].physical_offset}
     for number in count(0, step):
         path = into / str(number)
-        shutil.copytree(damaged, path)
+        copy_store(damaged, path)
         done = _is_done(path, number)
         assert read(path)[0] == expected
         repair_small(path)

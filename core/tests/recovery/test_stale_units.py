@@ -7,7 +7,6 @@ checkpoint or its age proves. The first reader to be asked is the owner, the sec
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.files import RealFileSystem
 from lakelog.pieces import Blank, Damage
 from lakelog.reading.query import KeyQuery
+from lakelog.testing.copies import copy_store
 
 PROVED_MS = 9_000_000_000_000
 
@@ -43,7 +43,7 @@ def stale(tmp_path: Path) -> Stale:
     path, short = tmp_path / "store", tmp_path / "short"
     with open_small(path) as store:
         kept = put(store, b"k", 5)
-    shutil.copytree(path, short)
+    copy_store(path, short)
     with open_small(path) as store:
         old = put(store, b"o", 5)
     with open_small(short) as store:

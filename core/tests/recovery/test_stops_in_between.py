@@ -20,6 +20,7 @@ from core.tests.recovery.support import (
     tear,
 )
 from core.tests.store.support import SEGMENT, open_small, segments
+from lakelog.testing.copies import copy_store
 
 
 def _in_disorder(path: Path) -> list[int]:
@@ -50,12 +51,12 @@ def _stop_at(numbers: range, way: str, path: Path) -> int:
     """Let the machine stop after so many changes each time, until it does not come to that."""
     model, right = path / "model", path / "right"
     whole = _in_disorder(model)
-    shutil.copytree(model, right)
+    copy_store(model, right)
     report = recover_small(right)
     assert len(quarantine(right)) == 3
     for number in numbers:
         store = path / "store"
-        shutil.copytree(model, store)
+        copy_store(model, store)
         files = StoppingFiles(number)
         with suppress(Exception):  # whatever it turns into: the machine is down
             if way == "open":

@@ -16,6 +16,7 @@ from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
 from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.pages.positionspage import HEARTBEAT, PAGE_FILE
 from lakelog.testing import FaultyFile
 
 SEGMENT = 16 << 10
@@ -77,7 +78,10 @@ def tree(path: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    content = bytearray(path.read_bytes())
+    if path.name == PAGE_FILE:  # a living owner, of another process perhaps, says that it lives
+        content[8 * HEARTBEAT : 8 * HEARTBEAT + 8] = bytes(8)
+    return hashlib.sha256(content).hexdigest()
 
 
 class FaultyFiles(RealFileSystem):

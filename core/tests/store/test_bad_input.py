@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_an_empty_directory_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_mode(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'write'.*'owner' or 'read'"):
+    with pytest.raises(ValueError, match=r"'write'.*'auto', 'owner', 'attach', 'read'"):
         lakelog.open(tmp_path, mode="write", plugins=[])  # type: ignore[arg-type]  # a wrong mode is the test
 
 
@@ -156,12 +157,12 @@ def test_a_damaged_record(tmp_path: Path) -> None:
 def test_a_second_owner_in_this_process(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         with refused(tmp_path, StoreLocked, str(os.getpid()), "mode='read'") as caught:
-            open_small(tmp_path)
+            open_small(tmp_path, mode="owner")
         assert isinstance(caught.value, StoreLocked)
         assert caught.value.owner_pid == os.getpid()
         store.put(Message("t", b"still mine"))
         with pytest.raises(StoreLocked):  # closing a descriptor of `lock` released nothing
-            open_small(tmp_path)
+            open_small(tmp_path, mode="owner")
     open_small(tmp_path).close()
 
 
@@ -182,7 +183,7 @@ def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == "open\n"
         with refused(tmp_path, StoreLocked, f"process {child.pid}") as caught:
-            open_small(tmp_path, segment_size_bytes=65536)
+            open_small(tmp_path, mode="owner", segment_size_bytes=65536)
         assert isinstance(caught.value, StoreLocked)
         assert caught.value.owner_pid == child.pid
         with read_small(tmp_path) as reader:
@@ -227,7 +228,8 @@ def as_nobody(program: str) -> str:
 
 PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog.store, lakelog.opening, lakelog.builtin.append
-import lakelog.codec.many, lakelog.codec.run
+import lakelog.codec.many, lakelog.codec.run, lakelog.attach.producer, lakelog.ring.writing
+lakelog.attach.hello.own_version()
 """
 
 
@@ -273,6 +275,35 @@ def test_where_we_may_not_write(reachable: Path) -> None:
         """)
     assert "Permission denied" in said
     assert list(reachable.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["auto", "attach"])
+def test_another_users_owner_lets_us_not_in(mode: str, reachable: Path) -> None:
+    with open_small(reachable / "store") as owner:
+        begun = time.monotonic()
+        said = as_nobody(f"""
+            try:
+                lakelog.open({str(reachable / "store")!r}, mode={mode!r}, plugins=[])
+            except lakelog.errors.AttachRefused as error:
+                print(error)
+            """)
+        assert "attach.group" in said
+        assert time.monotonic() - begun < 20
+        owner.put(Message("t", b"unharmed"))
+
+
+def test_a_store_that_is_not_ours_to_write_says_how_to_read_it(reachable: Path) -> None:
+    a_store(reachable / "store", 3)
+    said = as_nobody(f"""
+        try:
+            lakelog.open({str(reachable / "store")!r}, plugins=[])
+        except lakelog.errors.StoreReadOnly as error:
+            print(error)
+        with lakelog.open({str(reachable / "store")!r}, plugins=[], mode="read") as store:
+            print(len(list(store.scan())))
+        """)
+    assert "mode='read'" in said
+    assert said.endswith("\n3\n")
 
 
 # --- settings and plugins ----------------------------------------------------------------------

@@ -30,6 +30,7 @@ from lakelog.errors import OffsetOutOfRange
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.pieces import Blank
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.testing.descriptors import open_in
 
 
 def owned(store: Store) -> Any:
@@ -196,15 +197,7 @@ def test_the_checkpoint_of_rocketmq_keeps_what_lakelog_does_not_know(tmp_path: P
 
 
 def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
-    def held() -> list[str]:
-        links = []
-        for each in os.listdir("/proc/self/fd"):
-            try:
-                links.append(os.readlink(f"/proc/self/fd/{each}"))
-            except FileNotFoundError:
-                continue
-        return [each for each in links if str(tmp_path) in each]
-
+    others = threading.enumerate()  # other tests may have left some that are about to end
     for _ in range(3):
         with open_small(tmp_path, preallocate=True) as store:
             fill(store, 100)
@@ -215,8 +208,8 @@ def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
             reader.look_up(0)
         del store, reader
         gc.collect()  # a map goes with its last view
-        assert held() == []
-        assert not [each for each in threading.enumerate() if each.name.startswith("lakelog")]
+        assert open_in(tmp_path) == []
+        assert [each for each in threading.enumerate() if each not in others] == []
 
 
 # --- reading while owned -----------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +31,8 @@ from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.checkpoint import StoreCheckpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.owner import OwnedLog
+from lakelog.testing.crash.opener import owned_by
+from lakelog.testing.descriptors import open_in
 
 LARGE = bytes(4000)
 PUTS: dict[str, Callable[[Store, Message], object]] = {
@@ -283,23 +284,18 @@ def test_every_call_fails_once(step: int, code: int, tmp_path: Path) -> None:
     assert nth > 80
 
 
-def descriptors(path: Path) -> list[str]:
-    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return [each for each in map(os.path.realpath, links) if str(path) in each]
-
-
 def test_a_roll_whose_segment_cannot_be_mapped(tmp_path: Path) -> None:
     """It is tried again at the next put, and leaves no descriptor behind."""
     files = FaultyFiles()
     with open_small(tmp_path, files=files, dispatchers=[]) as store:
         fill(store, 32)
-        before = descriptors(tmp_path)
+        before = open_in(tmp_path)
         files.failing.add("map")
         for _ in range(3):
             with pytest.raises(PutRefused) as caught:
                 store.put(Message("t", LARGE))
             assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
-        assert len(descriptors(tmp_path)) <= len(before) + 1, "the segment waits for the next try"
+        assert len(open_in(tmp_path)) <= len(before) + 1, "the segment waits for the next try"
         files.failing.clear()
         assert store.put(Message("t", LARGE)).physical_offset == SEGMENT
     with open_small(tmp_path) as store:
@@ -316,13 +312,13 @@ def test_an_opening_that_fails_is_undone(tmp_path: Path) -> None:
             open_small(tmp_path, files=files)
         assert tree(tmp_path) == before, fault
         gc.collect()  # the error held the file that was being read
-        assert descriptors(tmp_path) == []
+        assert open_in(tmp_path) == []
     open_small(tmp_path).close()
 
 
 def hanging(store: Store, hang: threading.Event) -> threading.Event:
     """Make the next write wait; the event that is given tells that it does."""
-    active = store._owned.segments.active  # type: ignore[union-attr]  # an owner has it
+    active = owned_by(store).segments.active
     write, hangs = active.write, threading.Event()
 
     def slow(position: int, data: Any) -> None:
@@ -356,7 +352,7 @@ def test_a_write_that_hangs(tmp_path: Path) -> None:
 def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
     """Waiting long is no refusal where it is many that take the time, and not one."""
     with open_small(tmp_path, os_page_cache_busy_timeout_ms=150) as store:
-        active = store._owned.segments.active  # type: ignore[union-attr]  # an owner has it
+        active = owned_by(store).segments.active
         write, pause = active.write, threading.Event()
 
         def slow(position: int, data: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from core.tests.store.support import SEGMENT, a_record_of, bodies, fill, open_small
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreError
+from tests.support.smalldisk import tmpfs
 
 pytestmark = pytest.mark.root
 PAGE = 4096
@@ -21,19 +20,9 @@ PAGE = 4096
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own; tests skip where nothing can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    if shutil.which("mount") is None:
-        pytest.skip("there is no program 'mount'")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={10 * SEGMENT}", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    """A small file system of its own."""
+    with tmpfs(tmp_path, 10 * SEGMENT) as place:
+        yield place
 
 
 def leave(disk: Path, free_bytes: int) -> Path:

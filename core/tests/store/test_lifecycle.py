@@ -114,6 +114,14 @@ def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "lakelog" / "tombstones.json").exists()
 
 
+def test_a_topic_put_just_before_is_known(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        for topic in map("t{}".format, range(50)):
+            store.put(Message(topic, b"x"))
+            store.delete_topic(topic)
+        assert store.topics() == []
+
+
 def test_a_topic_is_removed_beside_a_busy_producer(tmp_path: Path) -> None:
     ended = threading.Event()
 
@@ -165,4 +173,4 @@ def test_a_reader_that_is_closed_leaves_no_descriptor(tmp_path: Path) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     first = read()
-    assert [read() for _ in range(3)] == [first] * 3
+    assert max(read() for _ in range(3)) <= first  # others may have gone meanwhile

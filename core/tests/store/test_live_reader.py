@@ -101,3 +101,12 @@ def test_damage_at_the_end_that_an_owner_names_is_no_half_record(store: Path, lo
 def test_without_an_owner_there_is_no_second_look(store: Path) -> None:
     messages, damage = _read(HalfWritten(store, hole=60_000, looks=1), live=False)
     assert (messages < COUNT, damage) == (True, 1)
+
+
+def test_an_owner_that_came_meanwhile_is_given_a_second_look(store: Path) -> None:
+    answers = iter([False])
+    damage: list[object] = []
+    source = HalfWritten(store, hole=60_000, looks=1)
+    reader = LogReader(source, Everything(), lambda: next(answers, True))
+    assert sum(1 for _ in reader.messages(None, None, damage.append)) == COUNT
+    assert not damage

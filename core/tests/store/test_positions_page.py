@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -17,18 +16,21 @@ import pytest
 
 from core.tests.store.faults import NthFails
 from core.tests.store.owners import an_owner
-from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
-from lakelog import Message, PutStatus, publishing
-from lakelog.belief import Belief, ReaderFlushed
+from core.tests.store.support import a_store, bodies, fill, open_small, read_small
+from lakelog import Message, PutStatus
+from lakelog.builtin.flush import NoFlush
 from lakelog.checkpoint import read_checkpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files import RealFileSystem
 from lakelog.ownership import OwnerLock, is_published
-from lakelog.positions import Positions
-from lakelog.positionspage import (
+from lakelog.pages import publishing
+from lakelog.pages.belief import Belief, ReaderFlushed
+from lakelog.pages.positionspage import (
     COMMITTED,
     CONFIRMED,
     DISPATCHED,
+    DISPATCHER_PID,
+    DISPATCHER_START,
     FLAGS,
     FLUSHED,
     HEARTBEAT,
@@ -37,6 +39,7 @@ from lakelog.positionspage import (
     OWNER_PID,
     OWNER_START,
     PAGE_BYTES,
+    RECORDS,
     STAGED,
     STATE,
     PageView,
@@ -45,6 +48,8 @@ from lakelog.positionspage import (
     page_path,
     process_start,
 )
+from lakelog.positions import Positions
+from lakelog.testing.crash.opener import owned_by
 
 FILES = RealFileSystem()
 
@@ -82,9 +87,9 @@ def test_a_reader_stops_at_puts_without_a_result(tmp_path: Path) -> None:
     waits, go_on = threading.Event(), threading.Event()
     with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
         fill(owner, 3)
-        appender = owner._owned.appender  # type: ignore[union-attr]  # an owner has it
+        appender = owned_by(owner).appender
 
-        class Slow:
+        class Slow(NoFlush):
             def submit(self, _end_offset: int, _wait: bool) -> PutStatus:
                 waits.set()
                 go_on.wait(20)
@@ -105,7 +110,7 @@ def test_a_reader_stops_at_puts_without_a_result(tmp_path: Path) -> None:
 def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
         results = fill(owner, 10)
-        positions = owner._owned.positions  # type: ignore[union-attr]  # an owner has it
+        positions = owned_by(owner).positions
         positions.words[FLAGS] = STAGED
         positions.words[COMMITTED] = results[4].end_offset
         assert len(list(reader.scan())) == 5
@@ -168,7 +173,7 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
     monkeypatch.setattr(publishing, "CHECKPOINT_MS", 0)
     with open_small(tmp_path, dispatchers=[]) as store:
         results = fill(store, 5)
-        log = store._owned.log  # type: ignore[union-attr]  # of an owner
+        log = owned_by(store).log
         log.sync()
         stamp = log.last_timestamp_ms
         time.sleep(0.002)
@@ -198,7 +203,7 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
 def test_a_page_of_another_process_is_not_believed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
         assert Belief(FILES, tmp_path).page() is not None
-        words = owner._owned.positions.words  # type: ignore[union-attr]  # an owner has it
+        words = owned_by(owner).positions.words
         for word, wrong in ((OWNER_START, 1), (OWNER_PID, 1 << 22), (0, MAGIC + 1)):
             right, words[word] = words[word], wrong
             assert Belief(FILES, tmp_path).page() is None
@@ -231,7 +236,10 @@ def test_its_words(tmp_path: Path) -> None:
         assert tuple(words[:9]) == expected
         assert abs(words[HEARTBEAT] - time.time() * 1000) < 20_000
         assert words[STATE] == State.OPEN
-        assert not any(words[FLAGS:])
+        assert words[FLAGS] == 0
+        assert words[RECORDS] == 5
+        assert tuple(words[DISPATCHER_PID : DISPATCHER_START + 1]) == tuple(words[7:9])
+        assert not any(words[DISPATCHER_START + 1 :])
     assert not is_published(FILES, tmp_path)
     closed = PageView.open(FILES, tmp_path)
     assert closed is not None
@@ -370,24 +378,3 @@ def test_positions_without_a_page_are_the_same(tmp_path: Path) -> None:
     positions.minimum, positions.flushed, positions.dispatched = 6, 8, 7
     assert (words[MINIMUM], words[FLUSHED], words[DISPATCHED]) == (6, 8, 7)
     assert (positions.minimum, positions.flushed, positions.dispatched) == (6, 8, 7)
-
-
-def test_a_forked_childs_hold_on_the_lock_is_no_life(tmp_path: Path) -> None:
-    """The lock outlives the owner where a child of it lives on; its page does not."""
-    code = (
-        "import lakelog, os, sys, time\n"
-        "store = lakelog.open(sys.argv[1], plugins=[], flush='none', preallocate=False,\n"
-        f"                     segment_size_bytes={SEGMENT})\n"
-        "store.put(lakelog.Message('t', b'x'))\n"
-        "child = os.fork()\n"
-        "if child == 0: os.close(1); time.sleep(60)\n"
-        "print(child, flush=True)\n"
-        "os.kill(os.getpid(), 9)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=30)
-    try:
-        assert is_published(FILES, tmp_path)
-        assert Belief(FILES, tmp_path).page() is None
-    finally:
-        os.kill(int(done.stdout), signal.SIGKILL)

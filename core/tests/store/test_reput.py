@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.tests.attach.support import until
 from core.tests.registry.samples import plugin
 from core.tests.store.support import fill, open_small
-from lakelog import Message
+from lakelog import Message, reput
 from lakelog.errors import DispatchStopped
 from lakelog.interfaces import Factory, Kind, NoSettings
 
@@ -163,6 +165,22 @@ def test_a_wait_ends_in_time_or_when_it_comes(tmp_path: Path, two: Two) -> None:
         timer.start()
         assert store.wait_dispatched(1, timeout_ms=10_000)
         timer.join()
+
+
+def test_records_gather_until_somebody_waits_for_them(
+    tmp_path: Path, two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reput, "GATHER_SECONDS", 60.0)
+    with two.open(tmp_path / "s") as store:
+        fill(store, 1)
+        until(lambda: bool(two.b.seen))
+        store.put(Message("t", b"gathers"))
+        time.sleep(0.1)
+        assert two.b.seen == expected(1)
+        assert store.wait_dispatched(timeout_ms=20_000)
+        assert two.b.seen == [*expected(1), b"gathers"]
+        store.put(Message("t", b"closes"))
+    assert two.b.seen[-1] == b"closes"
 
 
 def test_puts_from_many_threads_all_arrive(tmp_path: Path, two: Two) -> None:

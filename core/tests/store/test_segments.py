@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from lakelog import segments as module
 from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import WriterTraits
 from lakelog.message import Body
 from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.segments import MOST_MAPS, Segments
+from lakelog.segments import MOST_MAPS, Segments, _SealedSegment
 
 SIZE: Final = 4096
 
@@ -177,3 +180,42 @@ def test_only_so_many_segments_stay_mapped(segments: Segments, tmp_path: Path) -
     del views
     mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/log/")
     assert mapped <= MOST_MAPS + 2
+
+
+def test_a_segment_that_is_looked_at_again_and_again_stays_readable(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by retention, which asks for its readers in each round while a pin holds it."""
+    made = 0
+
+    class Counted(_SealedSegment):
+        def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
+            nonlocal made
+            made += 1
+            assert made <= 4 * MOST_MAPS, "it is mapped over and over"
+            super().__init__(maker, start_offset)
+
+    monkeypatch.setattr(module, "_SealedSegment", Counted)
+    rolled(segments, 3)
+    segments.sync()
+    for _ in range(3 * MOST_MAPS):
+        assert bytes(segments.view(0, 2)) == b"00"
+        assert segments.readers(0) == 0
+
+
+def test_threads_that_read_the_same_segments_get_on(segments: Segments) -> None:
+    """More of them than stay mapped, so that each is let go of again and again."""
+    count = MOST_MAPS + 9
+    rolled(segments, count)
+    segments.sync()
+
+    def read(seed: int) -> bool:
+        numbers = random.Random(seed).choices(range(count), k=1000)
+        return all(
+            bytes(segments.view(number * SIZE, 2)) == b"%d" % (number % 10) * 2
+            and segments.readers(number * SIZE) >= 0
+            for number in numbers
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(4), timeout=60))

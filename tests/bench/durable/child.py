@@ -20,7 +20,7 @@ from tests.bench import content, durable
 from tests.bench.durable.work import Driver, Work, figures
 from tests.bench.model import CannotRunError, Sample
 
-_WARM_UP_SHARE = 4
+WARM_UP_SHARE = 4
 
 
 def spawn(name: str, work: Work, directory: Path) -> Sample:
@@ -36,13 +36,14 @@ def spawn(name: str, work: Work, directory: Path) -> Sample:
 def run(driver: Driver, work: Work, directory: Path) -> Sample:
     """Warm up, then measure."""
     driver.open(directory, work.options)
-    _measure(driver, work, work.seconds / _WARM_UP_SHARE)
-    sample = _measure(driver, work, work.seconds)
+    measure(driver, work, work.seconds / WARM_UP_SHARE)
+    sample = measure(driver, work, work.seconds)
     driver.close()
     return sample
 
 
-def _measure(driver: Driver, work: Work, seconds: float) -> Sample:
+def measure(driver: Driver, work: Work, seconds: float) -> Sample:
+    """Put for so long."""
     body = content.body(work.body_bytes)
     start = time.perf_counter()
     if work.in_flight:

@@ -28,7 +28,8 @@ _PIECE_BYTES: Final = 8 << 20
 def copy_of(filled_bytes: int, killed: bool, directory: Path) -> Path:
     """Copy a store of that many bytes into the directory; it is filled at the first call.
 
-    The copy's pages are in the page cache, for everyone alike.
+    The copy's pages are in the page cache, for everyone alike, and on the disk: who syncs a file
+    would pay for the copy else.
     """
     source = directory.parent / f"source-{filled_bytes}-{'killed' if killed else 'closed'}"
     if not source.exists():
@@ -37,6 +38,7 @@ def copy_of(filled_bytes: int, killed: bool, directory: Path) -> Path:
         unfinished.rename(source)
     store = directory / "store"
     subprocess.run(["cp", "-a", "--sparse=always", source, store], check=True)
+    os.sync()
     return store
 
 

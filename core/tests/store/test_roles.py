@@ -1,0 +1,281 @@
+"""Roles of a store: who owns, who attaches, who reads, and what each is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_small
+from core.tests.store.workers import a_worker
+from lakelog import Message, PutRefused, Store
+from lakelog.errors import NoOwner, SettingsError, StoreLocked, StoreReadOnly
+from lakelog.files import RealFileSystem
+from lakelog.ownership import is_attended, is_owned
+
+FILES = RealFileSystem()
+
+
+def bodies(store: Store) -> list[bytes]:
+    return [bytes(each.body) for each in store.scan()]
+
+
+# --- who gets which role -----------------------------------------------------------------------
+
+
+def test_the_first_owns_and_the_others_attach(tmp_path: Path) -> None:
+    with a_worker(tmp_path) as first, a_worker_after(first, tmp_path) as second:
+        assert first.ask("store.role")["is_"] == "owner"
+        assert second.ask("store.role")["is_"] == "attach"
+        with open_small(tmp_path) as third:
+            assert third.role == "attach"
+            assert first.ask("put", "a", 2)["offsets"] == [0, 95]
+            second.ask("put", "b", 2)
+            third.put(Message("t", b"c 0", queue_id=0))
+            assert bodies(third) == [b"a 0", b"a 1", b"b 0", b"b 1", b"c 0"]
+            assert [each.queue_offset for each in third.scan()] == [0, 1, 2, 3, 4]
+            found = third.get("t", 0, 0)
+            assert [bytes(each.body) for each in found.messages] == bodies(third)
+
+
+@contextmanager
+def a_worker_after(first: Any, path: Path, *mode: str, **settings: Any) -> Iterator[Any]:
+    assert first.hear() == {"role": "owner"}
+    with a_worker(path, *mode, **settings) as worker:
+        assert worker.hear() == {"role": "attach"}
+        yield worker
+
+
+def test_many_that_start_at_once_have_one_owner(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        workers = [stack.enter_context(a_worker(tmp_path)) for _ in range(6)]
+        roles = [each.hear()["role"] for each in workers]
+        assert sorted(roles) == ["attach"] * 5 + ["owner"]
+        for number, each in enumerate(workers):
+            each.say("put", f"w{number}", 20)
+        for each in workers:
+            assert len(each.hear()["offsets"]) == 20
+        found = bodies_of(tmp_path)
+    for number in range(6):
+        own = [each for each in found if each.startswith(f"w{number} ")]
+        assert own == [f"w{number} {at}" for at in range(20)]
+    assert len(found) == 120
+
+
+def bodies_of(path: Path) -> list[str]:
+    with read_small(path) as store:
+        return [each.decode() for each in bodies(store)]
+
+
+def test_a_second_owner_is_refused_and_told_who_owns(tmp_path: Path) -> None:
+    with a_worker(tmp_path) as first:
+        assert first.hear() == {"role": "owner"}
+        with pytest.raises(StoreLocked, match=f"process {first.process.pid} .*owns this store"):
+            open_small(tmp_path, mode="owner")
+
+
+def test_to_attach_takes_an_owner(tmp_path: Path) -> None:
+    with pytest.raises(NoOwner, match="nobody owns"):
+        open_small(tmp_path, mode="attach")
+    a_store(tmp_path / "old")
+    with pytest.raises(NoOwner, match="nobody owns"):
+        open_small(tmp_path / "old", mode="attach")
+    assert not (tmp_path / "old" / "abort").exists()
+
+
+def test_a_reader_needs_nobody(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with read_small(tmp_path) as alone, open_small(tmp_path) as owner:
+        owner.put(Message("t", b"more", queue_id=0))
+        assert alone.role == "read"
+        assert len(bodies(alone)) == 4
+
+
+def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:
+    with open_small(tmp_path), open_small(tmp_path, mode="attach") as attached:
+        assert bodies(attached) == []
+        assert attached.topics() == []
+        assert attached.put(Message("t", b"first", queue_id=0)).physical_offset == 0
+
+
+# --- what each can do --------------------------------------------------------------------------
+
+
+def test_every_way_to_put(tmp_path: Path) -> None:
+    with open_small(tmp_path), open_small(tmp_path, mode="attach") as store:
+        results = [store.put(Message("t", b"0", queue_id=0))]
+        results += store.put_batch([Message("t", b"1", queue_id=0), Message("u", b"2")])
+        results += store.put_columns("t", [b"3", b"4"], queue_ids=0)
+        results.append(store.put_async(Message("t", b"5", queue_id=0)).result(10))
+        results += store.put_batch_async([Message("t", b"6", queue_id=0)] * 2).result(10)
+        ends = [each.end_offset for each in results]
+        assert [each.physical_offset for each in results] == [0, *ends[:-1]]
+        assert store.flush() == ends[-1] == store.flushed_offset
+        assert bodies(store) == [b"%d" % at for at in (0, 1, 2, 3, 4, 5, 6, 6)]
+        assert store.wait_dispatched(ends[-1], 5_000)
+
+
+def test_an_owner_flushes_and_puts_batches_in_the_background(tmp_path: Path) -> None:
+    with open_small(tmp_path, mode="owner") as store:
+        results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(10)
+        assert store.flush() == results[-1].end_offset == store.flushed_offset
+        with pytest.raises(PutRefused):
+            store.put_batch_async([Message("", b"no topic")]).result(10)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda store: store.delete_topic("t"),
+        lambda store: store.delete_unused_topics(),
+        lambda store: store.resume_dispatch(),
+        lambda store: store.delete_expired(),
+    ],
+)
+def test_what_only_an_owner_can_do(tmp_path: Path, what: Callable[[Store], object]) -> None:
+    with open_small(tmp_path) as owner:
+        owner.put(Message("t", b"x"))
+        with open_small(tmp_path) as attached, pytest.raises(StoreReadOnly, match="owner"):
+            what(attached)
+        with read_small(tmp_path) as reader, pytest.raises(StoreReadOnly, match="owner"):
+            what(reader)
+
+
+def test_a_reader_flushes_nothing(tmp_path: Path) -> None:
+    a_store(tmp_path, 1)
+    with read_small(tmp_path) as store:
+        with pytest.raises(StoreReadOnly, match="owner"):
+            store.flush()
+        with pytest.raises(PutRefused, match="mode='auto'"):
+            store.put_batch_async([Message("t", b"x")])
+
+
+def test_what_is_closed_refuses(tmp_path: Path) -> None:
+    with open_small(tmp_path):
+        attached = open_small(tmp_path)
+        attached.close()
+        attached.close()
+        assert "closed" in repr(attached)
+        with pytest.raises(PutRefused, match="closed"):
+            attached.put(Message("t", b"x"))
+
+
+def test_an_attached_store_can_outlive_its_owner_as_a_reader(tmp_path: Path) -> None:
+    owner = open_small(tmp_path)
+    with open_small(tmp_path) as attached:
+        attached.put(Message("t", b"x", queue_id=0))
+        owner.close()
+        assert bodies(attached) == [b"x"]
+        assert attached.role == "attach"
+        assert not is_owned(FILES, tmp_path)
+
+
+# --- owners that cannot be attached to ---------------------------------------------------------
+
+
+@contextmanager
+def a_rocketmq(path: Path) -> Iterator[None]:
+    """Its lock on byte 0, and nothing else that is lakelog's."""
+    with (path / "lock").open("r+b") as file:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, lock)
+        yield
+
+
+@pytest.mark.parametrize("mode", ["auto", "attach", "owner"])
+def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> None:
+    a_store(tmp_path, 3)
+    with a_rocketmq(tmp_path):
+        match = "owns this store" if mode == "owner" else "RocketMQ.*mode='read'"
+        with pytest.raises(StoreLocked, match=match):
+            open_small(tmp_path, mode=mode)
+        with read_small(tmp_path) as store:
+            assert len(bodies(store)) == 3
+
+
+def test_an_owner_that_does_not_listen(tmp_path: Path) -> None:
+    with open_small(tmp_path, attach={"listen": False}) as owner:
+        owner.put(Message("t", b"x"))
+        assert not is_attended(FILES, tmp_path)
+        with pytest.raises(StoreLocked, match=r"attach\.listen"):
+            open_small(tmp_path)
+
+
+def test_where_no_socket_can_be_the_owner_works_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "lakelog" / "owner.sock" / "in the way").mkdir(parents=True)
+    (tmp_path / "lakelog" / "owner.sock.new" / "in the way").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING, "lakelog"), open_small(tmp_path) as owner:
+        assert "no other process can attach" in caplog.text
+        assert fill(owner, 2)
+        with pytest.raises(StoreLocked, match="nobody can attach"):
+            open_small(tmp_path)
+
+
+def test_a_stale_socket_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "lakelog").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(str(tmp_path / "lakelog" / "owner.sock"))
+    with open_small(tmp_path) as owner, open_small(tmp_path) as attached:
+        assert (owner.role, attached.role) == ("owner", "attach")
+
+
+def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
+    with a_worker(tmp_path) as first:
+        first.hear()
+        first.ask("put", "a", 3)
+        first.kill()
+        assert (tmp_path / "lakelog" / "owner.sock").exists()
+        with open_small(tmp_path) as store:
+            assert store.role == "owner"
+            assert store.recovery is not None
+            assert not store.recovery.clean
+            assert len(bodies(store)) == 3
+
+
+# --- settings beside the owner's ---------------------------------------------------------------
+
+
+def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_small(tmp_path, record_crc=True, queues_per_topic=7):
+        given: dict[str, Any] = {"plugins": [], "queues_per_topic": 3, "writer": "mmap"}
+        with caplog.at_level(logging.WARNING, "lakelog"), lakelog.open(tmp_path, **given) as store:
+            core = store.settings.core
+            assert (core.segment_size_bytes, core.record_crc) == (SEGMENT, True)
+            assert (core.queues_per_topic, core.writer) == (7, "file")
+            assert store.settings.origins["record_crc"] == "the store's owner"
+        assert "queues_per_topic = 3 plays no part" in caplog.text
+        assert "writer = 'mmap' plays no part" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("segment_size_bytes", 2 * SEGMENT),
+        ("flush", "inline"),
+        ("record_crc", True),
+        ("commitlog_path", "elsewhere"),
+    ],
+)
+def test_what_would_be_promised_and_not_kept_is_refused(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    with open_small(tmp_path) as owner:
+        with pytest.raises(SettingsError, match=f"{key}.*owner has"):
+            open_small(tmp_path, **{key: value})
+        owner.put(Message("t", b"the owner does not mind"))
+
+
+def test_to_ask_for_less_is_no_harm(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline"), open_small(tmp_path, flush="none") as store:
+        assert store.put(Message("t", b"x")).end_offset == store.flushed_offset

@@ -1,0 +1,322 @@
+"""Commits of consumers beside an owner: the owner keeps them, whoever that is by then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog.aio
+from core.tests.store.support import SEGMENT, open_small, read_small
+from core.tests.store.test_roles_fork import in_a_child
+from core.tests.store.workers import Worker, a_worker
+from lakelog import Consumer, Message, Store
+from lakelog.errors import StoreClosed, StoreError, StoreReadOnly
+from lakelog.testing.signals import hold
+
+FILE = Path("config/consumerOffset.json")
+QUEUE = 0
+
+
+def put(store: Store, count: int, queue_id: int = QUEUE) -> None:
+    store.put_batch([Message("t", b"%d" % n, queue_id=queue_id) for n in range(count)])
+    assert store.wait_dispatched()
+
+
+def a_member(store: Store, queue_id: int = QUEUE, **more: Any) -> Consumer:
+    return store.consumer("g", "t", [queue_id], start="earliest", **more)
+
+
+def kept(path: Path) -> dict[str, dict[str, int]]:
+    """What the file says."""
+    found: dict[str, dict[str, int]] = json.loads((path / FILE).read_text())["offsetTable"]
+    return found
+
+
+def read(consumer: Consumer, count: int) -> int:
+    """Poll so many; where the consumer is then."""
+    left = count
+    while left:
+        left -= len(consumer.poll(left, wait_ms=10_000))
+    return consumer.position(QUEUE)
+
+
+@contextmanager
+def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
+    with a_worker(path, "owner", **settings) as worker:
+        assert worker.hear() == {"role": "owner"}
+        yield worker
+
+
+def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        put(store, 10)
+        consumer = a_member(store)
+        assert read(consumer, 4) == 4
+        consumer.commit()
+        assert kept(tmp_path) == {"t@g": {"0": 4}}
+        assert owner.ask("store.groups()") == {"is_": {"g": {"t": {"0": 4}}}}
+        assert store.groups() == {"g": {"t": {0: 4}}}
+        assert consumer.committed() == {0: 4}
+        owner.ask("store.consumer('other', 't', [0], start='earliest').reset(7)")
+        consumer.reset("latest")
+        consumer.reset(2)
+        with read_small(tmp_path) as reader:
+            assert reader.groups() == {"g": {"t": {0: 2}}, "other": {"t": {0: 7}}}
+        assert store.role == "attach"
+        assert owner.ask("store.consumer('g', 't', [0]).position(0)") == {"is_": 2}
+
+
+def test_members_in_several_processes_read_the_queues_that_they_are_given(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        owner = stack.enter_context(an_owner(tmp_path))
+        members = [stack.enter_context(a_worker(tmp_path, "attach")) for _ in range(3)]
+        for member in members:
+            assert member.hear() == {"role": "attach"}
+        with open_small(tmp_path, mode="attach") as store:
+            for queue in range(3):
+                put(store, 10, queue)
+        for queue, member in enumerate(members):
+            member.ask(f"(c := store.consumer('g', 't', [{queue}], start='earliest')).group")
+        for member in members:  # all of them at once
+            member.say("[(len(c.poll(1)), c.commit())[0] for _ in range(10)]")
+        assert [member.hear() for member in members] == [{"is_": [1] * 10}] * 3
+        assert owner.ask("store.groups()") == {
+            "is_": {"g": {"t": {"0": 10, "1": 10, "2": 10}}},
+        }
+
+
+@pytest.mark.parametrize("ended", ["killed", "closed"])
+def test_a_commit_takes_over_where_nobody_owns(tmp_path: Path, ended: str) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        put(store, 10)
+        consumer, batch = a_member(store), store.consumer("b", "t", commit="batch")
+        read(consumer, 3)
+        consumer.commit()
+        owner.ask("store.consumer('other', 't', [0], start='earliest').reset(5)")
+        owner.kill() if ended == "killed" else owner.ask("close")
+        read(consumer, 2)
+        consumer.commit()
+        assert store.role == "owner"
+        assert kept(tmp_path) == {"t@g": {"0": 5}, "t@other": {"0": 5}}
+        put(store, 1)
+        assert len(batch.poll(wait_ms=10_000)) == 1
+        batch.close()
+        read(consumer, 6)
+        consumer.commit()
+        assert store.groups()["g"] == {"t": {0: 11}}
+        assert store.groups()["b"]["t"][0] == 11
+
+
+def test_what_a_dying_owner_did_not_answer_its_successor_keeps(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+        put(store, 10)
+        consumer = a_member(store)
+        read(consumer, 6)
+        hold(owner.process.pid)
+        committing = threading.Thread(target=consumer.commit)
+        committing.start()
+        time.sleep(0.1)
+        assert committing.is_alive()
+        owner.kill()
+        with an_owner(tmp_path) as successor:
+            committing.join(20)
+            assert not committing.is_alive()
+            assert successor.ask("store.groups()") == {"is_": {"g": {"t": {"0": 6}}}}
+    assert kept(tmp_path) == {"t@g": {"0": 6}}
+
+
+def test_the_heir_begins_with_what_the_file_says(tmp_path: Path) -> None:
+    """Not with what it read when it was attached."""
+    with ExitStack() as stack:
+        owner = stack.enter_context(an_owner(tmp_path))
+        store = stack.enter_context(open_small(tmp_path))
+        other = stack.enter_context(a_worker(tmp_path, "attach"))
+        other.hear()
+        put(store, 10)
+        assert store.groups() == {}
+        consumer = a_member(store)
+        assert consumer.committed() == {}
+        other.ask("store.consumer('other', 't', [0], start='earliest').reset(5)")
+        owner.kill()
+        consumer.reset(1)
+        other.ask("store.consumer('other', 't', [0]).reset(6)")
+        assert kept(tmp_path) == {"t@g": {"0": 1}, "t@other": {"0": 6}}
+        consumer.reset(3)
+        assert kept(tmp_path) == {"t@g": {"0": 3}, "t@other": {"0": 6}}
+
+
+def test_owners_are_killed_between_commits(tmp_path: Path) -> None:
+    """Nothing that was committed is lost, by whichever member, and none has to try again."""
+    with ExitStack() as stack:
+        members = [stack.enter_context(a_worker(tmp_path)) for _ in range(4)]
+        roles = [member.hear()["role"] for member in members]
+        with open_small(tmp_path, mode="attach") as store:
+            for queue in range(4):
+                put(store, 20, queue)
+        for queue, member in enumerate(members):
+            member.ask(f"(c := store.consumer('g', 't', [{queue}], start='earliest')).group")
+        living = {0, 1, 2, 3}
+        for reached in (5, 10, 15):
+            for number in living:
+                members[number].say("[(len(c.poll(1)), c.commit())[0] for _ in range(5)]")
+            owner = roles.index("owner")
+            time.sleep(0.02)
+            members[owner].kill()
+            living.remove(owner)
+            for number in living:
+                assert members[number].hear() == {"is_": [1] * 5}
+                assert kept(tmp_path)["t@g"][str(number)] == reached
+            roles = ["dead"] * 4
+            for number in living:  # who had nothing to ask may not know yet who owns
+                members[number].ask("store.flush()")
+                roles[number] = members[number].ask("store.role")["is_"]
+
+
+def test_without_a_successor_a_commit_fails_and_can_be_tried_again(tmp_path: Path) -> None:
+    attach = {"reconnect_timeout_ms": 200}
+    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach", attach=attach) as store:
+        put(store, 10)
+        consumer = a_member(store)
+        read(consumer, 6)
+        owner.kill()
+        with pytest.raises(StoreError, match=r"commit again.*no other one came in 200 ms"):
+            consumer.commit()
+        with an_owner(tmp_path):
+            consumer.commit()
+            assert kept(tmp_path) == {"t@g": {"0": 6}}
+
+
+def test_many_threads_commit_at_once_while_others_put(tmp_path: Path) -> None:
+    """An answer comes in time, also where those to puts come without end."""
+    large = {"segment_size_bytes": 1 << 20}
+    with an_owner(tmp_path, **large), open_small(tmp_path, mode="attach", **large) as store:
+        stop = threading.Event()
+
+        def go_on_putting() -> None:
+            while not stop.is_set():
+                store.put(Message("busy", b"x", queue_id=0))
+
+        putting = [threading.Thread(target=go_on_putting) for _ in range(2)]
+        members = [store.consumer(f"g{n}", "t", [n % 7]) for n in range(150)]
+        threads = [
+            threading.Thread(target=_seek_and_commit, args=(n, each))
+            for n, each in enumerate(members)
+        ]
+        for thread in [*putting, *threads]:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        stop.set()
+        for thread in putting:
+            thread.join(20)
+    assert kept(tmp_path) == {f"t@g{n}": {str(n % 7): n} for n in range(150)}
+
+
+def _seek_and_commit(number: int, consumer: Consumer) -> None:
+    consumer.seek(number % 7, number)
+    consumer.commit()
+
+
+def test_very_many_queues_go_in_portions(tmp_path: Path) -> None:
+    name = "é" * 60
+    with an_owner(tmp_path), open_small(tmp_path, mode="attach") as store:
+        consumer = store.consumer("g" * 255, name, range(2_000_000_000, 2_000_001_000))
+        for queue in range(2_000_000_000, 2_000_001_000):
+            consumer.seek(queue, (1 << 63) - 1 - queue)
+        consumer.commit()
+        assert len(kept(tmp_path)[f"{name}@{'g' * 255}"]) == 1000
+
+
+def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+        put(store, 3)
+        odd = store.consumer("g", "a/b", [0])
+        with pytest.raises(StoreError, match="cannot name a directory"):
+            odd.commit()
+        far = a_member(store)
+        far.seek(0, 1 << 63)
+        with pytest.raises(StoreError, match="queue 0 has no offset 9223372036854775808"):
+            far.commit()
+        far.reset("latest")
+        (tmp_path / "config").rename(tmp_path / "former")
+        (tmp_path / "config").write_text("in the way")
+        with pytest.raises(StoreError, match="could not be written"):
+            far.reset("earliest")
+        (tmp_path / "config").unlink()
+        far.reset("earliest")
+        assert owner.ask("store.groups()") == {"is_": {"g": {"t": {"0": 0}}}}
+
+
+def test_who_only_reads_commits_nothing(tmp_path: Path) -> None:
+    with an_owner(tmp_path), read_small(tmp_path) as reader:
+        with pytest.raises(StoreReadOnly, match="open for reading; open it with mode='auto'"):
+            a_member(reader).commit()
+        with pytest.raises(StoreReadOnly, match="open it with mode='auto'"):
+            a_member(reader, commit="batch")
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("mode", ["owner", "attach"])
+def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, mode: str) -> None:
+    with ExitStack() as stack:
+        if mode == "attach":
+            stack.enter_context(an_owner(tmp_path))
+        refused = stack.enter_context(open_small(tmp_path, mode=mode))
+        put(refused, 10)
+        before = a_member(refused)
+        before.reset(1)
+        said = in_a_child(lambda: before.reset(2))
+        assert str(said).startswith("StoreClosed: this process was forked")
+        assert kept(tmp_path) == {"t@g": {"0": 1}}
+        refused.close()
+        store = open_small(tmp_path, mode=mode, attach={"on_fork": "attach"})
+        stack.enter_context(store)
+        member = a_member(store)
+        assert in_a_child(lambda: a_member(store).reset(3)) == "None"
+        assert member.committed() == {0: 3}
+        assert in_a_child(lambda: member.reset(4)) == "None"
+        member.reset(5)
+        assert kept(tmp_path) == {"t@g": {"0": 5}}
+
+
+def test_a_closed_store_commits_nothing(tmp_path: Path) -> None:
+    with an_owner(tmp_path):
+        store = open_small(tmp_path, mode="attach")
+        put(store, 3)
+        consumer = a_member(store)
+        read(consumer, 1)
+        store.close()
+        with pytest.raises(StoreClosed):
+            consumer.commit()
+
+
+def test_event_loops_commit_beside_an_owner(tmp_path: Path) -> None:
+    given = {"plugins": [], "flush": "none", "segment_size_bytes": SEGMENT, "preallocate": False}
+
+    async def work(owner: Worker) -> None:
+        async with lakelog.aio.open(tmp_path, **given) as store:
+            for n in range(10):
+                await store.put(Message("t", b"%d" % n, queue_id=0))
+            await store.wait_dispatched()
+            consumer = await store.consumer("g", "t", [0], start="earliest")
+            assert len(await consumer.poll(4)) == 4
+            await consumer.commit()
+            assert kept(tmp_path) == {"t@g": {"0": 4}}
+            owner.kill()
+            async with await store.consumer("g", "t", [0], commit="batch") as batch:
+                assert len(await batch.poll(3)) == 3
+            assert await store.groups() == {"g": {"t": {0: 7}}}
+            assert store.role == "owner"
+
+    with an_owner(tmp_path) as owner:
+        asyncio.run(asyncio.wait_for(work(owner), 60))

@@ -1,0 +1,240 @@
+"""Fork and spawn: a child holds nothing of its parent's, and is refused or attaches anew."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.store.support import a_store, open_small, read_small
+from core.tests.store.workers import a_worker
+from lakelog import Message, PutRefused, Store
+from lakelog.errors import StoreClosed
+from lakelog.files import RealFileSystem
+from lakelog.ownership import is_owned
+from lakelog.testing.descriptors import open_in
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+FILES = RealFileSystem()
+ATTACH = {"on_fork": "attach"}
+CHILD_SECONDS = 30
+
+
+def in_a_child(work: Callable[[], object]) -> object:
+    """What ``work`` gives in a forked process, as text."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(CHILD_SECONDS)
+        try:
+            said = str(work())
+        except BaseException as error:  # noqa: BLE001  # the parent is told
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def bodies(store: Store) -> list[bytes]:
+    return [bytes(each.body) for each in store.scan()]
+
+
+def put(store: Store, body: bytes) -> int:
+    return store.put(Message("t", body, queue_id=0)).queue_offset
+
+
+# --- the owner's death is seen -----------------------------------------------------------------
+
+
+def test_a_forked_child_keeps_no_owner_alive(tmp_path: Path) -> None:
+    """Neither by the lock, nor by a socket whose end others wait for."""
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        with open_small(tmp_path) as store:
+            put(store, b"0")
+            child = owner.ask("fork")["child"]
+            try:
+                owner.kill()
+                assert Path(f"/proc/{child}/cmdline").read_bytes()
+                assert put(store, b"1") == 1
+                assert store.role == "owner"
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
+def test_what_is_started_by_an_owner_keeps_nothing_open(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with open_small(tmp_path, mode="owner") as store:
+        put(store, b"0")
+        sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+        with subprocess.Popen(sleeping) as program:
+            spawned = context.Process(target=signal.pause, daemon=True)
+            spawned.start()
+            store.close()
+            try:
+                assert not is_owned(FILES, tmp_path)
+                for pid in (program.pid, spawned.pid):
+                    assert pid is not None
+                    assert open_in(tmp_path, pid) == []
+            finally:
+                program.kill()
+                spawned.kill()
+                spawned.join()
+
+
+def test_a_multiprocessing_fork_lets_go_of_the_lock(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    store = open_small(tmp_path, mode="owner")
+    child = context.Process(target=signal.pause, daemon=True)
+    child.start()
+    store.close()
+    try:
+        assert not is_owned(FILES, tmp_path)
+    finally:
+        child.kill()
+        child.join()
+
+
+# --- a child that uses the store ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["owner", "attach"])
+def test_a_child_is_refused(tmp_path: Path, mode: str) -> None:
+    with open_small(tmp_path, mode="owner") as owner:
+        store = owner if mode == "owner" else open_small(tmp_path, mode="attach")
+        put(store, b"0")
+        bound = store.put
+        for work in (
+            lambda: put(store, b"child"),
+            lambda: bound(Message("t", b"child")),
+            lambda: store.put_batch([Message("t", b"child")]),
+            lambda: store.put_async(Message("t", b"child")),
+            store.flush,
+            lambda: store.get("t", 0, 0),
+            lambda: list(store.scan()),
+        ):
+            said = in_a_child(work)
+            assert str(said).startswith(("PutRefused", "StoreClosed")), said
+            assert "forked" in str(said)
+        assert in_a_child(store.close) == "None"
+        assert put(store, b"1") == 1
+        assert bodies(store) == [b"0", b"1"]
+        store.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "owner", "attach"])
+def test_a_child_attaches_where_that_is_set(tmp_path: Path, mode: str) -> None:
+    with open_small(tmp_path, mode="owner", attach=ATTACH) as owner:
+        store = owner if mode == "owner" else open_small(tmp_path, mode=mode, attach=ATTACH)
+        put(store, b"0")
+
+        def work() -> tuple[str, int, list[bytes], int]:
+            first = put(store, b"child")
+            found = bodies(store), len(store.get("t", 0, 0).messages)
+            role = store.role
+            store.close()
+            return (role, first, *found)
+
+        assert in_a_child(work) == str(("attach", 1, [b"0", b"child"], 2))
+        assert put(store, b"1") == 2
+        assert bodies(store) == [b"0", b"child", b"1"]
+        store.close()
+
+
+def test_children_of_an_attached_store_have_rings_of_their_own(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "owner") as owner, ExitStack() as stack:
+        assert owner.hear() == {"role": "owner"}
+        store = stack.enter_context(open_small(tmp_path, attach=ATTACH))
+        pending = [store.put_async(Message("t", b"p%d" % n, queue_id=0)) for n in range(50)]
+        children = [forked(partial(put_fifty, store, name)) for name in (b"a", b"b")]
+        pending += [store.put_async(Message("t", b"q%d" % n, queue_id=0)) for n in range(50)]
+        assert [os.waitpid(each, 0)[1] for each in children] == [0, 0]
+        for each in pending:
+            each.result(20)
+        found = bodies(store)
+    assert len(found) == 200
+    assert [each for each in found if each[:1] in b"pq"] == [
+        *(b"p%d" % n for n in range(50)),
+        *(b"q%d" % n for n in range(50)),
+    ]
+    assert (found.count(b"a"), found.count(b"b")) == (50, 50)
+
+
+def put_fifty(store: Store, body: bytes) -> None:
+    for _ in range(50):
+        put(store, body)
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """A child that does something, and ends well if that did."""
+    child = os.fork()
+    if not child:
+        signal.alarm(CHILD_SECONDS)
+        ended = 1
+        try:
+            work()
+            ended = 0
+        finally:
+            os._exit(ended)
+    return child
+
+
+def test_a_child_takes_over_from_its_parent(tmp_path: Path) -> None:
+    """A pre-fork server whose master opened the store, and dies before its worker puts."""
+    reading, writing = os.pipe()
+
+    def serve() -> None:
+        store = open_small(tmp_path, attach=ATTACH)
+        put(store, b"master")
+        if os.fork():
+            os.kill(os.getpid(), signal.SIGKILL)
+        signal.alarm(CHILD_SECONDS)
+        while is_owned(FILES, tmp_path):
+            time.sleep(0.001)
+        said = put(store, b"worker"), store.role
+        store.close()
+        os.write(writing, str(said).encode())
+        os._exit(0)
+
+    os.waitpid(forked(serve), 0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == str((1, "owner"))
+    with read_small(tmp_path) as store:
+        assert bodies(store) == [b"master", b"worker"]
+
+
+def test_a_reader_goes_on_in_a_child(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with read_small(tmp_path) as store:
+        assert len(bodies(store)) == 3
+
+        def work() -> tuple[int, int, str]:
+            return len(bodies(store)), len(store.get("t", 0, 0).messages), store.role
+
+        assert in_a_child(work) == str((3, 3, "read"))
+
+
+def test_a_closed_store_stays_closed_in_a_child(tmp_path: Path) -> None:
+    store = open_small(tmp_path, attach=ATTACH)
+    put(store, b"0")
+    store.close()
+    assert str(in_a_child(lambda: bodies(store))).startswith("StoreClosed")
+    with pytest.raises(StoreClosed):
+        bodies(store)
+    with pytest.raises(PutRefused, match="closed"):
+        put(store, b"1")

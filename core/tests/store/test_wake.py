@@ -1,0 +1,232 @@
+"""Readers in other processes are woken; whatever becomes of the page, they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.tests.services.support import eventually, open_away
+from core.tests.store.owners import an_owner
+from core.tests.store.support import a_store, fill, open_small, read_small, tree
+from lakelog import Store
+from lakelog.files import File, RealFileSystem
+from lakelog.layout import OWN_DIR
+from lakelog.pages import futex, publishing, wake
+from lakelog.pages.wake import FLAG, MAGIC, SEQUENCE, WAKE_BYTES, Sleeper, WakePage, wake_path
+
+FILES = RealFileSystem()
+HAS_FUTEX = platform.machine() in futex._NUMBERS
+LONG_S = 30.0
+woken = pytest.mark.skipif(not HAS_FUTEX, reason="no number of the system call is known here")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not woken sleeps so long that a test fails."""
+    monkeypatch.setattr(wake, "LONGEST_SLEEP_S", LONG_S)
+
+
+def took(action: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    assert action()
+    return time.monotonic() - begun
+
+
+def page_of(path: Path) -> WakePage:
+    page = WakePage.open(FILES, path)
+    assert page is not None
+    return page
+
+
+def waits(path: Path) -> None:
+    """Until somebody has said that he waits."""
+    page = page_of(path)
+    eventually(lambda: page.asked[FLAG])
+    time.sleep(0.05)  # to fall asleep
+
+
+# --- waking ---
+
+
+@woken
+@pytest.mark.usefixtures("patient")
+def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
+        owner.ask("put", 1)
+        assert len(reader.get("t", 0, 0, 9).messages) == 1
+        found: list[float] = []
+        waiting = threading.Thread(
+            target=lambda: found.append(
+                took(lambda: reader.get("t", 0, 1, 1, wait_ms=20_000).messages)
+            )
+        )
+        waiting.start()
+        waits(tmp_path)
+        owner.ask("put", 1)
+        waiting.join(20)
+        assert found
+        assert found[0] < 5
+
+
+@woken
+@pytest.mark.usefixtures("patient")
+def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
+        owner.ask("put", 1)
+
+        async def follow() -> float:
+            begun = time.monotonic()
+            waiting = asyncio.create_task(reader.get_async("t", 0, 1, 1, wait_ms=20_000))
+            await asyncio.to_thread(waits, tmp_path)
+            await asyncio.to_thread(owner.ask, "put", 1)
+            assert (await waiting).messages
+            return time.monotonic() - begun
+
+        assert asyncio.run(follow()) < 5
+
+
+@woken
+@pytest.mark.usefixtures("patient")
+def test_what_is_dispatched_elsewhere_wakes_who_waits_for_it(tmp_path: Path) -> None:
+    with open_away(tmp_path) as store:
+        fill(store, 1)
+        assert store.wait_dispatched()
+        for _ in range(5):
+            fill(store, 1)
+            assert took(store.wait_dispatched) < 3
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_close_wakes_who_waits(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
+        owner.ask("put", 1)
+        closing = threading.Timer(0.3, reader.close)
+        closing.start()
+        begun = time.monotonic()
+        reader.get("t", 0, 1, 1, wait_ms=60_000)
+        assert time.monotonic() - begun < 20
+        closing.join()
+
+
+def test_nothing_is_called_while_nobody_waits(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        page = page_of(tmp_path)
+        before = page.asked[SEQUENCE]
+        fill(store, 100)
+        assert page.asked[SEQUENCE] == before
+        assert page.asked[FLAG] == 0
+        page.ask()
+        fill(store, 1)
+        assert page.asked[FLAG] == 0
+        assert page.asked[SEQUENCE] != before
+
+
+@woken
+def test_who_sleeps_is_woken_by_a_number_that_another_thread_moves(tmp_path: Path) -> None:
+    (tmp_path / OWN_DIR).mkdir()
+    page, other = WakePage.make(FILES, tmp_path), page_of(tmp_path)
+    seen = other.ask()
+    waker = threading.Timer(0.1, page.wake)
+    waker.start()
+    assert other.sleep(seen, 20)
+    waker.join()
+    assert other.asked[SEQUENCE] == (seen + 1) & 0xFFFF_FFFF
+    begun = time.monotonic()
+    assert other.sleep(seen, 60)  # it has moved by now
+    assert other.sleep(other.ask(), 60)
+    assert 0.05 < time.monotonic() - begun < 20  # nobody comes: 100 ms
+    page.asked[SEQUENCE] = 0xFFFF_FFFF
+    page.rouse()
+    assert page.asked[SEQUENCE] == 0
+
+
+# --- pages that are not as they should be ---
+
+
+def can_follow(store: Store, reader: Store, at: int) -> None:
+    putting = threading.Timer(0.1, lambda: fill(store, 1))
+    putting.start()
+    assert reader.get("t", 0, at, 1, wait_ms=20_000).messages
+    putting.join()
+
+
+def test_a_page_that_is_gone_or_damaged_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "HEARTBEAT_MS", 50)
+    with open_small(tmp_path) as store, read_small(tmp_path) as reader:
+        fill(store, 1)
+        can_follow(store, reader, 1)
+        wake_path(tmp_path).unlink()
+        can_follow(store, reader, 2)
+        eventually(lambda: WakePage.open(FILES, tmp_path))
+        can_follow(store, reader, 3)
+        with wake_path(tmp_path).open("r+b") as file:
+            file.write(b"\xff" * WAKE_BYTES)
+        can_follow(store, reader, 4)
+        eventually(lambda: WakePage.open(FILES, tmp_path))
+        other = tmp_path / "other"
+        other.write_bytes(b"short")
+        other.replace(wake_path(tmp_path))
+        can_follow(store, reader, 5)
+        eventually(lambda: page_of(tmp_path).is_at(tmp_path))
+        can_follow(store, reader, 6)
+        assert page_of(tmp_path)._magic[0] == MAGIC
+
+
+class _NotOurs(RealFileSystem):
+    """Others may write to the page."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if write and path.name == wake.WAKE_FILE:
+            raise PermissionError(13, "not permitted", str(path))
+        return super().open(path, write=write, create=create)
+
+
+def test_who_may_not_write_polls(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store, read_small(tmp_path, files=_NotOurs()) as reader:
+        fill(store, 1)
+        can_follow(store, reader, 1)
+        assert Sleeper(_NotOurs(), tmp_path).ask() is None
+    with open_small(tmp_path / "no page", files=_NotOurs()) as store:
+        fill(store, 3)
+        with read_small(tmp_path / "no page") as reader:
+            can_follow(store, reader, 3)
+
+
+def test_without_the_system_call_all_poll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(futex, "_NUMBERS", {})
+    with open_small(tmp_path) as store, read_small(tmp_path) as reader:
+        fill(store, 1)
+        can_follow(store, reader, 1)
+        page_of(tmp_path).ask()
+        fill(store, 1)
+        eventually(lambda: reader.get("t", 0, 2, 1).messages)
+
+
+def test_who_may_write_to_the_folder_may_say_that_he_waits(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for bits, expected in ((0o755, 0o644), (0o775, 0o664), (0o777, 0o666)):
+            path = tmp_path / f"{bits:o}"
+            (path / OWN_DIR).mkdir(parents=True)
+            (path / OWN_DIR).chmod(bits)
+            WakePage.make(FILES, path)
+            assert wake_path(path).stat().st_mode & 0o777 == expected
+    finally:
+        os.umask(before)
+
+
+def test_a_reader_changes_nothing_where_nobody_owns_the_store(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    before = tree(tmp_path)
+    with read_small(tmp_path) as reader:
+        assert not reader.get("t", 0, 3, 1, wait_ms=300).messages
+    assert tree(tmp_path) == before

@@ -1,0 +1,96 @@
+"""Zeros are passed over wherever they come from, and never a byte that is other than zero."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog.files import File, RealFileSystem
+from lakelog.segmentdir import SegmentFile
+from lakelog.source import FileExtent
+
+WINDOW = 128 << 10
+SIZE = 3 * WINDOW + 5
+
+
+def a_file(path: Path, *, touched: bool) -> File:
+    file = RealFileSystem().open(path, write=True, create=True)
+    file.allocate(SIZE)
+    if touched:  # what was read stands in the page cache, and passes for data
+        file.read_at(0, SIZE)
+        mmap.mmap(os.open(path, os.O_RDONLY), SIZE, access=mmap.ACCESS_READ)[:]
+    return file
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_a_file_of_zeros_has_nothing(tmp_path: Path, touched: bool) -> None:
+    file = a_file(tmp_path / "f", touched=touched)
+    assert [file.next_data(at) for at in (0, 1, WINDOW, SIZE - 1, SIZE, SIZE + 9)] == [None] * 6
+
+
+@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("place", [0, 4095, WINDOW - 1, WINDOW, 2 * WINDOW + 77, SIZE - 1])
+def test_the_one_byte_is_not_passed_over(tmp_path: Path, place: int, touched: bool) -> None:
+    file = a_file(tmp_path / "f", touched=touched)
+    file.write_at(place, b"\x01")
+    for begin in {0, place // 2, place}:
+        found = file.next_data(begin)
+        assert found is not None
+        assert begin <= found <= place < found + WINDOW
+    assert file.next_data(place + 1) in (None, place + 1)
+
+
+@given(
+    places=st.sets(st.integers(0, SIZE - 1), max_size=4),
+    begin=st.integers(0, SIZE),
+)
+def test_no_byte_is_passed_over(
+    tmp_path_factory: pytest.TempPathFactory, places: set[int], begin: int
+) -> None:
+    path = tmp_path_factory.mktemp("zeros") / "f"
+    file = RealFileSystem().open(path, write=True, create=True)
+    file.truncate(SIZE)
+    for place in places:
+        file.write_at(place, b"\xff")
+    due = min((place for place in places if place >= begin), default=None)
+    found = file.next_data(begin)
+    if due is not None:
+        assert found is not None
+        assert begin <= found <= due
+    file.close()
+    path.unlink()
+
+
+class Asked:
+    """A file that counts how often it is asked where data stands."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.asked: list[int] = []
+
+    def next_data(self, position: int) -> int | None:
+        self.asked.append(position)
+        return self._file.next_data(position)
+
+
+def test_an_extent_asks_once_for_the_same_zeros(tmp_path: Path) -> None:
+    file = a_file(tmp_path / "f", touched=True)
+    place = 2 * WINDOW
+    file.write_at(place, b"\x01")
+    asked = Asked(file)
+    extent = FileExtent(SegmentFile(file.path, 7 * SIZE, SIZE), asked, SIZE)  # type: ignore[arg-type]  # that much of a file
+    start = extent.start
+    found = extent.next_data(start + 9)
+    assert found is not None
+    assert start + place - WINDOW < found <= start + place
+    assert [extent.next_data(each) for each in (start + 99, found)] == [found] * 2
+    assert asked.asked == [9]
+    assert extent.next_data(start + 1) is not None
+    behind = place + 1
+    assert [extent.next_data(start + at) for at in (behind, behind + 9, SIZE)] == [None] * 3
+    assert asked.asked == [9, 1, behind]

@@ -1,0 +1,42 @@
+"""What ``lakelog serve`` costs while nothing happens: processors, and memory not counted twice."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.bench.durable.work import Work
+from tests.bench.model import Sample
+from tests.bench.processes.owner import ATTACHED, attached, cpu_seconds, family, serving
+
+_SETTLING_SECONDS: Final = 3.0
+
+
+def idle(settings: str, producers: int, seconds: float, folder: Path) -> Sample:
+    """Watch it for so long, with so many producers attached that put nothing."""
+    works = [Work(0.0, options=ATTACHED)] * producers
+    with serving(folder, settings) as owner, attached(folder, works) as processes:
+        time.sleep(min(_SETTLING_SECONDS, seconds))
+        before = cpu_seconds(owner)
+        time.sleep(seconds)
+        used = cpu_seconds(owner) - before
+        found = family(owner)
+        sample = {
+            "cpu_percent": used / seconds * 100,
+            "pss_mib": sum(pss_bytes(each) for each in found) / (1 << 20),
+            "processes": len(found),
+        }
+        for process in processes:
+            process.kill()
+    return sample
+
+
+def pss_bytes(process: psutil.Process) -> float:
+    """Its memory, with what it shares divided by those that share it."""
+    with suppress(psutil.NoSuchProcess):
+        return float(process.memory_full_info().pss)
+    return 0.0

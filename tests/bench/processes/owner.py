@@ -1,0 +1,143 @@
+"""An owner under ``lakelog serve``, and producers attached to it, all in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final
+
+import psutil
+
+from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from tests.bench.durable.work import Work
+from tests.bench.model import CannotRunError, Sample
+from tests.bench.processes.producer import READY
+from tests.processes.member import owner_of
+from tests.processes.words import STORE
+
+ATTACHED: Final = {"mode": "attach"}
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 60.0
+
+
+@contextmanager
+def serving(folder: Path, settings: str) -> Iterator[psutil.Process]:
+    """An owner of ``folder/store``, with those settings, once it lets producers in.
+
+    :param settings: of the store, as TOML
+    """
+    own = folder / STORE / OWN_DIR
+    own.mkdir(parents=True)
+    (own / SETTINGS_FILE).write_text(settings)
+    command = [sys.executable, "-m", "tests.processes.command", "serve", str(folder / STORE)]
+    with (folder / "serve").open("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            _await_owner(folder, process)
+            yield psutil.Process(process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _ended(process)
+
+
+def _await_owner(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while owner_of(folder) is None:
+        if process.poll() is not None or time.monotonic() > end:
+            text = (folder / "serve").read_text().strip() or "lakelog serve does not begin"
+            raise CannotRunError(text.splitlines()[-1])
+        time.sleep(0.05)
+
+
+def _ended(process: subprocess.Popen[Any]) -> None:
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+@contextmanager
+def attached(folder: Path, works: Sequence[Work]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Producers that are ready, each with its work."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(_producer(folder, work)) for work in works]
+        for process in processes:
+            if line_of(process) != READY:
+                raise CannotRunError(f"a producer died: {process.wait()}")
+        yield processes
+
+
+@contextmanager
+def _producer(folder: Path, work: Work) -> Iterator[subprocess.Popen[str]]:
+    module = "tests.bench.processes.producer"
+    command = [sys.executable, "-m", module, str(folder / STORE), json.dumps(asdict(work))]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next one that a producer says."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def go(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Have them take the next step."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
+    """What they do together: sums of rates, the mean of the medians, the worst 99th of 100.
+
+    ``cores`` is the time on processors of the owner and its services, while all put.
+    """
+    with serving(folder, settings) as owner, attached(folder, works) as processes:
+        go(processes)
+        begin, before = time.monotonic(), cpu_seconds(owner)
+        lines = [line_of(process) for process in processes]
+        cores = (cpu_seconds(owner) - before) / (time.monotonic() - begin)
+        go(processes)
+        if not all(lines):
+            raise CannotRunError("a producer died")
+    return {**_together([json.loads(line) for line in lines]), "cores": cores}
+
+
+def _together(samples: Sequence[Sample]) -> Sample:
+    return {
+        "rows_s": sum(sample["rows_s"] for sample in samples),
+        "mb_s": sum(sample["mb_s"] for sample in samples),
+        "p50_us": mean(sample["p50_us"] for sample in samples),
+        "p99_us": max(sample["p99_us"] for sample in samples),
+    }
+
+
+def family(owner: psutil.Process) -> list[psutil.Process]:
+    """A process and all below it."""
+    return [owner, *owner.children(recursive=True)]
+
+
+def cpu_seconds(owner: psutil.Process) -> float:
+    """The time that it and all below it have spent on processors, to the nanosecond."""
+    return sum(_cpu_seconds(each.pid) for each in family(owner))
+
+
+def _cpu_seconds(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9

@@ -1,0 +1,40 @@
+"""One of several producers, in a process of its own; see :mod:`tests.bench.processes.owner`.
+
+``python -m tests.bench.processes.producer STORE WORK``: attaches, says that it is ready, waits for
+a line, warms up, measures, and prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.bench import durable
+from tests.bench.durable.child import WARM_UP_SHARE, measure
+from tests.bench.durable.work import Work
+
+READY: Final = "ready"
+
+
+def main(directory: str, work: str) -> None:
+    """Put beside others, and say how that went."""
+    wanted = Work(**json.loads(work))
+    driver = durable.module("lakelog").Peer()
+    driver.open(Path(directory), wanted.options)
+    _say(READY)
+    sys.stdin.readline()
+    measure(driver, wanted, wanted.seconds / WARM_UP_SHARE)
+    _say(json.dumps(measure(driver, wanted, wanted.seconds)))
+    sys.stdin.readline()  # the others measure still: closing must not help them
+    driver.close()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,206 @@
+"""Producers in 1, 2 and 4 processes beside one process alone, and the real store's threads.
+
+Nothing waits for the disk, or on both sides everything does. Then what an owner costs: system calls
+for a message, and memory and processors while nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.bench.durable.work import COLUMNS, Work
+from tests.bench.model import LAKELOG, CannotRunError, Column, Contender, Contest, Sample
+from tests.bench.peers import java
+from tests.bench.processes.calls import calls
+from tests.bench.processes.idle import idle
+from tests.bench.processes.owner import ATTACHED, produced
+from tests.bench.suites.durable import contender
+from tests.oracle.java import build_oracle, missing
+
+_SECONDS: Final = 1.0
+_QUICK_SECONDS: Final = 0.3
+_PRODUCERS: Final = (1, 2, 4)
+_BATCH: Final = 1024
+_IN_FLIGHT: Final = 256
+_JAVA_BATCHES: Final = (32, 256, 1024)
+_WARM_UP_MS: Final = 2000
+_SETTINGS: Final = 'flush = "{flush}"\n[services]\ndispatch = "{dispatch}"\n'
+_JAVA_FLUSH: Final = {"timed": "ASYNC", "group-commit": "SYNC"}
+_JAVA_BUFFER_BYTES: Final = {"append": 128 << 10, "batch": 2 << 20}
+_CALLS_SECONDS: Final = 2.0
+_IDLE_SECONDS: Final = 20.0
+_QUICK_IDLE_SECONDS: Final = 3.0
+
+
+class Processes:
+    """A suite for one flush strategy."""
+
+    columns: Sequence[Column] = (
+        *COLUMNS,
+        Column("mb_s", "MB/s"),
+        Column("cores", "owner's cores", ".2f"),
+    )
+    lower_is_better = False
+
+    def __init__(self, name: str, about: str, flush: str) -> None:
+        self.name = name
+        self.about = about
+        self._flush = flush
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        seconds = _QUICK_SECONDS if quick else _SECONDS
+        return [
+            *(self._singles(Work(seconds), count) for count in _PRODUCERS),
+            *(self._batches(Work(seconds, batch_size=_BATCH), count) for count in _PRODUCERS),
+        ]
+
+    def _singles(self, work: Work, count: int) -> Contest:
+        background = replace(work, in_flight=_IN_FLIGHT)
+        return Contest(
+            f"put, {_named(count)}",
+            [
+                self._attached(LAKELOG, work, count, "put"),
+                self._attached("lakelog put_async", background, count, "256 under way"),
+                self._alone("alone", work, "put, one thread"),
+                self._java(work, count, "append", ()),
+            ],
+        )
+
+    def _batches(self, work: Work, count: int) -> Contest:
+        columns = replace(work, columns=True)
+        return Contest(
+            f"batches of {_BATCH:,}, {_named(count)}",
+            [
+                self._attached(LAKELOG, columns, count, "MessageColumns"),
+                self._attached("lakelog messages", work, count, "put_batch of Message"),
+                self._alone("alone", columns, "MessageColumns, one thread"),
+                self._java(work, count, "batch", _JAVA_BATCHES),
+            ],
+        )
+
+    def _attached(self, name: str, work: Work, count: int, note: str) -> Contender:
+        settings = _SETTINGS.format(flush=self._flush, dispatch="process")
+        works = [replace(work, options=ATTACHED)] * count
+        said = f"{note}; attached to lakelog serve, flush={self._flush}, dispatch=process"
+        return Contender(name, said, lambda folder: produced(folder, settings, works))
+
+    def _alone(self, name: str, work: Work, note: str) -> Contender:
+        said = f"{note}; lakelog.open in one process, flush={self._flush}"
+        return contender(name, "lakelog", work, said, flush=self._flush)
+
+    def _java(self, work: Work, count: int, mode: str, sizes: Sequence[int]) -> Contender:
+        said = (
+            f"DefaultMessageStore 5.3.3, {_JAVA_FLUSH[self._flush]}_FLUSH, default files, a thread "
+            "for each producer, 2 s of warm-up; queues and index built meanwhile; putMessage, or "
+            f"putMessages, the best of batches of {', '.join(map(str, _JAVA_BATCHES))}"
+        )
+        flush = _JAVA_FLUSH[self._flush]
+        return Contender(
+            java.NAME, said, partial(_run_java, work.seconds, mode, flush, count, sizes)
+        )
+
+
+def _named(count: int) -> str:
+    return f"{count} producer{'s' * (count > 1)}"
+
+
+def _run_java(
+    seconds: float, mode: str, flush: str, threads: int, sizes: Sequence[int], folder: Path
+) -> Sample:
+    """The best of its batch sizes."""
+    reason = missing()
+    if reason:
+        raise CannotRunError(reason)
+    given = [{"n": size} for size in sizes] or [{}]
+    samples = [
+        _java_sample(seconds, mode, folder / str(at), flush=flush, threads=threads, **more)
+        for at, more in enumerate(given)
+    ]
+    return max(samples, key=lambda sample: sample["rows_s"])
+
+
+def _java_sample(seconds: float, mode: str, folder: Path, **more: int | str) -> Sample:
+    row = build_oracle().bench(
+        folder,
+        mode,
+        {"maxMessageSize": str(_JAVA_BUFFER_BYTES[mode])},
+        body=1024,
+        ms=round(seconds * 1000),
+        warm_ms=_WARM_UP_MS if seconds >= _SECONDS else 10,
+        **more,
+    )
+    return {
+        "rows_s": row["msgs_s"],
+        "mb_s": row["mb_s"],
+        "p50_us": row["p50_us"],
+        "p99_us": row["p99_us"],
+    }
+
+
+class ProcessesCalls:
+    name = "processes_calls"
+    about = "system calls of an owner for each message of 1 KiB, under strace"
+    columns: Sequence[Column] = (
+        Column("calls_message", "calls/message", ".4f"),
+        Column("calls_s", "calls/s"),
+        Column("rows_s", "messages/s"),
+    )
+    lower_is_better = True
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        seconds = _QUICK_SECONDS if quick else _CALLS_SECONDS
+        longer = Work(seconds * 3, options=ATTACHED)
+        ways = {
+            "put": longer,
+            "put_async": replace(longer, in_flight=_IN_FLIGHT),
+            "batches": replace(longer, batch_size=_BATCH, columns=True),
+        }
+        return [
+            Contest(f"{way}, {_named(count)}", [self._counted(work, count, seconds)])
+            for way, work in ways.items()
+            for count in (1, 4)
+        ]
+
+    def _counted(self, work: Work, count: int, seconds: float) -> Contender:
+        settings = _SETTINGS.format(flush="timed", dispatch="process")
+        note = "flush=timed, dispatch=process; all threads of the owner"
+        return Contender(LAKELOG, note, partial(calls, settings, [work] * count, seconds))
+
+
+class ProcessesIdle:
+    name = "processes_idle"
+    about = "lakelog serve while nothing happens, all its processes together"
+    columns: Sequence[Column] = (
+        Column("cpu_percent", "% of a core", ".2f"),
+        Column("pss_mib", "PSS MiB", ".0f"),
+        Column("processes", "processes"),
+    )
+    lower_is_better = True
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        seconds = _QUICK_IDLE_SECONDS if quick else _IDLE_SECONDS
+        return [
+            Contest(
+                "nobody attached" if not count else f"{_named(count)} attached",
+                [_idle(where, count, seconds) for where in ("process", "thread")],
+            )
+            for count in (0, 2)
+        ]
+
+
+def _idle(where: str, count: int, seconds: float) -> Contender:
+    settings = _SETTINGS.format(flush="timed", dispatch=where)
+    name = LAKELOG if where == "process" else f"{LAKELOG} threads"
+    return Contender(name, f"dispatch={where}", partial(idle, settings, count, seconds))
+
+
+PROCESSES: Final = (
+    Processes("processes", "producers in processes; nothing waits for the disk", "timed"),
+    Processes("processes_durable", "the same, all durable before a put returns", "group-commit"),
+    ProcessesCalls(),
+    ProcessesIdle(),
+)

@@ -1,0 +1,81 @@
+"""Images are checked in a short way, and some in the whole one: each finds bugs by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import pytest
+
+from lakelog.testing.crash import Checker, CrashPlan, simulate
+from lakelog.testing.crash.short import ShortWay
+from tests.crash.test_planted_bugs import (
+    BUGS,
+    MOST_IMAGES,
+    Plant,
+    acknowledge_before_sync,
+    body_only_crc,
+    checkpoint_ahead_of_data,
+    gap_served_as_data,
+    nothing_is_set_aside,
+    queue_ahead_of_log,
+    queues_not_completed,
+    rename_without_sync_of_content,
+    tail_not_zeroed_after_recovery,
+    topic_removed_without_tombstone,
+)
+
+ALWAYS: Final = 1
+NEVER: Final = 1 << 40
+FOUND_BY_BOTH: Final = (
+    acknowledge_before_sync,
+    body_only_crc,
+    checkpoint_ahead_of_data,
+    gap_served_as_data,
+    nothing_is_set_aside,
+    queue_ahead_of_log,
+    queues_not_completed,
+    rename_without_sync_of_content,
+    tail_not_zeroed_after_recovery,
+    topic_removed_without_tombstone,
+)
+
+
+@pytest.mark.parametrize("plant", FOUND_BY_BOTH, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "whole", [pytest.param(ALWAYS, marks=pytest.mark.slow), NEVER], ids=["whole", "short"]
+)
+def test_a_planted_bug_is_found_by_one_way_alone(
+    whole: int, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, what = BUGS[plant]
+    plant(monkeypatch)
+    again = attrs.evolve(plan, images_per_whole_check=whole)
+    outcome = simulate(again, MOST_IMAGES, seed=11)
+    assert outcome.violations, f"{plant.__name__} was not found in {outcome.images} images"
+    assert re.search(what, outcome.violations[0].what), outcome
+
+
+@pytest.mark.parametrize(("per", "whole"), [(ALWAYS, True), (NEVER, False)])
+def test_the_plan_says_how_many_go_the_whole_way(
+    per: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[type] = []
+    for way in (Checker, ShortWay):
+        monkeypatch.setattr(way, "check", _noting(way, gone))
+    outcome = simulate(CrashPlan(flush="inline", images_per_whole_check=per), 60, seed=3)
+    assert not outcome.violations, outcome
+    assert len(gone) == outcome.images
+    assert (gone.count(Checker) > 50) == whole  # without a commitlog, there is one way only
+
+
+def _noting(way: type[Checker | ShortWay], gone: list[type]) -> object:
+    real: Callable[..., None] = way.check
+
+    def check(self: object, *given: object, **named: object) -> None:
+        gone.append(way)
+        real(self, *given, **named)
+
+    return check

@@ -1,0 +1,1 @@
+"""Nothing hangs: random verbs of many threads, in every role."""

@@ -1,0 +1,49 @@
+"""Random verbs of many threads, and of callbacks, in every role: all of them come to an end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import lakelog
+
+ROOT: Final = Path(__file__).parents[2]
+FLUSHES: Final = ("none", "timed", "inline", "group-commit")
+ROLES: Final = ("owner", "attach", "heir")
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_ends(tmp_path: Path, role: str, seed: int) -> None:
+    run(tmp_path / "store", seed, role)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("role", ROLES)
+def test_everything_ends_again_and_again(tmp_path: Path, role: str) -> None:
+    for seed in range(100, 400):
+        run(tmp_path / str(seed), seed, role)
+
+
+def run(path: Path, seed: int, role: str) -> None:
+    """What was acknowledged is there once."""
+    command = [sys.executable, "-m", "tests.liveness.verbs"]
+    done = subprocess.run(
+        [*command, str(path), str(seed), role, FLUSHES[seed % 4]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"seed {seed}, {role}:\n{done.stderr}"
+    acknowledged = json.loads(done.stdout)
+    with lakelog.open(path, mode="read") as store:
+        found = [int(bytes(each.body).split(b" ", 1)[0]) for each in store.scan()]
+    assert len(found) == len(set(found)), f"seed {seed}, {role}: doubled"
+    assert set(acknowledged) <= set(found), f"seed {seed}, {role}: lost"

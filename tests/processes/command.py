@@ -1,0 +1,10 @@
+"""``lakelog`` as a member of these tests: ``python -m tests.processes.command ARGUMENTS``."""
+
+from __future__ import annotations
+
+from lakelog.cli.main import run
+from tests.processes.program import end_with_parent
+
+if __name__ == "__main__":
+    end_with_parent()
+    run()

@@ -1,0 +1,268 @@
+"""All members on one store: an owner under ``lakelog serve``, producers, readers, who asks keys.
+
+Some producers take over where an owner is gone, the others only attach. What is killed is started
+again; after that every producer must get on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+import lakelog
+from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from tests.processes.judging import unexpected
+from tests.processes.member import ERRORS, Member, descendants, owner_of, wait_until
+from tests.processes.producing import WAYS
+from tests.processes.program import UNEXPECTED
+from tests.processes.reading import SAW
+from tests.processes.tail import Tail
+from tests.processes.words import JOURNALS, QUEUES, STORE, TOPIC
+
+SERVE: Final = "serve"
+OWNED_CODE: Final = 3
+"""What ``lakelog serve`` ends with where somebody owns the store."""
+SEGMENT_BYTES: Final = 1 << 20
+QUEUE_ENTRIES: Final = 2000
+INDEX_SLOTS: Final = 1000
+INDEX_ENTRIES: Final = 4000
+SETTINGS: Final = """\
+segment_size_bytes = {segment}
+max_message_size_bytes = 16384
+writer = "{writer}"
+flush = "{flush}"
+[consume-queue]
+file_entries = {queue}
+[hash-index]
+slots = {slots}
+entries = {entries}
+[attach]
+ring_bytes = 262144
+reconnect_timeout_ms = 20000
+[services]
+dispatch = "process"
+"""
+WHO: Final = {"owner": 0.35, "service": 0.25, "member": 0.12}
+"""How likely it is that a round kills the owner, a service of its, and each of the others."""
+LONGEST_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 0.3
+
+
+def prepared(
+    folder: Path,
+    *,
+    writer: str = "file",
+    flush: str = "group-commit",
+    segment_bytes: int = SEGMENT_BYTES,
+    **sizes: int,
+) -> Path:
+    """A folder with the settings of a store that is not there yet."""
+    for name in (JOURNALS, ERRORS, f"{STORE}/{OWN_DIR}"):
+        (folder / name).mkdir(parents=True)
+    given = {"queue": QUEUE_ENTRIES, "slots": INDEX_SLOTS, "entries": INDEX_ENTRIES, **sizes}
+    text = SETTINGS.format(segment=segment_bytes, writer=writer, flush=flush, **given)
+    (folder / STORE / OWN_DIR / SETTINGS_FILE).write_text(text)
+    return folder
+
+
+@attrs.frozen
+class Group:
+    """The members by name; see the module."""
+
+    folder: Path
+    members: Mapping[str, Member]
+    killed: Counter[str] = attrs.field(factory=Counter)
+    tails: dict[str, Tail] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path, producers: int, heirs: int, **more: Member) -> Group:
+        """One that is not started yet.
+
+        :param heirs: how many of the producers take over where an owner is gone
+        :param more: other members, by name
+        """
+        found = {SERVE: Member(folder, SERVE, lambda _: _serving(folder))}
+        for at in range(producers):
+            arguments = partial(_producing, folder, at, "auto" if at < heirs else "attach")
+            found[f"p{at}"] = Member(folder, f"p{at}", arguments, renamed=True)
+        for at, way in enumerate(("follow", "poll")):
+            found[f"reader{at}"] = Member(folder, f"reader{at}", partial(_reading, folder, way))
+        found["asker"] = Member(folder, "asker", lambda name: _asking(folder, name))
+        return cls(folder, {**found, **more})
+
+    @property
+    def producers(self) -> list[Member]:
+        return [each for each in self.members.values() if each.renamed]
+
+    @property
+    def others(self) -> list[Member]:
+        """Who needs no owner that lives."""
+        return [each for name, each in self.members.items() if name != SERVE and not each.renamed]
+
+    # --- one round ---
+
+    def round(self, choose: random.Random) -> None:
+        """Kill some at some instant, start them again, and see that all get on."""
+        time.sleep(choose.uniform(0, LONGEST_SECONDS))
+        self._kill_some(choose)
+        time.sleep(choose.uniform(0, LONGEST_PAUSE_SECONDS))
+        self.start()
+        self._see_progress()
+
+    def start(self) -> None:
+        """All that are not there; nobody may have ended by himself, but who found an owner."""
+        for name, member in self.members.items():
+            if not member.alive:
+                self._check_end(name, member)
+                member.start()
+
+    def _check_end(self, name: str, member: Member) -> None:
+        code = None if member.process is None else member.process.returncode
+        if code in (None, -signal.SIGKILL) or (name == SERVE and code == OWNED_CODE):
+            return
+        raise AssertionError(f"{member.alias} ended by itself with {code}: {member.errors}")
+
+    def _kill_some(self, choose: random.Random) -> None:
+        owner = owner_of(self.folder)
+        victims = list[tuple[str, int]]()
+        if owner is not None and choose.random() < WHO["owner"]:
+            victims.append(("owner", owner))
+        services = descendants(owner) if owner is not None else []
+        if services and choose.random() < WHO["service"]:
+            victims.append(("service", choose.choice(services)))
+        others = [each for each in self.members.values() if each.name != SERVE and each.alive]
+        few = [each for each in others if choose.random() < WHO["member"]]
+        chosen = few or ([] if victims else [choose.choice(others)])
+        self._kill([*victims, *((each.name, each.pid) for each in chosen)])
+
+    def _kill(self, victims: list[tuple[str, int]]) -> None:
+        """All at once."""
+        for what, pid in victims:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.killed[what.rstrip("0123456789")] += 1
+        for member in self.members.values():
+            if member.process is not None and any(pid == member.pid for _, pid in victims):
+                member.process.wait()
+
+    def _see_progress(self) -> None:
+        tails = [Tail.at_end(each.journal, "acked") for each in self.producers]
+        waiting = list(zip(self.producers, tails, strict=True))
+
+        def all_get_on() -> bool:
+            self._check_members()
+            waiting[:] = [each for each in waiting if not each[1].more()]
+            return not waiting
+
+        wait_until(all_get_on, f"some do not get on, after {dict(self.killed)}")
+
+    def _check_members(self) -> None:
+        """Those that were not killed go on, and meet nothing that they should not."""
+        for member in self.others:
+            found = self.tails.setdefault(member.name, Tail(member.journal, UNEXPECTED))
+            assert not found.more(), f"{member.name} met something: see its journal"
+        for name, member in self.members.items():
+            if not member.alive:
+                self._check_end(name, member)
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        """Producers first, then those who follow, who must have seen all; the owner last."""
+        for member in self.producers:
+            member.send(signal.SIGTERM)
+        wait_until(self._are_producers_gone, "producers do not end")
+        for member in self.producers:
+            member.ended()
+        wait_until(self._is_served, "serve does not own the store")
+        self._readers_see_all()
+        for member in self.others:
+            member.stop()
+        self.members[SERVE].stop()
+
+    def _are_producers_gone(self) -> bool:
+        self._serve()
+        return not any(each.alive for each in self.producers)
+
+    def _serve(self) -> None:
+        """Have an owner, which the last producers that owned may not leave."""
+        serve = self.members[SERVE]
+        if not serve.alive and owner_of(self.folder) is None:
+            self._check_end(SERVE, serve)
+            serve.start()
+            wait_until(lambda: not serve.alive or owner_of(self.folder) is not None, "no owner")
+
+    def _is_served(self) -> bool:
+        """Whether ``serve`` owns it: one may have ended because the last producer had not yet."""
+        self._serve()
+        return owner_of(self.folder) == self.members[SERVE].pid
+
+    def _readers_see_all(self) -> None:
+        """All that dispatching has come to, which is everything: producers are gone."""
+        with lakelog.open(self.folder / STORE, mode="read") as store:
+            assert store.wait_dispatched(timeout_ms=30_000), "queues and index stand still"
+            bounds = [store.queue_bounds(TOPIC, queue) for queue in range(QUEUES)]
+        count = sum(each[1] for each in bounds if each is not None)
+        for name, member in self.members.items():
+            if name.startswith("reader"):
+                _see_through(Tail(member.journal, SAW), count)
+
+    def tell(self) -> str:
+        """What there is to know where something went wrong."""
+        for member in self.members.values():
+            member.send(signal.SIGABRT)  # which has the places of all threads written
+        time.sleep(1)
+        said = [f"--- {each.alias}: {each.errors}" for each in self.members.values()]
+        return "\n".join([*unexpected(self.folder), str(dict(self.killed)), *said])
+
+    def end(self) -> None:
+        """Leave nobody behind."""
+        for member in self.members.values():
+            member.kill()
+
+
+def _see_through(tail: Tail, count: int) -> None:
+    """Wait until there are so many lines, which may take long, but not stop."""
+    while tail.total < count:
+        wait_until(lambda: tail.more() > 0, f"{tail.path.name} stands still")
+
+
+@contextmanager
+def running(group: Group) -> Iterator[Group]:
+    """Start all; where something goes wrong, it says all there is to know."""
+    try:
+        group.start()
+        yield group
+    except BaseException:
+        (group.folder / "told").write_text(group.tell())
+        raise
+    finally:
+        group.end()
+
+
+def _serving(folder: Path) -> list[str]:
+    return ["tests.processes.command", "serve", str(folder / STORE)]
+
+
+def _producing(folder: Path, at: int, mode: str, name: str) -> list[str]:
+    way = list(WAYS)[at % len(WAYS)]
+    return ["tests.processes.producing", str(folder), name, way, json.dumps({"mode": mode})]
+
+
+def _reading(folder: Path, way: str, name: str) -> list[str]:
+    return ["tests.processes.reading", str(folder), name, way]
+
+
+def _asking(folder: Path, name: str) -> list[str]:
+    return ["tests.processes.asking", str(folder), name]

@@ -1,0 +1,156 @@
+"""Processes that are started, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.layout import OWN_DIR
+from tests.processes.words import JOURNALS, STORE
+from tests.support.killing import ROOT
+
+ERRORS: Final = "errors"
+SOCKET: Final = "owner.sock"
+PATIENCE_SECONDS: Final = 60
+_LAST_CHARACTERS: Final = 4000
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+@attrs.define
+class Member:
+    """One of the programs; it has a new name whenever it is started, if it is a producer.
+
+    :ivar arguments: of ``python -m``, by the name it goes by this time
+    """
+
+    folder: Path
+    name: str
+    arguments: Callable[[str], Sequence[str]]
+    renamed: bool = False
+    process: subprocess.Popen[bytes] | None = None
+    started: int = 0
+
+    @property
+    def alias(self) -> str:
+        """What it goes by this time."""
+        return f"{self.name}.{self.started}" if self.renamed else self.name
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / JOURNALS / self.alias
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error this time and before."""
+        path = self.folder / ERRORS / self.name
+        return path.read_text(errors="replace")[-_LAST_CHARACTERS:] if path.exists() else ""
+
+    def start(self) -> None:
+        """In an interpreter of its own."""
+        self.started += 1
+        with (self.folder / ERRORS / self.name).open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self.arguments(self.alias)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal, if it is there."""
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """By SIGKILL; it is gone afterwards."""
+        self.send(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(PATIENCE_SECONDS)
+
+    def stop(self) -> None:
+        """By SIGTERM; it has to end well, and in time."""
+        self.send(signal.SIGTERM)
+        self.ended()
+
+    def ended(self) -> None:
+        """Wait until it has ended, and well."""
+        assert self.process is not None
+        try:
+            code = self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGABRT)  # which has the threads' places written
+            self.process.wait(PATIENCE_SECONDS)
+            raise AssertionError(f"{self.alias} does not end: {self.errors}") from None
+        assert code == 0, f"{self.alias} ended with {code}: {self.errors}"
+
+
+def owner_of(folder: Path) -> int | None:
+    """The process that listens at the owner's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+        try:
+            with _short(folder / STORE / OWN_DIR) as short:
+                asking.connect(f"{short}/{SOCKET}")
+        except OSError:
+            return None
+        given = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(given)[0])
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """Another path of a folder: those of sockets have at most 107 bytes."""
+    descriptor = os.open(folder, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below one."""
+    found, waiting = list[int](), [pid]
+    while waiting:
+        below = _children(waiting.pop())
+        found += below
+        waiting += below
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found = list[int]()
+    for each in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, each.read_text().split())
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def wait_until(true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait, but not for ever."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)

@@ -1,0 +1,180 @@
+"""A store in another process that does what it is told: ``python -m tests.processes.remote STORE``.
+
+Each line it reads is a JSON list: a verb of :class:`_Worker` and its arguments. The answer is a
+JSON list: ``["ok", VALUE]``, or the name and the text of the error that came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import lakelog
+from lakelog import PutResult, Store
+from lakelog.testing.signals import hold
+from tests.processes.program import end_with_parent
+from tests.processes.words import message_of
+from tests.support.killing import ROOT
+
+PATIENCE_SECONDS = 40.0
+
+
+class RemoteError(Exception):
+    """What was raised there.
+
+    :ivar name: of its class
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+
+
+class Remote:
+    """The process, as the test sees it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def call(self, verb: str, *arguments: Any) -> Any:
+        """Have it done; raises :class:`RemoteError`."""
+        self.ask(verb, *arguments)
+        return self.answer()
+
+    def ask(self, verb: str, *arguments: Any) -> None:
+        """Have it begun; :meth:`answer` waits for it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([verb, *arguments]) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"it died: {self.process.wait()}"
+        name, value = json.loads(line)
+        if name != "ok":
+            raise RemoteError(name, value)
+        return value
+
+    def stop(self) -> None:
+        """By SIGSTOP, until :meth:`go`."""
+        hold(self.pid)
+
+    def go(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """By SIGKILL; it is gone afterwards."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def remote(path: Path) -> Iterator[Remote]:
+    """A process for the store in ``path``, which it has not opened yet."""
+    command = [sys.executable, "-m", __name__, str(path)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Remote(process)
+        finally:
+            process.kill()
+
+
+class _Worker:
+    """The verbs; each opens, puts or looks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._store: Store | None = None
+        self._futures: list[Future[PutResult]] = []
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "open it first"
+        return self._store
+
+    def at(self, path: str) -> None:
+        """Go to another store; what was open is closed, whatever that says."""
+        if self._store is not None:
+            with suppress(lakelog.LakelogError):
+                self._store.close()
+        self._path, self._store, self._futures = Path(path), None, []
+
+    def open(self, how: dict[str, Any]) -> str:
+        self._store = lakelog.open(self._path, **how)
+        return repr(self._store)
+
+    def become(self, uid: int) -> None:
+        """Go on as another user, without any of the groups of before."""
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+
+    def wait_until(self, instant: float) -> None:
+        """Sleep until an instant of ``time.monotonic``, which is the same in every process."""
+        time.sleep(max(0.0, instant - time.monotonic()))
+
+    def put(self, key: str) -> int:
+        return self.store.put(message_of(key)).physical_offset
+
+    def put_batch(self, keys: list[str]) -> list[int]:
+        return [each.physical_offset for each in self.store.put_batch(list(map(message_of, keys)))]
+
+    def put_async(self, keys: list[str]) -> int:
+        """Without waiting for any of them; how many are under way."""
+        self._futures += [self.store.put_async(message_of(key)) for key in keys]
+        return len(self._futures)
+
+    def settle(self) -> list[int]:
+        """Where what is under way comes to be."""
+        found = [each.result(PATIENCE_SECONDS).physical_offset for each in self._futures]
+        self._futures.clear()
+        return found
+
+    def keys(self) -> list[str]:
+        """All that are in the log, in its order."""
+        return [str(each.properties["KEYS"]) for each in self.store.scan()]
+
+    def is_dispatched(self) -> bool:
+        """Whether queues and index come to know all that is there."""
+        return self.store.wait_dispatched()
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def main() -> None:
+    """Do what is told, until the input ends."""
+    end_with_parent()
+    worker = _Worker(Path(sys.argv[1]))
+    for line in sys.stdin:
+        verb, *arguments = json.loads(line)
+        try:
+            answer = "ok", getattr(worker, verb)(*arguments)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test must hear of it
+            answer = type(error).__name__, str(error)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

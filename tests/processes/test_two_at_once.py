@@ -1,0 +1,219 @@
+"""Who owns a store when several come at once, or when something of a dead owner is still there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+import lakelog
+from lakelog.layout import LOCK_FILE, OWN_DIR
+from tests.processes.group import prepared
+from tests.processes.member import ERRORS, SOCKET, Member, owner_of, wait_until
+from tests.processes.remote import Remote, RemoteError, remote
+from tests.processes.words import STORE
+
+STARTERS: Final = 4
+ATTACH: Final = {"mode": "attach"}
+AUTO: Final = {"mode": "auto"}
+OWNER: Final = {"mode": "owner"}
+READ: Final = {"mode": "read"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return prepared(tmp_path / "g", flush="timed")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Processes for all tests: each takes a second to start."""
+    with ExitStack() as stack:
+        yield Pool(stack)
+
+
+@attrs.define
+class Pool:
+    """Processes, of which a test may kill some."""
+
+    stack: ExitStack
+    members: list[Remote] = attrs.field(factory=list)
+
+    def at(self, path: Path) -> list[Remote]:
+        """As many as are needed, which have opened nothing."""
+        alive = [each for each in self.members if each.alive]
+        new = [self.stack.enter_context(remote(path)) for _ in range(STARTERS - len(alive))]
+        self.members = [*alive, *new]
+        for each in self.members:
+            each.call("at", str(path))
+        return self.members
+
+
+@pytest.fixture
+def starters(folder: Path, pool: Pool) -> list[Remote]:
+    """Several processes that have not opened the store yet."""
+    return pool.at(folder / STORE)
+
+
+def _at_once(starters: list[Remote], how: dict[str, Any]) -> list[str]:
+    """All open it at the same instant; what comes of each."""
+    instant = time.monotonic() + 1.0
+    for each in starters:
+        each.ask("wait_until", instant)
+        each.ask("open", how)
+    return [_outcome(each) for each in starters]
+
+
+def _outcome(starter: Remote) -> str:
+    starter.answer()
+    try:
+        return str(starter.answer())
+    except RemoteError as error:
+        return error.name
+
+
+def test_one_of_several_owns_and_the_others_attach(starters: list[Remote], folder: Path) -> None:
+    opened = _at_once(starters, AUTO)
+    assert sum("owned" in each for each in opened) == 1, opened
+    assert not any("Error" in each for each in opened)
+    for at, each in enumerate(starters):
+        each.call("put", f"p{at}-0")
+    with lakelog.open(folder / STORE, mode="read") as reader:
+        found = sorted(str(each.properties["KEYS"]) for each in reader.scan())
+    assert found == [f"p{at}-0" for at in range(STARTERS)]
+
+
+def test_one_of_several_that_want_to_own_wins(starters: list[Remote]) -> None:
+    opened = _at_once(starters, OWNER)
+    assert sum("owned" in each for each in opened) == 1, opened
+    assert opened.count("StoreLocked") == STARTERS - 1, opened
+
+
+def test_one_of_several_that_serve_wins(folder: Path) -> None:
+    serving = [
+        Member(
+            folder,
+            f"serve{at}",
+            lambda _: ["tests.processes.command", "serve", str(folder / STORE)],
+        )
+        for at in range(2)
+    ]
+    for each in serving:
+        each.start()
+    try:
+        wait_until(lambda: sum(each.alive for each in serving) == 1, "both go on", 20)
+        wait_until(lambda: owner_of(folder) is not None, "nobody owns it", 20)
+        (winner,) = (each for each in serving if each.alive)
+        (loser,) = (each for each in serving if not each.alive)
+        assert loser.process is not None
+        assert loser.process.returncode == 3, loser.errors
+        assert owner_of(folder) == winner.pid
+        winner.stop()
+    finally:
+        for each in serving:
+            each.kill()
+
+
+def test_the_socket_of_a_dead_owner_is_replaced(starters: list[Remote], folder: Path) -> None:
+    first, second, third, _ = starters
+    first.call("open", AUTO)
+    first.call("put", "p0-0")
+    first.kill()
+    assert (folder / STORE / OWN_DIR / SOCKET).is_socket()
+    with pytest.raises(RemoteError) as raised:
+        second.call("open", ATTACH)
+    assert raised.value.name == "NoOwner"
+    second.call("open", AUTO)
+    third.call("open", ATTACH)
+    third.call("put", "p1-0")
+    assert third.call("keys") == ["p0-0", "p1-0"]
+
+
+def test_a_socket_that_somebody_else_left_is_replaced(starters: list[Remote], folder: Path) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    place = Path.cwd()
+    os.chdir(folder / STORE / OWN_DIR)
+    try:
+        left.bind(SOCKET)
+    finally:
+        os.chdir(place)
+    left.close()
+    starters[0].call("open", AUTO)
+    starters[1].call("open", ATTACH)
+    starters[1].call("put", "p0-0")
+
+
+def test_a_file_in_the_place_of_the_socket_is_replaced_or_said(
+    starters: list[Remote], folder: Path
+) -> None:
+    (folder / STORE / OWN_DIR / SOCKET).write_text("no socket")
+    with pytest.raises(RemoteError) as raised:
+        starters[0].call("open", ATTACH)
+    assert raised.value.name in ("NoOwner", "NotAStore")
+    starters[0].call("open", AUTO)
+    starters[1].call("open", ATTACH)
+    starters[1].call("put", "p0-0")
+
+
+def test_the_lock_file_of_a_dead_owner_locks_nobody_out(
+    starters: list[Remote], folder: Path
+) -> None:
+    (folder / STORE / LOCK_FILE).write_bytes(b"a process that is gone\n" * 3)
+    starters[0].call("open", AUTO)
+    starters[1].call("open", AUTO)
+    starters[1].call("put", "p0-0")
+    assert starters[0].call("keys") == ["p0-0"]
+
+
+def test_positions_of_nobody_are_made_again(starters: list[Remote], folder: Path) -> None:
+    first, second, third, _ = starters
+    first.call("open", AUTO)
+    first.call("put", "p0-0")
+    first.kill()
+    page = folder / STORE / OWN_DIR / "positions"
+    for junk in (os.urandom(4096), b"\xff" * 4096, b"", b"short"):
+        page.write_bytes(junk)
+        with lakelog.open(folder / STORE, mode="read") as reader:
+            assert len(list(reader.scan())) == 1
+    second.call("open", AUTO)
+    second.call("put", "p1-0")
+    third.call("open", READ)
+    assert third.call("keys") == ["p0-0", "p1-0"]
+
+
+def test_positions_overwritten_under_an_owner_harm_nobody(
+    starters: list[Remote], folder: Path
+) -> None:
+    first, second, third, _ = starters
+    first.call("open", AUTO)
+    second.call("open", ATTACH)
+    second.call("put", "p0-0")
+    with (folder / STORE / OWN_DIR / "positions").open("r+b") as page:
+        page.write(b"\xff" * 4096)
+    second.call("put", "p0-1")
+    third.call("open", READ)
+    assert set(third.call("keys")) <= {"p0-0", "p0-1"}
+    assert first.call("is_dispatched")
+    first.call("close")
+    third.call("close")
+    with lakelog.open(folder / STORE, mode="auto") as store:
+        assert [str(each.properties["KEYS"]) for each in store.scan()] == ["p0-0", "p0-1"]
+
+
+def test_verify_beside_all_of_them(starters: list[Remote], folder: Path) -> None:
+    for at, each in enumerate(starters):
+        each.call("open", AUTO)
+        each.call("put_batch", [f"p{at}-{number}" for number in range(50)])
+    command = [sys.executable, "-m", "lakelog.cli.main", "verify", str(folder / STORE), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / ERRORS).is_dir()
