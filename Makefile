@@ -31,9 +31,11 @@ test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k 
 	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-# Of each supported version that is present, other than the one in .venv: its own environment.
+# Of each supported version that is present, other than the one in .venv: its own environment, all
+# of which are set up side by side.
 matrix: setup ## Run a part of the tests with the other Pythons that are here (3.11 to 3.13)
 	@ours=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	running=; \
 	for version in 3.11 3.12 3.13; do \
 		test $$version != $$ours || continue; \
 		found=; \
@@ -41,8 +43,15 @@ matrix: setup ## Run a part of the tests with the other Pythons that are here (3
 			if $$p -c 'import venv' 2>/dev/null; then found=$$p; break; fi; \
 		done; \
 		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
+		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found & \
+		running="$$running $$version:$$!"; \
+	done; \
+	for each in $$running; do \
+		wait $${each#*:} || exit 1; \
+	done; \
+	for each in $$running; do \
+		version=$${each%:*}; \
 		echo "Python $$version"; \
-		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found && \
 		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) $(MATRIX) $(ARGS) || exit 1; \
 	done
 
