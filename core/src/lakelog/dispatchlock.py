@@ -44,7 +44,7 @@ class DispatchLock:
         tell_of_forks(lock)
         end = time.monotonic() + wait_s
         try:
-            while not lock._try():
+            while not lock._try(fcntl.F_WRLCK):
                 if time.monotonic() >= end:
                     raise _held(files, path, wait_s)
                 time.sleep(_LOOK_SECONDS)
@@ -53,8 +53,8 @@ class DispatchLock:
             raise
         return lock
 
-    def _try(self) -> bool:
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _DISPATCHED, 1, 0)
+    def _try(self, kind: int) -> bool:
+        wanted = _FLOCK.pack(kind, os.SEEK_SET, _DISPATCHED, 1, 0)
         try:
             fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, wanted)
         except OSError as error:
@@ -66,12 +66,18 @@ class DispatchLock:
     def release(self) -> None:
         """Let another one write queues and index; nothing happens if that was done."""
         if self._is_open:
-            self._is_open = False
-            self._file.close()
+            try:
+                self._try(
+                    fcntl.F_UNLCK
+                )  # a child that is just beginning may have the file open yet
+            finally:
+                self.forked()
 
     def forked(self) -> None:
         """Let go in a forked child, which would hold it with its parent."""
-        self.release()
+        if self._is_open:
+            self._is_open = False
+            self._file.close()
 
 
 def _held(files: FileSystem, path: Path, wait_s: float) -> StoreLocked:

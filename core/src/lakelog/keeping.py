@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 import attrs
 
+from lakelog.cached import cached_property
 from lakelog.dispatching import Named
 from lakelog.errors import DispatchStopped, StoreReadOnly
 from lakelog.housekeeping.clock import Clock

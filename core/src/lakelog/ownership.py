@@ -2,7 +2,8 @@
 
 The lock is an open-file-description lock on byte 0: POSIX lockers, Java's included, see it; a
 second open in the same process is refused; and closing another descriptor of the file does not
-release it. A forked child would hold it with its parent, so it closes its copy of the descriptor.
+release it. A forked child would hold it with its parent, so it closes its copy of the descriptor;
+an owner that ends unlocks before it closes, and need not wait for a child that is just beginning.
 RocketMQ takes ``abort`` for the sign of an unclean stop; it holds the owner's pid.
 """
 
@@ -37,8 +38,9 @@ _ATTENDED: Final = 4
 """The byte that is locked while the owner lets others attach, or will once it has recovered."""
 
 
-def _byte(at: int, kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
+def _bytes(at: int, kind: int, count: int = 1) -> bytes:
+    """:param count: of bytes from ``at`` on; 0 is for all there are"""
+    return _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
 
 
 @attrs.define(eq=False)
@@ -82,17 +84,21 @@ class OwnerLock:
         self._tell(_PUBLISHED)
 
     def _tell(self, at: int, kind: int = fcntl.F_WRLCK) -> None:
-        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _byte(at, kind))
+        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _bytes(at, kind))
 
     def release(self) -> None:
-        """Let another process own the store."""
-        self._is_open = False
-        self._file.close()
+        """Let another process own the store; nothing happens if that was done."""
+        if self._is_open:
+            try:
+                fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _bytes(0, fcntl.F_UNLCK, 0))
+            finally:
+                self.forked()
 
     def forked(self) -> None:
         """Let go in a child of the owner: the lock is the owner's alone, and must end with it."""
         if self._is_open:
-            self.release()
+            self._is_open = False
+            self._file.close()
 
 
 def is_owned(files: FileSystem, path: Path) -> bool:
@@ -124,7 +130,7 @@ def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
     except OSError:
         return False
     try:
-        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, _byte(at, fcntl.F_WRLCK))
+        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, _bytes(at, fcntl.F_WRLCK))
     finally:
         file.close()
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

@@ -7,7 +7,6 @@ which is written out once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from lakelog.arrow.hosts import born_hosts, message_ids, store_hosts
 from lakelog.arrow.propertycolumns import PropertyColumns
 from lakelog.arrow.schema import schema
 from lakelog.arrow.slices import Longs, as_text, slices
+from lakelog.cached import cached_property
 from lakelog.codec import RecordBatch
 from lakelog.properties import KEYS, TAGS, UNIQUE_KEY
 from lakelog.sysflag import TRANSACTION_MASK, Transaction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from lakelog.arrow.alikeproperties import alike_properties
 from lakelog.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
 from lakelog.arrow.split import Split, first_mark, split
+from lakelog.cached import cached_property
 from lakelog.codec import RecordBatch
 from lakelog.codec.dtypes import anywhere
 from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.cached import cached_property
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
 from lakelog.codec.usual import decode_usual

@@ -13,15 +13,18 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-_LOCK: Final = Lock()
 _ORDERED: Final = frozenset({"x86_64", "amd64", "i386", "i686"})
 
 
 def full_fence() -> None:
-    """No load or store of before comes after it, and none of after before."""
-    with _LOCK:
+    """No load or store of before comes after it, and none of after before.
+
+    With a lock of its own: one for all could be held by another thread while the process forks.
+    """
+    lock = Lock()
+    with lock:
         pass
-    with _LOCK:
+    with lock:
         pass
 
 

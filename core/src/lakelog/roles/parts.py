@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
+from lakelog.cached import cached_property
 from lakelog.consumers.offsets import Offsets
 from lakelog.dispatchwait import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly

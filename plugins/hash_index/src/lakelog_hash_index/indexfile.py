@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from mmap import mmap
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
+from lakelog.cached import cached_property
 from lakelog.errors import CorruptIndex, unreadable
 from lakelog.files import FileSystem
 from lakelog_hash_index.names import is_name
