@@ -21,8 +21,9 @@ from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import StoreClosed
 from lakelog.files import RealFileSystem
+from lakelog.layout import LOCK_FILE
 from lakelog.ownership import is_owned
-from lakelog.testing.descriptors import open_in
+from lakelog.testing.descriptors import open_files, open_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 FILES = RealFileSystem()
@@ -107,6 +108,29 @@ def test_a_multiprocessing_fork_lets_go_of_the_lock(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.join()
+
+
+def test_an_owner_that_closes_need_not_wait_for_a_child_that_is_just_beginning(
+    tmp_path: Path,
+) -> None:
+    """The child has the descriptors until it has closed them, which may be after the close."""
+    store = open_small(tmp_path, mode="owner")
+    held = [os.dup(each) for each in lock_descriptors(tmp_path)]
+    try:
+        assert len(held) == 2
+        store.close()
+        assert not is_owned(FILES, tmp_path)
+        with open_small(tmp_path, mode="owner"):
+            assert is_owned(FILES, tmp_path)
+    finally:
+        for each in held:
+            os.close(each)
+
+
+def lock_descriptors(path: Path) -> list[int]:
+    """Those of this process by which ``path`` is owned."""
+    place = os.path.realpath(path / LOCK_FILE)
+    return [number for number, name in open_files() if name == place]
 
 
 # --- a child that uses the store ---------------------------------------------------------------
