@@ -149,10 +149,10 @@ def outcome_of(name: str, sealed: bool, what: list[tuple[str, int, int]]) -> str
 
 def test_while_the_owner_looks_at_it() -> None:
     """Nothing that is read twice can have been good the first time and bad the second."""
-    stop, end = threading.Event(), time.monotonic() + 1.0
-    outcomes = set()
+    stop, least, end = threading.Event(), time.monotonic() + 1.0, time.monotonic() + 60.0
+    outcomes = set[bool]()
     chance = random.Random(7)
-    while time.monotonic() < end:
+    while time.monotonic() < (end if len(outcomes) < 2 else least):
         rig = a_rig(size=RING, verify_bodies=True)
         for name in ("few", "columns", "one", "many"):
             rig.offer(PUTS[name])
