@@ -22,7 +22,7 @@
 #define FAULT_SHORT (-1)
 #define FAULT_KILL (-2)
 #define FAULT_SLOW (-3)
-#define SLOW_SECONDS 2
+#define SLOW_SECONDS 5
 #define SECTOR 512
 
 static char armed_call[32];
