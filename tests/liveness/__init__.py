@@ -1,1 +1,1 @@
-"""Nothing hangs: random verbs of many threads, in every role."""
+"""Nothing hangs: random verbs of many threads, in every role, and in forked children."""

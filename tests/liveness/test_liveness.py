@@ -1,4 +1,4 @@
-"""Random verbs of many threads, and of callbacks, in every role: all of them come to an end."""
+"""Random verbs of many threads, of callbacks and of forked children: all come to an end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,23 @@ def test_everything_ends_again_and_again(tmp_path: Path, role: str) -> None:
         run(tmp_path / str(seed), seed, role)
 
 
-def run(path: Path, seed: int, role: str) -> None:
+@pytest.mark.parametrize("role", ["owner", "attach"])
+@pytest.mark.parametrize("seed", range(4))
+def test_forked_children_end(tmp_path: Path, role: str, seed: int) -> None:
+    run(tmp_path / "store", seed, role, "forks")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("role", ["owner", "attach"])
+def test_forked_children_end_again_and_again(tmp_path: Path, role: str) -> None:
+    for seed in range(100, 400):
+        run(tmp_path / str(seed), seed, role, "forks")
+
+
+def run(path: Path, seed: int, role: str, program: str = "verbs") -> None:
     """What was acknowledged is there once."""
-    command = [sys.executable, "-m", "tests.liveness.verbs"]
+    command = [sys.executable, "-W", "ignore", "-m", f"tests.liveness.{program}"]
     done = subprocess.run(
         [*command, str(path), str(seed), role, FLUSHES[seed % 4]],
         cwd=ROOT,
