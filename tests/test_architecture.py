@@ -20,8 +20,8 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # From the bottom up: a module imports from its own row and from rows above it in this list, never
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
-    "layout status sysflag cached hosts msgid properties message results errors gate putfuture "
-    "queueoffsets checksum compression units",
+    "layout status sysflag cached signals hosts msgid properties message results errors gate "
+    "putfuture queueoffsets checksum compression units",
     "codec arrow",
     "files zeros segmentdir identity ownership checkpoint preallocate positions health queueends "
     "coalesce bursts settings yieldlock tombstones config swap pages pins dispatchlock forks",
@@ -46,7 +46,7 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 PUBLIC_NAMES: Final = (
     "arrow cached checksum codec compression errors files hookspecs hosts identity interfaces "
     "layout message msgid pieces pins properties queueoffsets results serving.notify "
-    "settings.model status sysflag testing units verifying"
+    "settings.model signals status sysflag testing units verifying"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 

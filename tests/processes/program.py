@@ -15,6 +15,7 @@ from typing import Any, Final
 import lakelog
 from lakelog import Store
 from lakelog.errors import LakelogError
+from lakelog.signals import soon
 from tests.processes.words import Journal
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -33,7 +34,7 @@ def end_with_parent() -> None:
 def stop_at_sigterm() -> threading.Event:
     """An event that SIGTERM sets."""
     stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: soon(stopping.set))
     return stopping
 
 

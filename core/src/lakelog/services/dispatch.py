@@ -34,6 +34,7 @@ from lakelog.services.loop import DispatchLoop
 from lakelog.services.order import Order
 from lakelog.services.ownerspage import OwnersPage
 from lakelog.services.parent import die_with
+from lakelog.signals import soon
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
 
@@ -189,7 +190,7 @@ def main(fd: int) -> int:
 def _carry_out(order: Order, channel: Channel) -> int:
     try:
         process = DispatchProcess(order, channel)
-        signal.signal(signal.SIGTERM, lambda *_: process.stop())
+        signal.signal(signal.SIGTERM, lambda *_: soon(process.stop))
         process.run()
     except (LakelogError, OSError, ImportError) as error:
         channel.send("closed", error=shortened(f"{type(error).__name__}: {error}"))

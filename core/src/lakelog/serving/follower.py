@@ -25,6 +25,7 @@ from lakelog.interfaces import Context, Follower, FollowerProgram, Kind, Watched
 from lakelog.opening import Opening, prepare
 from lakelog.ownership import is_followed
 from lakelog.serving.notify import READY, STOPPING, WATCHDOG, Notifier
+from lakelog.signals import soon
 
 BEATS: Final = 3
 """How often to tell in the time in which it has to be told once."""
@@ -93,7 +94,7 @@ def _stopped_by_signals() -> Event:
     stop = Event()
 
     def told(_number: int, _frame: FrameType | None) -> Any:
-        stop.set()
+        soon(stop.set)
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, told)

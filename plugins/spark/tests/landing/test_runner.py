@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -11,7 +12,7 @@ import pytest
 
 from lakelog_spark.landing.dispatcher import Landed
 from lakelog_spark.landing.errors import WorkerLost
-from lakelog_spark.landing.runner import until_stopped
+from lakelog_spark.landing.runner import stopped_by_signals, until_stopped
 
 LANDED = Landed(0, 10, 1, 1, 0, won=True)
 MORE = attrs.evolve(LANDED, is_more=True)
@@ -65,3 +66,12 @@ def test_when_passes_begin(
     monkeypatch.setattr(time, "monotonic", lambda: life.now)
     until_stopped(life.one_pass, life.stop, 5, lambda _: None, lambda *_: None, life)
     assert life.did == did
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_while_it_begins_to_wait_stops_it(number: signal.Signals) -> None:
+    """The event's lock is held then: to take it in the handler would wait for ever."""
+    with stopped_by_signals() as stop:
+        with stop._cond:  # type: ignore[attr-defined]  # as Event.wait does, for a moment
+            signal.raise_signal(number)
+        assert stop.wait(60)

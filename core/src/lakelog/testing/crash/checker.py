@@ -37,6 +37,8 @@ from lakelog.testing.crash.verdicts import (
 )
 
 _NEW: Final = "after the crash"
+_PATIENCE_MS: Final = 60_000
+"""For what a thread has to do: a busy machine may stand still for seconds."""
 
 
 @attrs.frozen
@@ -211,7 +213,8 @@ def _puts_again(store: Store, rng: Random) -> None:
     message = Message("orders", _NEW.encode() + rng.randbytes(8), queue_id=rng.randint(0, 1))
     try:
         result = store.put(message)
-        store.wait_dispatched(result.end_offset)
+        if not store.wait_dispatched(result.end_offset, _PATIENCE_MS):
+            raise Violation(f"what is put after the crash is not dispatched: {result}")
         got = store.get("orders", result.queue_id, result.queue_offset, 1).messages
     except LakelogError as error:
         raise Violation(f"it takes no puts: {type(error).__name__}: {error}") from error

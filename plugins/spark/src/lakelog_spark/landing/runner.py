@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.signals import soon
 from lakelog_spark.landing.alive import Alive
 from lakelog_spark.landing.dispatcher import Landed
 from lakelog_spark.landing.errors import MayPass
@@ -126,7 +127,7 @@ def stopped_by_signals() -> Iterator[Event]:
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
 
     def set_stop(number: int, _frame: FrameType | None) -> None:
-        stop.set()
+        soon(stop.set)
         signal.signal(number, before[signal.Signals(number)])
 
     for each in before:
