@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -46,19 +47,25 @@ def test_one_thread_at_a_time_is_inside() -> None:
 
 def test_a_lock_that_is_held_is_not_had_in_time() -> None:
     lock = YieldLock()
-    with lock:
-        assert not lock.acquire(0.01)
-        assert not lock.acquire(0)
+    with lock, ThreadPoolExecutor(1) as other:
+        assert not other.submit(lock.acquire, 0.01).result()
+        assert not other.submit(lock.acquire, 0).result()
+        assert lock.is_mine()
+        assert not other.submit(lock.is_mine).result()
+    assert not lock.is_mine()
     assert lock.acquire(0)
     lock.release()
 
 
 def test_a_waiter_gets_it_once_it_is_released() -> None:
     lock = YieldLock()
-    lock.acquire()
-    threading.Timer(0.05, lock.release).start()
-    assert lock.acquire(30)
-    lock.release()
+    with ThreadPoolExecutor(1) as other:
+        lock.acquire()
+        waiting = other.submit(lock.acquire, 30)
+        time.sleep(0.05)
+        assert not waiting.done()
+        lock.release()
+        assert waiting.result()
 
 
 def test_an_error_inside_releases_it() -> None:

@@ -15,7 +15,7 @@ from lakelog.health import Health
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
 from lakelog.layout import BLANK_MIN_BYTES
 from lakelog.message import Message
-from lakelog.positions import Confirmations
+from lakelog.positions import Confirmations, OpenPut
 from lakelog.putfuture import BatchFuture, PutFuture, begin, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
@@ -65,19 +65,24 @@ class Appender:
             batch = self._encode((message,))
         except IllegalMessage as error:
             raise PutRefused(error.status, str(error)) from None
-        return batch.results(self._finish(self._append(batch), batch.wait))[0]
+        return batch.results(self._finish(batch))[0]
 
-    def _finish(self, end: int, wait: bool) -> PutStatus:
-        """Wait for flush and copies; whatever comes, the put then has its result."""
+    def _finish(self, batch: EncodedBatch) -> PutStatus:
+        """Append, wait for flush and copies; whatever comes, the put then has its result."""
+        put: OpenPut = []
         try:
-            status = self._flush.submit(end, wait)
+            end = self._append(batch, put)
+            status = self._flush.submit(end, batch.wait)
             if type(status) is not PutStatus:
                 status = _await(status)
             if self._replicator is not None:
-                status = _combined(status, _await(self._replicator.submit(end, wait)))
-            return status
-        finally:
-            self._confirm(end)
+                status = _combined(status, _await(self._replicator.submit(end, batch.wait)))
+            self._confirm(put)
+        except BaseException:  # of a signal's handler, too, in the middle of anything
+            if put:
+                self._confirm(put)
+            raise
+        return status
 
     # --- many messages ---
 
@@ -92,19 +97,18 @@ class Appender:
         except IllegalMessage as error:
             raise PutRefused(error.status, str(error)) from None
         if len(batches) == 1:
-            batch = batches[0]
-            return batch.results(self._finish(self._append(batch), batch.wait))
+            return batches[0].results(self._finish(batches[0]))
         return self._put_pieces(batches)
 
     def _put_pieces(self, batches: Sequence[EncodedBatch]) -> list[PutResult]:
         results: list[PutResult] = []
         for batch in batches:
             try:
-                end = self._append(batch)
+                status = self._finish(batch)
             except PutRefused as error:
                 error.accepted = results
                 raise
-            results += batch.results(self._finish(end, batch.wait))
+            results += batch.results(status)
         return results
 
     def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
@@ -170,15 +174,24 @@ class Appender:
         in whatever thread that is, and it must not block there. Raises what an append raises;
         ``answer`` is not called then.
         """
-        end = self._append(batch)
-        finish = partial(self._answer, end, answer)
+        put: OpenPut = []
         try:
-            outcome = self._flush.submit(end, batch.wait)
+            end = self._append(batch, put)
+            self._submit(end, batch.wait, put, answer)
+        except BaseException:  # of a signal's handler, too, in the middle of anything
+            if put:
+                self._confirm(put)
+            raise
+
+    def _submit(self, end: int, wait: bool, put: OpenPut, answer: Answer) -> None:
+        finish = partial(self._answer, put, answer)
+        try:
+            outcome = self._flush.submit(end, wait)
             outcomes = [outcome]
             if self._replicator is not None:
-                outcomes.append(self._replicator.submit(end, batch.wait))
+                outcomes.append(self._replicator.submit(end, wait))
         except Exception as error:  # noqa: BLE001  # a plugin's: the bytes are in the log, so it is told as their outcome
-            self._confirm(end)
+            self._confirm(put)
             answer(error)
             return
         if self._replicator is None and not isinstance(outcome, PutStatus):
@@ -186,7 +199,7 @@ class Appender:
         else:
             _when_all(outcomes, finish)
 
-    def _answer(self, end: int, answer: Answer, flushed: Outcome, *copied: Outcome) -> None:
+    def _answer(self, put: OpenPut, answer: Answer, flushed: Outcome, *copied: Outcome) -> None:
         """Every outcome is known: confirm, and tell it."""
         told: PutStatus | Exception
         try:
@@ -195,7 +208,7 @@ class Appender:
                 told = _combined(told, _await(outcome))
         except Exception as error:  # noqa: BLE001  # a plugin's: told below, where the put is confirmed too
             told = error
-        self._confirm(end)
+        self._confirm(put)
         answer(told)
 
     # --- end ---

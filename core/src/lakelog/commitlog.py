@@ -10,11 +10,11 @@ from threading import Lock
 from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.errors import PutRefused
+from lakelog.errors import LakelogError, PutRefused
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
-from lakelog.positions import Confirmations, Positions
+from lakelog.positions import Confirmations, OpenPut, Positions
 from lakelog.queueoffsets import QueueOffsets
 from lakelog.segments import Segments
 from lakelog.status import AppendStatus, PutStatus
@@ -35,6 +35,7 @@ _REFUSALS = {
     ),
     AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
 }
+_IN_A_PUT: Final = "a put inside of a put: the handler of a signal cannot append to the log"
 
 
 class CommitLog:
@@ -76,33 +77,51 @@ class CommitLog:
 
     # --- append ---
 
-    def append(self, batch: EncodedBatch) -> int:
+    def append(self, batch: EncodedBatch, put: OpenPut) -> int:
         """Put ``batch`` at the end of the log; the offset behind it.
+
+        :param put: an empty one, which has that offset, too, if ``batch`` is in the log, also where
+            an exception of a signal's handler comes: who gave it has to end it then
 
         Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
         :class:`~lakelog.errors.StoreFailed` when that cannot be known.
         """
-        if not self._take(False):
-            self._wait_for_lock()
-        self._locked_since = time.monotonic()
+        if self._locked_since and self._lock.is_mine():
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, _IN_A_PUT)
         try:
+            if not self._take(False):
+                self._wait_for_lock()
+            self._locked_since = time.monotonic()
             if self._health.refusal is not None:
                 raise self._health.refused()
-            return self._append(batch)
-        finally:
-            self._release()
+            end = self._append(batch, put)
+        except BaseException as error:
+            if self._lock.is_mine():
+                self._thrown_out(put, error)
+            raise
+        self._locked_since = 0.0
+        self._release()
+        return end
+
+    def _thrown_out(self, put: OpenPut, error: BaseException) -> None:
+        """Let go. Nobody knows how far an append had come that anything unforeseen cut short."""
+        if not put and self._confirmations.cancel(put) and not isinstance(error, LakelogError):
+            why = f"an append was interrupted by {type(error).__name__}"
+            self._health.fail(RuntimeError(why))
+        self._locked_since = 0.0
+        self._release()
 
     def _wait_for_lock(self) -> None:
         """Wait on, unless it is one append that takes all the time."""
         while not self._lock.acquire(self._busy_seconds):
-            held = time.monotonic() - self._locked_since
+            held = time.monotonic() - (self._locked_since or time.monotonic())
             if held > self._busy_seconds:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"another append has taken {held:.1f} s (os_page_cache_busy_timeout_ms)",
                 )
 
-    def _append(self, batch: EncodedBatch) -> int:
+    def _append(self, batch: EncodedBatch, put: OpenPut) -> int:
         now_ms = time.time_ns() // 1_000_000
         if now_ms < self.last_timestamp_ms:  # noqa: PLR1730  # max() costs three times as much
             now_ms = self.last_timestamp_ms
@@ -113,11 +132,12 @@ class CommitLog:
             status, position = self._roll_and_place(batch, now_ms)
         if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
+        end = position + len(batch.buffer)
+        self._confirmations.begin(put)
         self._write(position, batch.buffer)
         batch.advance(self._queue_offsets)
-        end = position + len(batch.buffer)
-        self._confirmations.begin(end)
         self.positions.appended = end
+        put.append(end)  # no exception of a signal's handler comes between these two
         self.last_timestamp_ms = now_ms  # behind `appended`: sync() reads them the other way round
         return end
 

@@ -143,44 +143,70 @@ class Positions:
             self.words[at] = known
 
 
+OpenPut: TypeAlias = list[int]
+"""A put on its way: empty, then with the offset behind it once it is appended, then ended."""
+_ENDED: Final = -1
+_LONGEST: Final = 2
+
+
 class Confirmations:
     """Moves ``confirmed`` over puts that have their results, whatever order these come in.
 
-    :ivar begin: called inside the append lock, with the offset up to which a put was appended;
-        bound to the queue itself, since a call through Python costs as much as the rest of it
+    A put that an exception of a signal's handler ends, wherever it is, leaves nothing that the ones
+    behind it wait for.
+
+    :ivar begin: called inside the append lock with a put that is about to be written; bound to the
+        queue itself, since a call through Python costs as much as the rest of it
     :ivar wake: called once when ``confirmed`` has moved, then forgotten; for one who sleeps
     """
 
     def __init__(self, positions: Positions) -> None:
         self.wake: Callable[[], None] | None = None
         self._positions = positions
-        self._open: deque[int] = deque()
-        self.begin: Callable[[int], None] = self._open.append
-        self._done: set[int] = set()
+        self._open: deque[OpenPut] = deque()
+        self.begin: Callable[[OpenPut], None] = self._open.append
         self._lock = YieldLock()
         self._take, self._release = self._lock.take, self._lock.release
 
-    def end(self, end_offset: int) -> None:
-        """The put that began with ``end_offset`` has its result, whatever it is."""
-        if not self._take(False):
-            self._lock.acquire()
+    def cancel(self, put: OpenPut) -> bool:
+        """Nothing of it was appended after all; whether it had begun. Inside the append lock."""
+        has_begun = bool(self._open) and self._open[-1] is put
+        if has_begun:
+            self._open.pop()
+        return has_begun
+
+    def end(self, put: OpenPut) -> None:
+        """It has its result, whatever that is; may be called again where a call was cut short."""
+        put.append(_ENDED)
         try:
-            waiting = self._open
-            if waiting[0] != end_offset:
-                self._done.add(end_offset)
-                return
-            waiting.popleft()
-            while waiting and waiting[0] in self._done:
-                end_offset = waiting.popleft()
-                self._done.remove(end_offset)
-            positions = self._positions
-            positions.confirmed = positions.words[CONFIRMED] = end_offset
-        finally:
-            self._release()
+            if not self._take(False):
+                self._lock.acquire()
+            moved = self._move()
+        except BaseException:
+            if self._lock.is_mine():
+                self._release()
+            raise
+        self._release()
+        if not (moved or len(put) > _LONGEST):  # the latter was cut short, perhaps behind a move
+            return
         if self.wake is not None:
             self.rouse()
+        positions = self._positions
         if positions.asked[0]:
             positions.wake()
+
+    def _move(self) -> bool:
+        """Over all that have ended. The handler of a signal may put, too: between any two calls."""
+        moved, waiting, positions = False, self._open, self._positions
+        while waiting:
+            first = waiting[0]
+            if len(first) < _LONGEST:
+                break
+            if waiting and waiting[0] is first:
+                positions.confirmed = positions.words[CONFIRMED] = first[0]
+                waiting.popleft()
+                moved = True
+        return moved
 
     def rouse(self) -> None:
         """Wake who sleeps: a position moved that it waits for."""

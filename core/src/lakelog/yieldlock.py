@@ -4,12 +4,16 @@ A thread that finds it taken gives up its turn and tries again. With an ordinary
 that is switched off inside makes the others queue, each release then wakes one of them, and from
 there on every section costs a change of threads (a convoy). Here the holder goes on when it is its
 turn again, and the next sections run without a switch.
+
+The exception of a signal's handler, Ctrl-C for one, can come between a call that takes a lock and
+the block that lets it go. So the lock knows who has it: whoever is thrown out asks.
 """
 
 from __future__ import annotations
 
 import time
-from threading import Lock
+from collections.abc import Callable
+from threading import RLock
 from typing import Final
 
 _YIELDS: Final = 64
@@ -18,18 +22,20 @@ _NAP_SECONDS: Final = 50e-6
 
 
 class YieldLock:
-    """Not reentrant, and not fair: who comes first need not be first.
+    """Not fair: who comes first need not be first. Nobody takes it again who has it.
 
     :ivar take: ``take(False)`` takes the lock if it is free, and says whether it did; bound to the
         lock itself, since a call through Python costs half of what a short section does
+    :ivar is_mine: whether this thread has it
     """
 
-    __slots__ = ("_lock", "release", "take")
+    __slots__ = ("_lock", "is_mine", "release", "take")
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self.take = self._lock.acquire
         self.release = self._lock.release
+        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition does
 
     def acquire(self, timeout_seconds: float = -1) -> bool:
         """Wait for the lock; ``False`` if it could not be had in time."""

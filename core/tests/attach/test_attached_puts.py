@@ -203,7 +203,7 @@ def test_a_full_ring_makes_producers_wait(tmp_path: Path) -> None:
     with attached(tmp_path) as (store, producer):
         log = owned_by(store).log
         append = log._append
-        log._append = lambda batch: (gate.wait(60), append(batch))[1]  # type: ignore[method-assign]  # a slow disk
+        log._append = lambda batch, put: (gate.wait(60), append(batch, put))[1]  # type: ignore[method-assign]  # a slow disk
         sent = list[Any]()
 
         def fill() -> None:

@@ -85,7 +85,7 @@ class Rig:
     def append(self, log: Any) -> JoinedBatch:
         """One append of all that is there, and the answers."""
         joined = JoinedBatch(self.take(), self.arena)
-        log.append(joined)
+        log.append(joined, [])
         joined.answer(PutStatus.PUT_OK)
         return joined
 
@@ -132,7 +132,7 @@ class Log:
     def put(self, encoder: Encoder, messages: Sequence[Message]) -> Sequence[Any]:
         """Append without a ring."""
         batch = encoder.encode(messages)
-        self.log.append(batch)
+        self.log.append(batch, [])
         return batch.results(PutStatus.PUT_OK)
 
 

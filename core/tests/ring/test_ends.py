@@ -111,7 +111,7 @@ def test_flush_timeouts_are_results(tmp_path: Path) -> None:
     with a_log(tmp_path, rig.encoder) as log:
         rig.offer([message()])
         joined = JoinedBatch(rig.take(), rig.arena)
-        log.log.append(joined)
+        log.log.append(joined, [])
         joined.answer(PutStatus.FLUSH_DISK_TIMEOUT)
     (answer,) = rig.answers()
     assert answer.results()[0].status is PutStatus.FLUSH_DISK_TIMEOUT

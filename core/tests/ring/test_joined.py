@@ -38,7 +38,7 @@ def test_producers_together_are_as_one_after_the_other(arena_bytes: int, tmp_pat
         in_order = [takens[owner].pop(0) for owner, _ in wanted]
         joined = JoinedBatch(in_order, arena)
         assert joined.count == sum(len(results) for _, results in wanted)
-        ringed.log.append(joined)
+        ringed.log.append(joined, [])
         joined.answer(PutStatus.PUT_OK)
         assert ringed.content == straight.content
         assert ringed.queue_offsets.snapshot() == straight.queue_offsets.snapshot()
@@ -85,7 +85,7 @@ def test_if_all_are_refused_nothing_is_written(tmp_path: Path) -> None:
         rig.offer([light(2)])
         joined = JoinedBatch(rig.take(), rig.arena)
         with pytest.raises(PutRefused, match="LMQ") as caught:
-            log.log.append(joined)
+            log.log.append(joined, [])
         joined.refuse(caught.value)
         assert log.content == b""
     for answer in rig.answers():

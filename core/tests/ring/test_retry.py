@@ -25,7 +25,7 @@ def settled(rig: Rig, log: Log) -> int:
         taken.answer(PutStatus.PUT_OK)
     else:
         joined = JoinedBatch([taken], rig.arena)
-        log.log.append(joined)
+        log.log.append(joined, [])
         joined.answer(PutStatus.PUT_OK)
     return found
 

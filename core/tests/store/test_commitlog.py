@@ -284,12 +284,14 @@ def test_reading_ends_at_what_is_confirmed(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         fill(store, 3)
         confirmed = store.max_offset
-        owned(store).log.append(owned(store).appender._encode((Message("t", b"no result yet"),)))
+        put: list[int] = []
+        batch = owned(store).appender._encode((Message("t", b"no result yet"),))
+        owned(store).log.append(batch, put)
         assert store.max_offset == confirmed
         assert len(list(store.scan())) == 3
         with pytest.raises(OffsetOutOfRange):
             store.look_up(confirmed)
-        owned(store).appender._confirm(owned(store).positions.appended)
+        owned(store).appender._confirm(put)
         assert len(list(store.scan())) == 4
 
 

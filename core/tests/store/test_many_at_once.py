@@ -111,7 +111,7 @@ def test_one_bad_message_of_a_burst_fails_alone(
             time.sleep(0.05)
         offsets = [each.result(timeout=60).physical_offset for each in futures]
         assert offsets == sorted(offsets)
-        error = refused.exception(timeout=10)
+        error = refused.exception(timeout=60)
         assert isinstance(error, PutRefused)
         assert error.status is status
         assert bodies(list(store.scan())) == [b"%d" % number for number in range(99)]

@@ -68,7 +68,7 @@ def main(directory: str, seconds: str, options: str) -> None:
 
 
 def _put(store: lakelog.Store, deadline: float) -> list[int]:
-    content, took, clock = body(BODY_BYTES), [], time.perf_counter_ns
+    content, took, clock = body(BODY_BYTES), list[int](), time.perf_counter_ns
     while not took or time.perf_counter() < deadline:
         before = clock()
         store.put(lakelog.Message("bench", content, queue_id=0, wait_store_ok=False))
