@@ -52,6 +52,8 @@ class StoreDirectory:
             raise NotAStore("this is a file; a store is a directory", path=self.path)
         found = sorted(each.name for each in self.path.iterdir())
         if set(found) - self._left_by_a_beginning():
+            if self.commitlog.is_dir():  # somebody has just made it
+                return False
             raise NotAStore(
                 f"the directory holds {', '.join(found[:3])} and no {self.commitlog.name}/; "
                 "give an empty directory, or one that RocketMQ or lakelog wrote",

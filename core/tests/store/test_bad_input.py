@@ -35,6 +35,8 @@ from lakelog.errors import (
     StoreLocked,
     UnknownSetting,
 )
+from lakelog.files import RealFileSystem
+from lakelog.ownership import OwnerLock
 from lakelog.pieces import Damage
 
 NOBODY = 65534
@@ -49,6 +51,17 @@ def test_a_directory_with_other_files(tmp_path: Path) -> None:
         open_small(tmp_path)
     with refused(tmp_path, NotAStore, "thesis.tex"):
         read_small(tmp_path)
+
+
+def test_a_store_that_another_owner_is_just_making(tmp_path: Path) -> None:
+    """It holds something by then, and no log yet: that is no other directory."""
+    (tmp_path / "consumequeue").mkdir()
+    lock = OwnerLock.take(RealFileSystem(), tmp_path)
+    with refused(tmp_path, StoreLocked, "owns this store"):
+        open_small(tmp_path, mode="owner")
+    lock.release()
+    with refused(tmp_path, NotAStore, "consumequeue"):
+        open_small(tmp_path, mode="owner")
 
 
 @pytest.mark.parametrize("mode", ["owner", "read"])

@@ -351,12 +351,12 @@ def test_a_write_that_hangs(tmp_path: Path) -> None:
 
 def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
     """Waiting long is no refusal where it is many that take the time, and not one."""
-    with open_small(tmp_path, os_page_cache_busy_timeout_ms=150) as store:
+    with open_small(tmp_path, os_page_cache_busy_timeout_ms=1000) as store:
         active = owned_by(store).segments.active
         write, pause = active.write, threading.Event()
 
         def slow(position: int, data: Any) -> None:
-            pause.wait(0.02)
+            pause.wait(0.08)
             write(position, data)
 
         active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
