@@ -121,21 +121,23 @@ def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> Non
     count, found, queue = while_nothing_goes(store, witness)
     assert sorted(witness.deleted) == list(range(0, count * MIB, MIB))
     assert starts(store.path)[0] == count * MIB
-    kept = {at: crc32(body) for at, body in acknowledged.items() if at >= count * MIB}
-    assert found == kept
-    assert queue == [kept[at] for at in sorted(kept)]
+    kept = {at: body for at, body in acknowledged.items() if at >= count * MIB}
+    are_there = found == kept  # by itself: 20 MB take longer to compare for show than a test may
+    are_in_order = queue == [kept[at] for at in sorted(kept)]
+    assert are_there, f"by offset: {len(found)} found, {len(kept)} kept"
+    assert are_in_order, f"in the queue: {len(queue)} found, {len(kept)} kept"
 
 
-def while_nothing_goes(store: Store, witness: Witness) -> tuple[int, dict[int, int], list[int]]:
-    """How many segments went, and a checksum of each body: by offset, and as in the queue.
+def while_nothing_goes(store: Store, witness: Witness) -> tuple[int, dict[int, bytes], list[bytes]]:
+    """How many segments went, and the bodies: by offset, and as in the queue.
 
     All of one moment: a round may come meanwhile, and its witness is told a moment later.
     """
     while True:
         count = store.min_offset // MIB
         with suppress(LakelogError):  # it went while it was read
-            found = {each.physical_offset: crc32(each.body) for each in store.scan()}
-            queue = [crc32(each.body) for each in store.read("t", 0)]
+            found = {each.physical_offset: bytes(each.body) for each in store.scan()}
+            queue = [bytes(each.body) for each in store.read("t", 0)]
             if count == store.min_offset // MIB == len(witness.deleted):
                 return count, found, queue
         time.sleep(0.01)
@@ -280,7 +282,7 @@ def test_many_at_once_write_four_times_what_fits(preallocate: bool, disk: Path) 
         ]
         for thread in threads:
             thread.start()
-        until = time.monotonic() + 200
+        until = time.monotonic() + 60
         while store.max_offset < 4 * DISK_BYTES and not errors and time.monotonic() < until:
             time.sleep(0.01)
         done.set()

@@ -116,7 +116,7 @@ def test_a_callback_waits_for_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     first.add_done_callback(lambda _: again.put(put(coalescer, 3)[0]))
     put(coalescer, 2)
     log.may_go_on.set()
-    assert again.get(timeout=60).result(60) is RESULT
+    assert again.get(timeout=10).result(10) is RESULT
     coalescer.close()
     assert log.came == ["1", "2", "3"]
 

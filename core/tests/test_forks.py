@@ -76,7 +76,7 @@ def test_a_child_can_import_what_a_thread_was_importing(
     importing = Thread(target=import_module, args=("lakelog_slow",))
     importing.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(10)
         assert does(lambda: import_module("lakelog_slow").value == 7)
     finally:
         importing.join()
@@ -131,7 +131,7 @@ def test_a_child_computes_while_a_thread_of_its_parent_does() -> None:
     thread = Thread(target=lambda: one.answer)
     thread.start()
     try:
-        assert one.begun.wait(60)
+        assert one.begun.wait(10)
         assert does(lambda: other.answer)
         assert other.answer is other.answer
     finally:
@@ -145,7 +145,7 @@ def test_threads_that_compute_at_once_get_the_same() -> None:
     threads = [Thread(target=lambda: got.append(one.answer)) for _ in range(4)]
     for each in threads:
         each.start()
-    assert one.begun.wait(60)
+    assert one.begun.wait(10)
     one.may_end.set()
     for each in threads:
         each.join()

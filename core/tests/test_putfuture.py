@@ -14,7 +14,7 @@ from lakelog.putfuture import PutFuture, begin, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 10.0
 
 
 def begun(count: int) -> list[PutFuture]:

@@ -83,12 +83,12 @@ def test_calls_that_overlap_share_a_commit() -> None:
     def commit(bodies: Sequence[bytes]) -> None:
         commits.append(bodies)
         first.set()
-        assert go_on.wait(60)
+        assert go_on.wait(10)
 
     gathering = Gathering(commit)
     threads = [threading.Thread(target=gathering.put, args=(b"0",))]
     threads[0].start()
-    assert first.wait(60)
+    assert first.wait(10)
     threads += [threading.Thread(target=gathering.put, args=(b"%d" % at,)) for at in (1, 2, 3)]
     for each in threads[1:]:
         each.start()
@@ -96,7 +96,7 @@ def test_calls_that_overlap_share_a_commit() -> None:
         assert all(each.is_alive() for each in threads)
     go_on.set()
     for each in threads:
-        each.join(60)
+        each.join(10)
     assert [sorted(bodies) for bodies in commits] == [[b"0"], [b"1", b"2", b"3"]]
 
 

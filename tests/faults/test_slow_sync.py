@@ -12,7 +12,7 @@ from tests.faults.conftest import Workers
 
 WRITERS: Final = ("file", "mmap", "staged")
 TIMEOUT_MS: Final = 200
-IN_TIME_SECONDS: Final = 4.5
+IN_TIME_SECONDS: Final = 1.5
 """Less than the 5 s that the sync takes."""
 
 

@@ -89,7 +89,7 @@ def test_a_batch_larger_than_the_ring_goes_in_pieces(tmp_path: Path) -> None:
     with attached(tmp_path) as (store, producer):
         assert producer._line.link.writer.largest_bytes < 2000 * 100
         the_same(store, messages, producer.put_batch(messages))
-        producer.put_batch_async(messages).result(60)
+        producer.put_batch_async(messages).result(10)
         assert len(list(store.scan())) == 4000
 
 
@@ -136,7 +136,7 @@ def test_futures_come_in_order(tmp_path: Path) -> None:
     messages = [Message("t", b"%d" % number, queue_id=0) for number in range(3000)]
     with attached(tmp_path) as (store, producer):
         futures = [producer.put_async(message) for message in messages]
-        the_same(store, messages, [future.result(60) for future in futures])
+        the_same(store, messages, [future.result(10) for future in futures])
         assert [future.result().queue_offset for future in futures] == list(range(3000))
 
 
@@ -144,7 +144,7 @@ def test_futures_of_batches(tmp_path: Path) -> None:
     batches = [some(100) for _ in range(20)]
     with attached(tmp_path) as (store, producer):
         futures = [producer.put_batch_async(batch) for batch in batches]
-        results = [each for future in futures for each in future.result(60)]
+        results = [each for future in futures for each in future.result(10)]
         the_same(store, [each for batch in batches for each in batch], results)
 
 
@@ -164,12 +164,12 @@ def test_one_bad_message_leaves_the_others_alone(tmp_path: Path) -> None:
         bad = Message("a/b", b"x")
         futures = [producer.put_async(each) for each in [*some(5), bad, *some(5)]]
         with pytest.raises(PutRefused, match="cannot name a directory"):
-            futures[5].result(60)
-        assert all(each.result(60) for at, each in enumerate(futures) if at != 5)
+            futures[5].result(10)
+        assert all(each.result(10) for at, each in enumerate(futures) if at != 5)
         with pytest.raises(PutRefused, match="message 1 of the batch"):
             producer.put_batch([*some(1), bad])
         with pytest.raises(PutRefused, match="message 1 of the batch"):
-            producer.put_batch_async([*some(1), bad]).result(60)
+            producer.put_batch_async([*some(1), bad]).result(10)
         assert len(list(store.scan())) == 10
 
 
@@ -191,7 +191,7 @@ def test_a_callback_may_put(tmp_path: Path) -> None:
         producer.put_async(Message("t", b"first")).add_done_callback(again)
         others = [producer.put_async(Message("t", bytes(3000))) for _ in range(300)]
         assert done.wait(20)
-        assert all(each.result(60) for each in others)
+        assert all(each.result(10) for each in others)
         assert len(list(store.scan())) == 1 + 200 + 100 + 300
 
 
@@ -203,7 +203,7 @@ def test_a_full_ring_makes_producers_wait(tmp_path: Path) -> None:
     with attached(tmp_path) as (store, producer):
         log = owned_by(store).log
         append = log._append
-        log._append = lambda batch, put: (gate.wait(60), append(batch, put))[1]  # type: ignore[method-assign]  # a slow disk
+        log._append = lambda batch, put: (gate.wait(10), append(batch, put))[1]  # type: ignore[method-assign]  # a slow disk
         sent = list[Any]()
 
         def fill() -> None:
@@ -215,8 +215,8 @@ def test_a_full_ring_makes_producers_wait(tmp_path: Path) -> None:
         time.sleep(0.3)
         assert 3 < len(sent) < 40
         gate.set()
-        filling.join(60)
-        offsets = [each.queue_offset for future in sent for each in future.result(60)]
+        filling.join(10)
+        offsets = [each.queue_offset for future in sent for each in future.result(10)]
         assert offsets == list(range(120))
 
 
@@ -227,7 +227,7 @@ def test_a_callback_may_put_while_another_thread_waits_for_room(
     with attached(tmp_path) as (_, producer):
         line, answered = producer._line, Event()
         settle = line._settle_answered
-        monkeypatch.setattr(line, "_settle_answered", lambda: answered.wait(60) and settle())
+        monkeypatch.setattr(line, "_settle_answered", lambda: answered.wait(10) and settle())
         two, offsets = [Message("t", bytes(4000), queue_id=0)] * 2, list[int]()
         first = producer.put_batch_async(two)
         first.add_done_callback(lambda _: offsets.append(producer.put(two[0]).queue_offset))
@@ -238,7 +238,7 @@ def test_a_callback_may_put_while_another_thread_waits_for_room(
         until(lambda: getattr(line._entrance._room, "sleeper", None) is not None)
         until(lambda: is_all_answered(line.link.writer))
         answered.set()
-        filling.join(60)
+        filling.join(10)
         assert not filling.is_alive()
         until(lambda: len(offsets) == 1)
 
@@ -280,7 +280,7 @@ def test_a_pause_refuses_with_its_own_words(tmp_path: Path) -> None:
         for put in (
             lambda: producer.put(Message("t", b"x")),
             lambda: producer.put_batch(some(100)),
-            lambda: producer.put_async(Message("t", b"x")).result(60),
+            lambda: producer.put_async(Message("t", b"x")).result(10),
         ):
             with pytest.raises(PutRefused) as caught:
                 put()

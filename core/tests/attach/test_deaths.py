@@ -174,7 +174,7 @@ def test_without_a_successor_each_put_is_told_what_is_known(tmp_path: Path) -> N
         producer.put(Message("t", b"x"))
     future = producer.put_async(Message("t", b"x"))
     with pytest.raises(PutRefused, match="no other one came in 100 ms"):
-        future.result(60)
+        future.result(10)
     with pytest.raises(PutRefused, match="no other one came in 100 ms"):
         producer.flush()
     with an_owned_hub(tmp_path):
@@ -194,7 +194,7 @@ def test_what_was_about_to_be_written_is_unknown(tmp_path: Path) -> None:
         intend(producer, 98)
         owner.kill()
     with pytest.raises(OutcomeUnknown, match="only the log can say"):
-        future.result(60)
+        future.result(10)
     producer.close()
 
 
@@ -206,7 +206,7 @@ def test_an_owner_that_closes_hands_over_what_it_did_not_take(tmp_path: Path) ->
         ]
     futures = [producer.put_async(Message("t", b"%d" % at, queue_id=0)) for at in range(5, 200)]
     with an_owned_hub(tmp_path):
-        offsets += [each.result(60).queue_offset for each in futures]
+        offsets += [each.result(10).queue_offset for each in futures]
         producer.close()
     assert offsets == [*range(200)]
 
@@ -232,7 +232,7 @@ def test_a_record_that_was_deleted_since_is_not_put_again(tmp_path: Path) -> Non
         link = hub.in_process()
         heirs.append(AnHeir(link, owned.appender, offsets_of(store), lambda: None))
         with pytest.raises(StoreFailed, match="offset 0"):
-            future.result(60)
+            future.result(10)
         assert producer.put(Message("t", b"z")).physical_offset == end
         producer.close()
 

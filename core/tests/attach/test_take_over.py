@@ -93,7 +93,7 @@ def test_whoever_cannot_take_over_waits_for_another(tmp_path: Path) -> None:
         future = producer.put_async(Message("t", b"y"))
         until(lambda: len(asked) > 2)
     with an_owned_hub(tmp_path):
-        assert future.result(60).physical_offset > 0
+        assert future.result(10).physical_offset > 0
         producer.close()
 
 

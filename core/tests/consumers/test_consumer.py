@@ -132,7 +132,7 @@ def test_iterating_ends_when_the_consumer_is_closed(tmp_path: Path) -> None:
     time.sleep(0.05)
     consumer.close()
     queues.arrivals.notify()
-    thread.join(60)
+    thread.join(5)
     assert not thread.is_alive()
     assert seen == ["0/0", "0/1", "0/2"]
     with pytest.raises(StoreClosed):

@@ -191,7 +191,7 @@ def test_no_segment_is_made_ahead_that_would_cross_the_line(tmp_path: Path) -> N
     house = House()
     with house.open(tmp_path, preallocate=True, **WATCHED) as store:
         fill(store, 10)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 10
         while len(segments(tmp_path)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(segments(tmp_path)) == 2

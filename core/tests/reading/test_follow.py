@@ -71,7 +71,7 @@ def test_follow_in_a_thread_from_before_the_queue_is_there(live: Live) -> None:
             live.put()
             time.sleep(0.002)
         live.close()
-        assert read.result(60) == list(range(1, 10))
+        assert read.result(5) == list(range(1, 10))
 
 
 def test_a_follower_that_starts_behind_the_end_waits_for_its_place(live: Live) -> None:

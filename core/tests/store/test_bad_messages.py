@@ -75,12 +75,12 @@ def test_what_is_no_message(name: str, tmp_path: Path) -> None:
         for put in (
             lambda: store.put(thing),
             lambda: store.put_batch([thing]),
-            lambda: store.put_async(thing).result(timeout=60),
+            lambda: store.put_async(thing).result(timeout=10),
         ):
             with pytest.raises((TypeError, AttributeError, ValueError, PutRefused)):
                 put()
         assert tree(tmp_path / "commitlog") == log
-        assert store.put_async(Message("t", b"next")).result(timeout=60).physical_offset == 0
+        assert store.put_async(Message("t", b"next")).result(timeout=10).physical_offset == 0
 
 
 def test_a_store_opened_for_reading_refuses_puts(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_disk_that_fails_ahead_of_need(fault: str, tmp_path: Path) -> None:
     """Nobody waits for the next segment yet: the store must not pass over it all the same."""
     told: list[Any] = []
     store, _ = ahead_of_need(tmp_path, fault, errno.EIO, told)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 20
     while not told:
         assert time.monotonic() < deadline, "nobody heard of it"
         time.sleep(0.001)
@@ -356,7 +356,7 @@ def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
         write, pause = active.write, threading.Event()
 
         def slow(position: int, data: Any) -> None:
-            pause.wait(0.08)
+            pause.wait(0.15)
             write(position, data)
 
         active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it

@@ -55,8 +55,8 @@ M = Message("t", b"x", queue_id=0)
 PUTS: dict[str, Callable[[Any], Any]] = {
     "put": lambda store: store.put(M),
     "put_batch": lambda store: store.put_batch([M, M]),
-    "put_async": lambda store: store.put_async(M).result(60),
-    "put_batch_async": lambda store: store.put_batch_async([M, M]).result(60),
+    "put_async": lambda store: store.put_async(M).result(10),
+    "put_batch_async": lambda store: store.put_batch_async([M, M]).result(10),
 }
 
 

@@ -60,7 +60,7 @@ def test_closing_wakes_who_waits_for_the_dispatch(tmp_path: Path) -> None:
         waiter = threading.Thread(target=wait, args=(store,))
         waiter.start()
         time.sleep(0.05)
-    waiter.join(60)
+    waiter.join(10)
     assert not waiter.is_alive()
     assert len(caught) == 1
 

@@ -109,7 +109,7 @@ def test_one_bad_message_of_a_burst_fails_alone(
             refused = store.put_async(bad)
             futures += [store.put_async(Message("t", b"%d" % number)) for number in range(50, 99)]
             time.sleep(0.05)
-        offsets = [each.result(timeout=60).physical_offset for each in futures]
+        offsets = [each.result(timeout=10).physical_offset for each in futures]
         assert offsets == sorted(offsets)
         error = refused.exception(timeout=60)
         assert isinstance(error, PutRefused)

@@ -115,8 +115,8 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         results = [store.put(Message("t", b"0", queue_id=0))]
         results += store.put_batch([Message("t", b"1", queue_id=0), Message("u", b"2")])
         results += store.put_columns("t", [b"3", b"4"], queue_ids=0)
-        results.append(store.put_async(Message("t", b"5", queue_id=0)).result(60))
-        results += store.put_batch_async([Message("t", b"6", queue_id=0)] * 2).result(60)
+        results.append(store.put_async(Message("t", b"5", queue_id=0)).result(10))
+        results += store.put_batch_async([Message("t", b"6", queue_id=0)] * 2).result(10)
         ends = [each.end_offset for each in results]
         assert [each.physical_offset for each in results] == [0, *ends[:-1]]
         assert store.flush() == ends[-1] == store.flushed_offset
@@ -126,10 +126,10 @@ def test_every_way_to_put(tmp_path: Path) -> None:
 
 def test_an_owner_flushes_and_puts_batches_in_the_background(tmp_path: Path) -> None:
     with open_small(tmp_path, mode="owner") as store:
-        results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(60)
+        results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(10)
         assert store.flush() == results[-1].end_offset == store.flushed_offset
         with pytest.raises(PutRefused):
-            store.put_batch_async([Message("", b"no topic")]).result(60)
+            store.put_batch_async([Message("", b"no topic")]).result(10)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ SIZES: dict[str, Any] = {
     "preallocate": False,
     "attach": {"listen": False},
 }
-PATIENCE_MS = 60_000
+PATIENCE_MS = 20_000
 
 
 def owning(path: Path, flush: str, **more: Any) -> lakelog.Store:

@@ -15,7 +15,7 @@ from lakelog.status import PutStatus
 from lakelog_flush.waiter import Rousing, Waiter
 
 OK = PutStatus.PUT_OK
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 10.0
 
 
 def make() -> Waiter:

@@ -14,7 +14,7 @@ from lakelog.status import PutStatus
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 10.0
 """How long a test waits for what must happen; a failure takes this long, a success does not."""
 
 
