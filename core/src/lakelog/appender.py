@@ -190,7 +190,7 @@ class Appender:
             outcomes = [outcome]
             if self._replicator is not None:
                 outcomes.append(self._replicator.submit(end, wait))
-        except Exception as error:  # noqa: BLE001  # a plugin's: the bytes are in the log, so it is told as their outcome
+        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: the bytes are in the log, so it is told as their outcome
             self._confirm(put)
             answer(error)
             return
@@ -206,7 +206,7 @@ class Appender:
             told = _await(flushed)
             for outcome in copied:
                 told = _combined(told, _await(outcome))
-        except Exception as error:  # noqa: BLE001  # a plugin's: told below, where the put is confirmed too
+        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: told below, where the put is confirmed too
             told = error
         self._confirm(put)
         answer(told)

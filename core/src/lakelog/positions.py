@@ -146,7 +146,8 @@ class Positions:
 OpenPut: TypeAlias = list[int]
 """A put on its way: empty, then with the offset behind it once it is appended, then ended."""
 _ENDED: Final = -1
-_LONGEST: Final = 2
+_ENDED_ONCE: Final = 2
+"""How long a put is that has ended; longer, where that had to be said again."""
 
 
 class Confirmations:
@@ -187,7 +188,7 @@ class Confirmations:
                 self._release()
             raise
         self._release()
-        if not (moved or len(put) > _LONGEST):  # the latter was cut short, perhaps behind a move
+        if not (moved or len(put) > _ENDED_ONCE):  # the latter was cut short, perhaps behind a move
             return
         if self.wake is not None:
             self.rouse()
@@ -200,7 +201,7 @@ class Confirmations:
         moved, waiting, positions = False, self._open, self._positions
         while waiting:
             first = waiting[0]
-            if len(first) < _LONGEST:
+            if len(first) < _ENDED_ONCE:
                 break
             if waiting and waiting[0] is first:
                 positions.confirmed = positions.words[CONFIRMED] = first[0]

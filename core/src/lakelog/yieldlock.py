@@ -35,7 +35,7 @@ class YieldLock:
         self._lock = RLock()
         self.take = self._lock.acquire
         self.release = self._lock.release
-        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # as threading.Condition does
+        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
 
     def acquire(self, timeout_seconds: float = -1) -> bool:
         """Wait for the lock; ``False`` if it could not be had in time."""
