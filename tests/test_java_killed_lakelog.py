@@ -1,16 +1,23 @@
-"""Directories of lakelog that was killed under load: the real store recovers the same of them."""
+"""Directories of lakelog that was killed under load: the real store recovers the same of them.
+
+The owner is killed once, or again and again in one store of tiny segments that retention deletes.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+import lakelog
+from lakelog.testing.copies import copy_store
 from tests.support.killing import killed
-from tests.support.rows import by_kind, difference
+from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import JAVA, SETTINGS, compare, derived, ours, recovered
 
 if TYPE_CHECKING:
@@ -31,6 +38,66 @@ def kill_a_store(path: Path, writer: str, flush: str, seed: int, seconds: float)
     settings = json.dumps({**SETTINGS, "writer": writer, "flush": flush})
     command = [sys.executable, "-m", "tests.support.putting", str(path), settings, str(seed)]
     return {int(line) for line in killed(command, seconds)}
+
+
+SMALL_SEGMENT: Final = 16 << 10
+CLEANED: Final[dict[str, Any]] = {
+    **SETTINGS,
+    "segment_size_bytes": SMALL_SEGMENT,
+    "cleaner": "retention",
+    "retention": {"max_segments": 6, "delete_interval_ms": 0, "file_reserved_hours": 0},
+    "maintenance": {"first_round_ms": 10, "interval_ms": 20},
+}
+CLEANED_JAVA: Final = {**JAVA, "mappedFileSizeCommitLog": str(SMALL_SEGMENT)}
+
+
+def check_rounds_of_one_store(
+    oracle: Oracle, path: Path, writer: str, flush: str, rounds: int
+) -> None:
+    """Kill the owner of one store again and again; each owner goes on where the last one was.
+
+    :param rounds: how often at least; rounds follow until retention has deleted something
+    """
+    settings = json.dumps({**CLEANED, "writer": writer, "flush": flush})
+    acknowledged: set[int] = set()
+    minimum = seed = 0
+    while seed < rounds or not minimum:
+        seed += 1
+        command = [sys.executable, "-m", "tests.support.putting", str(path), settings, str(seed)]
+        acknowledged |= {int(line) for line in killed(command, random.Random(seed).uniform(0, 0.6))}
+        copy = path.with_name(f"{path.name}-{seed}")
+        copy_store(path, copy)
+        lakelog.recover(copy, **CLEANED)
+        found = ours(copy, CLEANED_JAVA)
+        rows = by_kind(found)
+        real = oracle.dump(path, CLEANED_JAVA)
+        compare(path, found, without_deleted_units(real, rows["queue"]))
+        minimum = rows["store"][0]["minPhyOffset"]
+        if (writer, flush) not in IN_MEMORY:
+            there = {row["physOffset"] for row in rows["rec"]}
+            assert {offset for offset in acknowledged if offset >= minimum} <= there
+        real = oracle.dump(copy, CLEANED_JAVA, in_place=True)
+        assert difference(found, without_deleted_units(real, rows["queue"])) == ""
+        shutil.rmtree(copy)
+
+
+def without_deleted_units(real: list[Row], queues: list[Row]) -> list[Row]:
+    """The rows of the real store, its queues beginning where the log does.
+
+    A kill can come between the deletion of segments and that of the queues' files. The real store
+    looks for the first unit of the log in the first file of a queue only: it answers reads of the
+    older units with MESSAGE_WAS_REMOVING and the offset to go on at.
+    """
+    begins = {(row["topic"], row["queueId"]): row["minOffset"] for row in queues}
+    rows = list[Row]()
+    for row in real:
+        if row["kind"] == "msgerr" and row["status"] == "MESSAGE_WAS_REMOVING":
+            assert row["offset"] < row["next"] <= begins[row["topic"], row["queueId"]]
+        elif row["kind"] == "queue" and row["minOffset"] == 0:
+            rows.append({**row, "minOffset": begins[row["topic"], row["queueId"]]})
+        else:
+            rows.append(row)
+    return rows
 
 
 def check_round(
@@ -67,3 +134,16 @@ def test_killed_at_many_instants(writer: str, flush: str, oracle: Oracle, tmp_pa
     """The longest runs are longer than the margin of a checkpoint, three seconds."""
     for seed, seconds in enumerate((0.01, 0.1, 0.2, 0.5, 1, 2, 5, 9)):
         check_round(oracle, tmp_path / f"{seed}", writer, flush, seed=seed, seconds=seconds)
+
+
+def test_killed_twice_while_retention_deletes(oracle: Oracle, tmp_path: Path) -> None:
+    check_rounds_of_one_store(oracle, tmp_path / "store", "file", "group-commit", rounds=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("writer", "flush"), PAIRS)
+def test_killed_again_and_again_while_retention_deletes(
+    writer: str, flush: str, oracle: Oracle, tmp_path: Path
+) -> None:
+    check_rounds_of_one_store(oracle, tmp_path / "store", writer, flush, rounds=13)
