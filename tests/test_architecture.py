@@ -23,8 +23,9 @@ LAYERS: Final = (
     "layout status sysflag cached signals hosts msgid properties message results errors gate "
     "putfuture queueoffsets checksum compression units",
     "codec arrow",
-    "files zeros segmentdir identity ownership checkpoint preallocate positions health queueends "
-    "coalesce bursts settings yieldlock tombstones config swap pages pins dispatchlock forks",
+    "files fileidentity cleanstop zeros segmentdir identity ownership checkpoint preallocate "
+    "positions health queueends coalesce bursts settings yieldlock tombstones config swap "
+    "pages pins dispatchlock forks",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "committing strategies segments source directory pieces dispatching knowndamage archived",

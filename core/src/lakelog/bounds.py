@@ -46,10 +46,12 @@ class ReaderBounds:
     """A reader goes by the page of a living owner, and without one by the files.
 
     :ivar page: the page to go by now, if any
+    :ivar clean_end: where the log ends by what a clean stop noted, if that still counts
     """
 
     source: FileSource
     page: Callable[[], PageView | None]
+    clean_end: Callable[[], int | None]
 
     def minimum(self) -> int:
         """What the page says, or where the first segment starts."""
@@ -59,4 +61,4 @@ class ReaderBounds:
     def end(self) -> int | None:
         """Behind the last put that has its result and can be seen; or to be found out."""
         page = self.page()
-        return None if page is None else page.readable
+        return self.clean_end() if page is None else page.readable

@@ -15,7 +15,7 @@ from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.positions import Confirmations, OpenPut, Positions
-from lakelog.queueoffsets import QueueOffsets
+from lakelog.queueoffsets import Queue, QueueOffsets
 from lakelog.segments import Segments
 from lakelog.status import AppendStatus, PutStatus
 from lakelog.yieldlock import YieldLock
@@ -173,6 +173,10 @@ class CommitLog:
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
         segments.roll(writer)
         self.positions.appended = end
+
+    def next_offsets(self) -> dict[Queue, int]:
+        """The queue offset that the next message of each queue takes; while nobody appends."""
+        return self._queue_offsets.snapshot()
 
     def settle(self) -> None:
         """Wait for an append that is under way; none follows once puts are refused."""

@@ -20,6 +20,7 @@ from lakelog.layout import (
     CHECKPOINT_FILE,
     LOCK_FILE,
     OWN_DIR,
+    TMP_DIR,
     segment_name,
 )
 from lakelog.segmentdir import hindrances, problems
@@ -88,6 +89,12 @@ class StoreDirectory:
     def same_file_system(self) -> bool:
         """Whether the segments stand on the file system of the store directory."""
         return self.commitlog.stat().st_dev == self.path.stat().st_dev
+
+    def temporary(self) -> Path:
+        """A folder for unfinished segments, on their own file system."""
+        if self.same_file_system():
+            return self.path / OWN_DIR / TMP_DIR
+        return self.commitlog.parent / f".{self.commitlog.name}.{TMP_DIR}"
 
     def segment(self, start_offset: int) -> Path:
         """Where the segment that starts at ``start_offset`` stands."""

@@ -15,6 +15,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import attrs
 
+from lakelog.fileidentity import FileIdentity, stamp
 from lakelog.message import Body
 from lakelog.zeros import next_not_zero
 
@@ -56,6 +57,12 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Make the content and the length durable (``fdatasync``); frees the interpreter lock."""
+
+    def stamp(self) -> FileIdentity | None:
+        """Give it a time of change that no write gives; its identity, by which a write is noticed.
+
+        ``None`` where the file system does not keep such a time.
+        """
 
     def next_data(self, position: int) -> int | None:
         """Where the next bytes stand that may be other than zero; ``None`` if none do."""
@@ -160,6 +167,13 @@ class RealFile:
             os.fdatasync(self._fd)
         except OSError as error:
             raise told(error, "sync", self.path) from None
+
+    def stamp(self) -> FileIdentity | None:
+        """``utimensat``."""
+        try:
+            return stamp(self._fd)
+        except OSError as error:
+            raise told(error, "set the time of change", self.path) from None
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, and over what is zero although the file system calls it data."""

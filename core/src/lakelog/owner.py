@@ -18,6 +18,7 @@ import attrs
 from lakelog.appender import Appender
 from lakelog.bounds import OwnedBounds
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint, write_checkpoint
+from lakelog.cleanstop import forget_clean_stop
 from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
@@ -27,7 +28,7 @@ from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.interfaces import QueueReader
-from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, TMP_DIR
+from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, is_owned, remove_abort, write_abort
 from lakelog.pages.positionspage import State
@@ -41,6 +42,7 @@ from lakelog.recovery.examine import Plan, Progress, examine
 from lakelog.recovery.mend import mend
 from lakelog.recovery.phases import COMPLETING, READING, begin
 from lakelog.recovery.report import RecoveryReport
+from lakelog.recovery.unchanged import note_clean_stop
 from lakelog.reput import Dispatches, Reput, Signal
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
@@ -61,6 +63,7 @@ class OwnedLog:
     """
 
     directory: StoreDirectory
+    core: StoreSettings
     identity: StoreIdentity
     lock: OwnerLock
     dispatch_lock: DispatchLock
@@ -95,6 +98,8 @@ class OwnedLog:
                 raise self.health.failed()
             self._write_checkpoint()
             self.segments.close()
+            offsets, at = self.log.next_offsets(), self.positions
+            note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
             remove_abort(files, path)
         finally:
             self.segments.close()
@@ -277,6 +282,7 @@ class _Taking:
         )
         opened = OwnedLog(
             directory,
+            self.core,
             identity,
             *locks,
             segments,
@@ -302,7 +308,7 @@ class _Taking:
         maker = SegmentMaker(
             directory.files,
             directory.commitlog,
-            _temporary(directory),
+            directory.temporary(),
             self.core.segment_size_bytes,
         )
         maker.files.make_dir(maker.temporary)
@@ -315,6 +321,7 @@ class _Taking:
         identity = read_identity(files, path) or make_identity(files, path, new=is_new)
         if not (path / ABORT_FILE).exists():
             self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
+        forget_clean_stop(files, path)
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
         return identity
@@ -370,13 +377,6 @@ def _segments(
         if segment.start_offset > active or (segment.start_offset == active and not position):
             preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))
     return Segments(maker, preallocator, strategies.writer, first, active, position)
-
-
-def _temporary(directory: StoreDirectory) -> Path:
-    """A folder for unfinished segments, on their own file system."""
-    if directory.same_file_system():
-        return directory.path / OWN_DIR / TMP_DIR
-    return directory.commitlog.parent / f".{directory.commitlog.name}.{TMP_DIR}"
 
 
 def _clear(files: FileSystem, maker: SegmentMaker) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.layout import OWN_DIR
@@ -55,6 +57,14 @@ def keep_damage(
     content = json.dumps({"damage": [_row(each) for each in known]}, indent=1)
     files.make_dir(path / OWN_DIR)
     write_file(files, path / OWN_DIR / DAMAGE_FILE, content.encode() + b"\n")
+
+
+def told_earlier(damage: Damage, segment: Path) -> Damage:
+    """Known damage of a part of the log that is not read now; it says so."""
+    error = CorruptRecord(
+        f"{damage.error.what}; noted earlier, and not read this time", offset=damage.offset
+    )
+    return attrs.evolve(damage, error=error, path=segment)
 
 
 def _row(damage: Damage) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -18,20 +17,21 @@ import attrs
 from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.consumequeue.ends import read_kept
 from lakelog.directory import StoreDirectory
-from lakelog.errors import BadSegment, CorruptRecord
+from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.queueoffsets import Queue
 from lakelog.recovery.cutting import Cut, cut_off
-from lakelog.recovery.damagefile import read_damage
+from lakelog.recovery.damagefile import read_damage, told_earlier
 from lakelog.recovery.helpers import sections
 from lakelog.recovery.lengths import Length, wrong_lengths
 from lakelog.recovery.missing import Claims, no_log, refuse_missing
 from lakelog.recovery.padded import PaddedSource
 from lakelog.recovery.report import Aside, Missing, RecoveryReport
 from lakelog.recovery.tails import Tail, tails
+from lakelog.recovery.unchanged import UNCHANGED, left_unchanged
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.settings.model import StoreSettings
 from lakelog.source import FileSource
@@ -139,7 +139,8 @@ def examine(
         found = Survey(0, 0, next_offsets=ends)
         return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
-    return reading.plan(begun, on_unclean, decode)
+    left = reading.left_unchanged(begun) if clean and not full else None
+    return left or reading.plan(begun, on_unclean, decode)
 
 
 def _claims(
@@ -176,6 +177,16 @@ class _Reading:
     @property
     def size(self) -> int:
         return self.core.segment_size_bytes
+
+    def left_unchanged(self, begun: float) -> Plan | None:
+        """Go by what a clean stop noted; ``None`` where the log has to be read."""
+        found = left_unchanged(self.directory, self.core, self.segments, _ends(self.directory))
+        noted = self._noted(found.end_offset) if found else ()
+        if found is None or (noted and self.core.on_damage != "skip"):
+            return None
+        start, seconds = found.start_offset, time.monotonic() - begun
+        first = self.segments[0].start_offset
+        return Plan(True, first, start, UNCHANGED, found, (), (), (), None, seconds, noted=noted)
 
     def plan(
         self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
@@ -216,7 +227,7 @@ class _Reading:
             start.reason,
             found,
             tuple(_marked(each, proof.refused) for each in pieces),
-            tuple(map(cut.told if cut else _as_it_is, behind)),
+            tuple(map(cut.told, behind) if cut else behind),
             lengths,
             _right(checkpoint, found, proved=bool(pieces) and not self.clean),
             time.monotonic() - begun,
@@ -287,7 +298,7 @@ class _Reading:
         known = read_damage(self.directory.files, self.directory.path)
         minimum = self.segments[0].start_offset
         return tuple(
-            _told_earlier(each, self.directory.segment(each.offset - each.offset % self.size))
+            told_earlier(each, self.directory.segment(each.offset - each.offset % self.size))
             for each in known
             if minimum < each.end_offset and each.offset < start
         )
@@ -358,17 +369,6 @@ class _Reading:
             path=damage.path or self.directory.commitlog,
             offset=damage.offset,
         )
-
-
-def _as_it_is(tail: Tail) -> Tail:
-    return tail
-
-
-def _told_earlier(damage: Damage, segment: Path) -> Damage:
-    error = CorruptRecord(
-        f"{damage.error.what}; noted earlier, and not read this time", offset=damage.offset
-    )
-    return attrs.evolve(damage, error=error, path=segment)
 
 
 def _marked(damage: Damage, refused: Sequence[int]) -> Damage:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from lakelog.bounds import ReaderBounds
+from lakelog.cleanstop import CleanEnd
 from lakelog.completion import Completion
 from lakelog.consumers.offsets import HandedOffsets
 from lakelog.directory import StoreDirectory
@@ -42,7 +43,7 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
         core.segment_size_bytes,
         read_damage(prepared.files, prepared.path),
     )
-    reader = _reader(prepared, source)
+    reader = _reader(prepared, source, directory.commitlog)
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
     dispatchers = make_dispatchers(*made)
     completion = Completion(prepared.path, reader, dispatchers)
@@ -63,11 +64,11 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
     )
 
 
-def _reader(prepared: Prepared, source: FileSource) -> LogReader:
+def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReader:
     belief = Belief(prepared.files, prepared.path)
     reader = LogReader(
         source,
-        ReaderBounds(source, belief.page),
+        ReaderBounds(source, belief.page, CleanEnd(prepared.files, prepared.path, commitlog)),
         lambda: is_owned(prepared.files, prepared.path),
         ReaderFlushed(prepared.files, prepared.path, belief.page),
         FlushWait(prepared.files, prepared.path, belief.page).wait,

@@ -7,6 +7,7 @@ import mmap
 from collections.abc import Callable
 from pathlib import Path
 
+from lakelog.fileidentity import FileIdentity
 from lakelog.files import File
 from lakelog.message import Body
 
@@ -72,6 +73,11 @@ class FaultyFile:
         self.syncs += 1
         self._check("sync")
         self._inner.sync()
+
+    def stamp(self) -> FileIdentity | None:
+        """Stamp, or fail."""
+        self._check("stamp")
+        return self._inner.stamp()
 
     def next_data(self, position: int) -> int | None:
         """Look for data, or fail."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from lakelog.fileidentity import FileIdentity
 from lakelog.files import DIRECTORY_MODE, File, RealFileSystem
 from lakelog.message import Body
 from lakelog.testing.crash.contents import Contents, FrozenFile
@@ -90,6 +91,9 @@ class _SimFile:
 
     def sync(self) -> None:
         self._system.sync_contents(self._inner.path, self._contents)
+
+    def stamp(self) -> FileIdentity | None:
+        return self._inner.stamp()
 
     def next_data(self, position: int) -> int | None:
         return self._inner.next_data(position)

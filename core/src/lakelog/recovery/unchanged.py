@@ -1,0 +1,133 @@
+"""A store that nobody has written to since lakelog closed it: noted at the close, opened by that.
+
+What the note says is not enough by itself. The segments must be those that it names, the last
+record must be whole and end where the note says, queues must hold what they held, and reach no
+further. Where anything does not fit, the log is read as after any other stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from lakelog.checkpoint import read_checkpoint
+from lakelog.cleanstop import CleanStop, read_clean_stop, write_clean_stop
+from lakelog.consumequeue.ends import Kept, read_kept
+from lakelog.directory import StoreDirectory
+from lakelog.queueends import QueueEnd
+from lakelog.queueoffsets import Queue
+from lakelog.segmentdir import SegmentFile
+from lakelog.settings.model import StoreSettings
+from lakelog.survey import Survey
+
+UNCHANGED: Final = "a clean stop, and nobody has written since"
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def note_clean_stop(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    minimum: int,
+    end_offset: int,
+    next_offsets: Mapping[Queue, int],
+) -> None:
+    """Note how a store is left whose files are closed; before ``abort`` goes.
+
+    The note saves time, and nothing else: where it cannot be written, the next open reads more.
+
+    :param next_offsets: of all queues
+    """
+    files, path = directory.files, directory.path
+    kept = read_kept(files, path).ends
+    try:
+        write_clean_stop(
+            files,
+            path,
+            directory.commitlog,
+            minimum=minimum,
+            end_offset=end_offset,
+            segment_size_bytes=core.segment_size_bytes,
+            require_record_crc=core.require_record_crc,
+            next_offsets={
+                queue: offset for queue, offset in next_offsets.items() if kept.get(queue) != offset
+            },
+        )
+    except OSError as error:
+        _LOG.warning("%s: the clean stop cannot be noted: %s", path, error)
+
+
+def left_unchanged(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    segments: Sequence[SegmentFile],
+    ends: Mapping[Queue, QueueEnd],
+) -> Survey | None:
+    """What a log holds that was closed cleanly and not written since; ``None`` if not proved.
+
+    :param segments: those that are there, in order
+    :param ends: where the queues end
+    """
+    files, path = directory.files, directory.path
+    stop = read_clean_stop(files, path, directory.commitlog)
+    if stop is None or not _is_of(stop, core, segments):
+        return None
+    if stop.checkpoint != read_checkpoint(files, path):
+        return None
+    kept = read_kept(files, path)
+    if not _queues_agree(stop.end_offset, kept, ends):
+        return None
+    found = _last_record(directory, stop, kept)
+    if found is not None:
+        for queue, each in ends.items():
+            found.raise_offset(queue, each.end)
+        for queue, offset in (*kept.ends.items(), *stop.next_offsets.items()):
+            found.raise_offset(queue, offset)
+    return found
+
+
+def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]) -> bool:
+    """Whether the note is of these settings and of these very segments, each of full length."""
+    size = core.segment_size_bytes
+    starts = list(range(stop.minimum, stop.last_start + 1, size))
+    return (
+        stop.segment_size_bytes == size
+        and stop.require_record_crc >= core.require_record_crc
+        and [(each.start_offset, each.length) for each in segments] == [(at, size) for at in starts]
+    )
+
+
+def _queues_agree(end_offset: int, kept: Kept, ends: Mapping[Queue, QueueEnd]) -> bool:
+    """Whether queues have all that they had at the last sync, and nothing behind the end."""
+    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
+        return False
+    return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
+
+
+def _last_record(directory: StoreDirectory, stop: CleanStop, kept: Kept) -> Survey | None:
+    """The last record, if it is whole, was the last one in the queues, and ends where it should."""
+    from lakelog.codec.decode import decode_frame
+    from lakelog.codec.frame import read_frame, verify_frame
+    from lakelog.errors import CorruptRecord
+
+    end = stop.end_offset
+    if not kept.marks:
+        return Survey(end, end) if end == stop.minimum else None
+    mark = kept.marks[0]
+    start = mark.offset - mark.offset % stop.segment_size_bytes
+    if mark.end != end or not stop.minimum <= mark.offset < end:
+        return None
+    file = directory.files.open(directory.segment(start))
+    try:
+        data = memoryview(file.read_at(mark.offset - start, end - mark.offset))
+    finally:
+        file.close()
+    try:
+        frame = read_frame(data, 0, len(data), mark.offset)
+        verify_frame(data, frame, mark.offset, sealed=stop.require_record_crc)
+        time_ms = int(decode_frame(data, frame).store_timestamp_ms)
+    except CorruptRecord:
+        return None
+    if bytes(data[: len(mark.head)]) != mark.head or len(data) != end - mark.offset:
+        return None
+    return Survey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)
