@@ -84,11 +84,14 @@ class Completion:
     def _take_in(self) -> None:
         if not self._dispatchers:
             return
-        dispatching = self._dispatching or self._begin()
+        found = None if self._dispatching else self._begin()
+        dispatching = self._dispatching
+        assert dispatching is not None  # for the type checker: it was begun
         if dispatching.failure is not None:
             raise dispatching.failure
         while True:
             end = self._reader.end_now(dispatching.offset)
+            end = found if end is None else end  # nobody writes: it need not be looked for again
             if end is not None and end <= dispatching.offset:
                 return
             try:
@@ -99,9 +102,12 @@ class Completion:
                 continue  # deleted meanwhile: what is left begins later
             return
 
-    def _begin(self) -> Dispatching:
-        """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
+    def _begin(self) -> int:
+        """Ask the dispatchers what they have; costs a look at every queue, so not before a read.
+
+        Where the log ends.
+        """
         minimum, end = self._reader.min_offset, self._reader.max_offset
         start = resume(self._dispatchers, minimum, end)
         self._dispatching = Dispatching(self._path, self._dispatchers, start)
-        return self._dispatching
+        return end

@@ -48,7 +48,7 @@ def not_older(than_ms: int) -> Accepts:
 
 def _candidates(extent: Extent, start: int) -> Iterator[int]:
     """Where something may start, because its magic number is there."""
-    at = extent.next_data(start)
+    at = extent.next_data(start - 1)  # from the damage on, as who asks later where it ends
     while at is not None and at < extent.end:
         data = bytes(extent.read(at, _WINDOW_BYTES))
         for position in _magic_positions(data):

@@ -57,8 +57,7 @@ class FileExtent:
         self.end = segment.start_offset + min(segment.length, size_bytes)
         self._segment = segment
         self._file = file
-        self._asked: int = self.end
-        self._answer: int | None = None
+        self._zeros: list[tuple[int, int | None]] = []  # each from an offset to the next data
 
     @property
     def path(self) -> Path:
@@ -79,11 +78,13 @@ class FileExtent:
 
     def next_data(self, offset: int) -> int | None:
         """Ask the file system, which knows what was never written; once for the same zeros."""
-        answer = self._answer
-        if offset < self._asked or (answer is not None and offset > answer):
-            position = self._file.next_data(offset - self.start)
-            answer = None if position is None else self.start + position
-            self._asked, self._answer = offset, answer
+        for asked, answer in self._zeros:
+            if asked <= offset and (answer is None or offset <= answer):
+                return answer
+        position = self._file.next_data(offset - self.start)
+        answer = None if position is None else self.start + position
+        if answer != offset:
+            self._zeros.append((offset, answer))
         return answer
 
 

@@ -13,7 +13,7 @@ from core.tests.store.support import SEGMENT, a_store, open_small, segments
 from lakelog import PutResult, RecoveryReport, Store
 from lakelog.files import File, RealFileSystem
 
-CHANGING = frozenset({"write_at", "allocate", "truncate", "sync"})
+CHANGING = frozenset({"write_at", "allocate", "truncate", "stamp", "sync"})
 
 
 def a_crashed_store(path: Path, count: int = 110, **more: Any) -> list[PutResult]:

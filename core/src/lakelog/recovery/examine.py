@@ -219,7 +219,8 @@ class _Reading:
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
-        behind = tails(files, self.segments, self.size, found.end_offset, proof.refused)
+        end, segments = found.end_offset, self.segments
+        behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
         return Plan(
             self.clean,
             self.segments[0].start_offset,

@@ -12,10 +12,11 @@ from lakelog.source import FileExtent, FileSource
 class PaddedExtent:
     """A segment of full length, whatever the length of its file."""
 
-    def __init__(self, inner: FileExtent, size_bytes: int) -> None:
+    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
         self.start = inner.start
         self.end = inner.start + size_bytes
         self._inner = inner
+        self._zeros = zeros
 
     @property
     def path(self) -> Path:
@@ -34,13 +35,20 @@ class PaddedExtent:
     def next_data(self, offset: int) -> int | None:
         """Where the next bytes stand that may be other than zero."""
         found = self._inner.next_data(offset) if offset < self._inner.end else None
-        return found if found is not None and found < self._inner.end else None
+        if found is not None and found < self._inner.end:
+            return found
+        self._zeros[self.start] = min(offset, self._zeros.get(self.start, offset))
+        return None
 
 
 class PaddedSource:
-    """A directory of segments, each of which has its full length."""
+    """A directory of segments, each of which has its full length.
+
+    :ivar zeros: by where a segment starts, from which offset on it was found to be zero
+    """
 
     def __init__(self, source: FileSource, size_bytes: int) -> None:
+        self.zeros: dict[int, int] = {}
         self._source = source
         self._size_bytes = size_bytes
 
@@ -55,4 +63,4 @@ class PaddedSource:
     def extents(self, start: int) -> Iterator[PaddedExtent]:
         """Each segment from the one that holds ``start``, open for as long as it is looked at."""
         for extent in self._source.extents(start):
-            yield PaddedExtent(extent, self._size_bytes)
+            yield PaddedExtent(extent, self._size_bytes, self.zeros)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,14 +44,17 @@ def tails(
     size_bytes: int,
     end_offset: int,
     refused: Sequence[int],
+    zeros: Mapping[int, int],
 ) -> Iterator[Tail]:
     """What has to go, in the order of the log.
 
     :param refused: offsets of whole records that do not belong to the log
+    :param zeros: by where a segment starts, from which offset on it is known to be zero
     """
     for each in segments:
         begin = max(end_offset - each.start_offset, 0)
-        stop = min(each.length, size_bytes)
+        known = zeros.get(each.start_offset, each.start_offset + size_bytes) - each.start_offset
+        stop = min(each.length, size_bytes, known)
         if begin < stop:
             unproven = sum(begin <= at - each.start_offset < stop for at in refused)
             reason = f"{BEHIND}; {unproven} whole records in it are not proved" * bool(unproven)

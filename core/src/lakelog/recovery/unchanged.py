@@ -15,6 +15,8 @@ from lakelog.checkpoint import read_checkpoint
 from lakelog.cleanstop import CleanStop, read_clean_stop, write_clean_stop
 from lakelog.consumequeue.ends import Kept, read_kept
 from lakelog.directory import StoreDirectory
+from lakelog.errors import CorruptRecord
+from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.queueends import QueueEnd
 from lakelog.queueoffsets import Queue
 from lakelog.segmentdir import SegmentFile
@@ -105,29 +107,31 @@ def _queues_agree(end_offset: int, kept: Kept, ends: Mapping[Queue, QueueEnd]) -
 
 
 def _last_record(directory: StoreDirectory, stop: CleanStop, kept: Kept) -> Survey | None:
-    """The last record, if it is whole, was the last one in the queues, and ends where it should."""
+    """The last record, if it is whole, was the last one in the queues, and nothing follows."""
     from lakelog.codec.decode import decode_frame
     from lakelog.codec.frame import read_frame, verify_frame
-    from lakelog.errors import CorruptRecord
 
-    end = stop.end_offset
+    end, size = stop.end_offset, stop.segment_size_bytes
     if not kept.marks:
         return Survey(end, end) if end == stop.minimum else None
     mark = kept.marks[0]
-    start = mark.offset - mark.offset % stop.segment_size_bytes
-    if mark.end != end or not stop.minimum <= mark.offset < end:
+    start = mark.offset - mark.offset % size
+    if not stop.minimum <= mark.offset < mark.end <= min(end, start + size):
         return None
     file = directory.files.open(directory.segment(start))
     try:
-        data = memoryview(file.read_at(mark.offset - start, end - mark.offset))
+        data = memoryview(file.read_at(mark.offset - start, mark.end - mark.offset))
+        blank = b"" if mark.end == end else file.read_at(mark.end - start, BLANK.size)
     finally:
         file.close()
+    if blank and (end != start + size or blank != BLANK.pack(end - mark.end, MAGIC_BLANK)):
+        return None
     try:
         frame = read_frame(data, 0, len(data), mark.offset)
         verify_frame(data, frame, mark.offset, sealed=stop.require_record_crc)
         time_ms = int(decode_frame(data, frame).store_timestamp_ms)
     except CorruptRecord:
         return None
-    if bytes(data[: len(mark.head)]) != mark.head or len(data) != end - mark.offset:
+    if bytes(data[: len(mark.head)]) != mark.head or frame.size != len(data):
         return None
     return Survey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)

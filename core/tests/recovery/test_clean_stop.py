@@ -1,0 +1,397 @@
+"""What a clean stop noted: the next open goes by it while nobody has written, and not otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
+from core.tests.store.support import (
+    SEGMENT,
+    FaultyFiles,
+    a_store,
+    fill,
+    open_small,
+    read_small,
+    segments,
+)
+from lakelog import Message, RecoveryReport
+from lakelog.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.cleanstop import CLEAN_STOP_FILE
+from lakelog.fileidentity import FileIdentity, identity_at
+from lakelog.files import File, RealFileSystem
+from lakelog.recovery.unchanged import UNCHANGED
+from lakelog.testing import FaultyFile
+
+OLD: Final = b"left behind by somebody"
+
+
+def note(path: Path) -> Path:
+    return path / "lakelog" / CLEAN_STOP_FILE
+
+
+def opened(path: Path, **more: Any) -> RecoveryReport:
+    """Open, close, and give what the recovery said."""
+    with open_small(path, **more) as store:
+        assert store.recovery is not None
+        return store.recovery
+
+
+def read_anyway(path: Path) -> RecoveryReport:
+    """Without the note."""
+    note(path).unlink()
+    return recover_small(path, dry_run=True)
+
+
+def in_place(path: Path, position: int, data: bytes) -> None:
+    """Write without a change of the length."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+# --- it counts ---
+
+
+@pytest.mark.parametrize("count", [0, 1, 110])
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_clean_stop_is_gone_by(count: int, writer: str, tmp_path: Path) -> None:
+    more = {"plugins": None, "writer": writer} if writer == "mmap" else {}
+    put = a_store(tmp_path, count, **more)
+    end = put[-1].end_offset if put else 0
+    for _ in range(2):
+        report = opened(tmp_path, **more)
+        assert (report.start_reason, report.end_offset) == (UNCHANGED, end)
+        assert report.records == min(count, 1)
+        assert not report.changed
+    with open_small(tmp_path, **more) as store:
+        assert store.put(Message("t", b"next", queue_id=0)).queue_offset == count
+    assert opened(tmp_path, **more).start_reason == UNCHANGED
+
+
+def test_it_says_what_reading_says(tmp_path: Path) -> None:
+    """Also of queues that nobody has files of any more, and of a clock that was set back."""
+    with open_small(tmp_path) as store:
+        fill(store, 70)
+        for number in range(9):
+            store.put(Message("other", b"x" * 300, queue_id=number % 3))
+            store.put(Message("removed", b"x" * 300, queue_id=1))
+        store.delete_topic("removed")
+        store.put(Message("t", b"last", queue_id=0))
+    report = recover_small(tmp_path, dry_run=True)
+    assert report.start_reason == UNCHANGED
+    with open_small(tmp_path) as store:
+        given = [
+            store.put(Message(topic, b"y", queue_id=queue_id)).queue_offset
+            for topic, queue_id in (("t", 0), ("other", 0), ("other", 2), ("removed", 1))
+        ]
+    assert given == [71, 3, 3, 9]
+    full = read_anyway(tmp_path)
+    assert full.start_reason != UNCHANGED
+    assert full.end_offset == opened(tmp_path).end_offset
+
+
+def test_it_counts_where_a_blank_ends_the_log(tmp_path: Path) -> None:
+    a_store(tmp_path, 110)
+    segments(tmp_path)[-1].unlink()  # what begins it is missing: the blank before it is the end
+    end = opened(tmp_path).end_offset
+    assert end % SEGMENT == 0
+    assert (opened(tmp_path).start_reason, opened(tmp_path).end_offset) == (UNCHANGED, end)
+
+
+def test_a_reader_goes_by_it(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 40)
+    with read_small(tmp_path) as reader:
+        assert reader.max_offset == put[-1].end_offset
+        with open_small(tmp_path) as store:
+            more = fill(store, 5)
+            assert not note(tmp_path).exists()
+        assert reader.max_offset == more[-1].end_offset
+        in_place(segments(tmp_path)[-1], more[-1].physical_offset % SEGMENT, b"\x00" * 100)
+        assert reader.max_offset == more[-2].end_offset
+        assert reader.max_offset == more[-2].end_offset
+
+
+def test_a_repair_by_a_reader_in_memory_goes_on(tmp_path: Path) -> None:
+    """A reader of a store whose queues are gone completes them up to the end that was noted."""
+    put = a_store(tmp_path, 40)
+    shutil.rmtree(tmp_path / "consumequeue")
+    with read_small(tmp_path) as reader:
+        assert reader.queue_bounds("t", 0) == (0, len(put))
+
+
+# --- it does not count ---
+
+
+def behind(path: Path) -> None:
+    """A byte right behind the end, as by `dd conv=notrunc`."""
+    in_place(segments(path)[-1], end_of(path) % SEGMENT, OLD)
+
+
+def behind_and_far(path: Path) -> None:
+    """Further behind than anybody would look."""
+    in_place(segments(path)[-1], SEGMENT - len(OLD), OLD)
+
+
+def behind_and_dated_back(path: Path) -> None:
+    """The same by somebody who sets the time of change to what it was."""
+    before = segments(path)[-1].stat()
+    behind_and_far(path)
+    os.utime(segments(path)[-1], ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def end_of(path: Path) -> int:
+    stop: int = json.loads(note(path).read_text())["stop"]["end_offset"]
+    return stop
+
+
+def replace_last(path: Path) -> None:
+    """A backup that was put back: the same bytes and times in another file."""
+    last = segments(path)[-1]
+    shutil.copy2(last, path / "copy")
+    (path / "copy").rename(last)
+
+
+def add_segment(path: Path) -> None:
+    start = int(segments(path)[-1].name) + SEGMENT
+    (path / "commitlog" / f"{start:020d}").write_bytes(bytes(SEGMENT))
+
+
+def rewrite_checkpoint(path: Path) -> None:
+    """The same numbers, by somebody else."""
+    write_checkpoint(RealFileSystem(), path, read_checkpoint(RealFileSystem(), path))
+
+
+def start_as_rocketmq(path: Path) -> None:
+    """It writes to `lock` whenever it starts, before it appends."""
+    in_place(path / "lock", 0, b"lock")
+
+
+def other_checkpoint(path: Path) -> None:
+    found = read_checkpoint(RealFileSystem(), path)
+    lower = attrs.evolve(found, confirm_offset=found.confirm_offset - 1)
+    write_checkpoint(RealFileSystem(), path, lower)
+
+
+def of_another_store(path: Path) -> None:
+    a_store(path.parent / "another", 41)
+    shutil.copy2(note(path.parent / "another"), note(path))
+
+
+def damage_last_record(path: Path) -> None:
+    alter(path, end_of(path) - 9, lambda data: bytes([data[0] ^ 1]), 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        behind,
+        behind_and_far,
+        behind_and_dated_back,
+        replace_last,
+        add_segment,
+        lambda path: segments(path)[-1].unlink(),
+        lambda path: segments(path)[0].unlink(),
+        lambda path: os.truncate(segments(path)[-1], SEGMENT // 2),
+        lambda path: os.truncate(segments(path)[0], SEGMENT // 2),
+        lambda path: os.truncate(segments(path)[-1], 2 * SEGMENT),
+        damage_last_record,
+        rewrite_checkpoint,
+        other_checkpoint,
+        start_as_rocketmq,
+        crash,
+        lambda path: (path / "lakelog" / "queues.json").unlink(),
+        lambda path: shutil.rmtree(path / "consumequeue" / "t" / "0"),
+        of_another_store,
+        lambda path: note(path).write_bytes(b""),
+        lambda path: note(path).write_bytes(b"[1, 2]\n"),
+        lambda path: note(path).write_bytes(os.urandom(300)),
+        lambda path: note(path).write_text(note(path).read_text()[:-20]),
+        lambda path: note(path).write_text(
+            note(path).read_text().replace('"minimum": 0', '"minimum": 1')
+        ),
+        lambda path: note(path).write_text(
+            note(path).read_text().replace('"version": 1', '"version": 2')
+        ),
+    ],
+)
+def test_what_somebody_changed_is_read(change: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    a_store(path, 110)
+    assert recover_small(path, dry_run=True).start_reason == UNCHANGED
+    change(path)
+    report = opened(path)
+    assert report.start_reason != UNCHANGED
+    assert log_bytes(path)[report.end_offset :].strip(b"\x00") == b""
+    assert opened(path).start_reason == UNCHANGED  # it was noted anew
+
+
+def test_a_unit_behind_the_end_is_looked_into(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 110)
+    (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir()
+    end = put[-1].end_offset
+    in_place(queue, 110 * 20, end.to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8))
+    report = opened(tmp_path)
+    assert report.start_reason != UNCHANGED
+    assert [each.end_offset for each in report.missing] == [end + 100]
+
+
+def test_any_torn_or_flipped_note_is_read_over(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 3)
+    whole = note(tmp_path).read_bytes()
+    for at in range(0, len(whole) - 1, 7):
+        for text in (whole[:at], whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :]):
+            note(tmp_path).write_bytes(text)
+            report = recover_small(tmp_path, dry_run=True)
+            assert report.start_reason != UNCHANGED
+            assert report.end_offset == put[-1].end_offset
+
+
+def test_a_copy_of_a_store_is_read_once(tmp_path: Path) -> None:
+    a_store(tmp_path / "store", 110)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    assert opened(tmp_path / "copy").start_reason != UNCHANGED
+    assert opened(tmp_path / "copy").start_reason == UNCHANGED
+    assert opened(tmp_path / "store").start_reason == UNCHANGED
+
+
+@pytest.mark.parametrize(
+    "more", [{"require_record_crc": True}, {"commitlog_path": "elsewhere"}], ids=str
+)
+def test_other_settings_read_the_log(more: dict[str, Any], tmp_path: Path) -> None:
+    a_store(tmp_path / "store", 110, record_crc=True)
+    if "commitlog_path" in more:
+        shutil.copytree(tmp_path / "store" / "commitlog", tmp_path / "elsewhere")
+        more = {"commitlog_path": str(tmp_path / "elsewhere")}
+    assert opened(tmp_path / "store", **more).start_reason != UNCHANGED
+    assert opened(tmp_path / "store", **more).start_reason == UNCHANGED
+
+
+def test_who_asks_for_all_of_the_log_gets_it(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 110)
+    report = recover_small(tmp_path, full=True)
+    assert (report.start_reason, report.records) == ("all of it was asked for", len(put))
+
+
+@pytest.mark.parametrize(("on_damage", "gone_by"), [("skip", True), ("truncate", False)])
+def test_noted_damage_is_treated_as_the_settings_say(
+    on_damage: str, gone_by: bool, tmp_path: Path
+) -> None:
+    put = a_store(tmp_path, 110)
+    alter(tmp_path, put[50].physical_offset + 120, lambda data: bytes([data[0] ^ 1]), 1)
+    recover_small(tmp_path, full=True)
+    report = recover_small(tmp_path, dry_run=True, on_damage=on_damage)
+    assert (report.start_reason == UNCHANGED) == gone_by
+    assert (report.cut_at is None) == gone_by
+    if gone_by:
+        assert [each.offset for each in report.damage] == [put[50].physical_offset]
+
+
+# --- how it is kept ---
+
+
+@attrs.frozen
+class _Recorded(RealFileSystem):
+    """Names of what was changed, in order."""
+
+    calls: list[str] = attrs.field(factory=list)
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if write:
+            self.calls.append(f"write {path.parent.name}/{path.name}")
+        return super().open(path, write=write, create=create)
+
+    def unlink(self, path: Path) -> None:
+        self.calls.append(f"unlink {path.name}")
+        super().unlink(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.calls.append(f"rename {target.name}")
+        super().rename(source, target)
+
+    def sync_dir(self, path: Path) -> None:
+        self.calls.append(f"sync {path.name}")
+        super().sync_dir(path)
+
+
+def test_it_is_gone_for_good_before_the_store_is_open_and_there_before_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    a_store(tmp_path, 10)
+    files = _Recorded()
+    store = open_small(tmp_path, files=files)
+    gone = files.calls.index(f"unlink {CLEAN_STOP_FILE}")
+    assert files.calls[gone + 1] == "sync lakelog"
+    name = tmp_path.name
+    later = (f"{name}/abort", f"{name}/checkpoint", f"commitlog/{segments(tmp_path)[-1].name}")
+    assert gone < min(files.calls.index(f"write {each}") for each in later)
+    assert not note(tmp_path).exists()
+    files.calls.clear()
+    store.close()
+    there = files.calls.index(f"rename {CLEAN_STOP_FILE}")
+    assert files.calls[there + 1] == "sync lakelog"
+    assert there < files.calls.index("unlink abort")
+
+
+def test_a_store_that_failed_leaves_none(tmp_path: Path) -> None:
+    a_store(tmp_path, 10)
+    files = FaultyFiles()
+    store = open_small(tmp_path, files=files)
+    files.failing.add("sync")
+    fill(store, 1)
+    with pytest.raises(Exception, match="failed"):
+        store.close()
+    assert not note(tmp_path).exists()
+
+
+class _Coarse(RealFileSystem):
+    """A file system that keeps times in whole seconds."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        return _CoarseFile(super().open(path, write=write, create=create))
+
+
+class _CoarseFile(FaultyFile):
+    def stamp(self) -> FileIdentity | None:
+        return None
+
+
+def test_without_exact_times_nothing_is_noted(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 10, files=_Coarse())
+    assert not note(tmp_path).exists()
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(put)
+
+
+def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = FaultyFiles()
+    with open_small(tmp_path, files=files) as store:
+        put = fill(store, 10)
+        files.failing.add("stamp")
+    assert "cannot be noted" in caplog.text
+    assert not (tmp_path / "abort").exists()
+    assert opened(tmp_path).end_offset == put[-1].end_offset
+
+
+def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:
+    """The kernel's time of change is the same for writes that follow at once."""
+    path = tmp_path / "file"
+    for _ in range(300):
+        path.write_bytes(bytes(100))
+        file = RealFileSystem().open(path, write=True)
+        stamped = file.stamp()
+        assert stamped is not None
+        assert identity_at(path) == stamped
+        file.write_at(5, b"x")
+        assert identity_at(path) != stamped
+        file.close()
+        path.unlink()

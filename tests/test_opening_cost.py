@@ -1,0 +1,130 @@
+"""Bytes that are read to open a store, whatever the length of its files: counted by the kernel.
+
+Each is counted in a process of its own, which has opened and read another store before, so that
+no import counts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.cleanstop import CLEAN_STOP_FILE
+
+MIB: Final = 1 << 20
+SMALL: Final = 16 * MIB
+LARGE: Final = 1024 * MIB
+MOST_BYTES: Final = 192 << 10
+"""Read for one open and close; nearly all are pages of 4 KiB of small files."""
+MOST_FAULTS: Final = 4096
+"""Pages of 4 KiB that are touched: a map of a large file that is looked through has 262,144."""
+PROGRAM: Final = """
+import json, resource, sys
+import lakelog
+
+def reads():
+    lines = open("/proc/self/io").read().splitlines()
+    read = next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+    return read, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def counted(action):
+    before = reads()
+    action()
+    return [after - first for after, first in zip(reads(), before)]
+
+def own(path):
+    with lakelog.open(path, mode="owner") as store:
+        return store.recovery
+
+def find(path):
+    with lakelog.open(path, mode="read") as store:
+        assert len(list(store.query("t", "k0"))) == 1
+        assert store.get("t", 0, 0, 1).messages
+        store.max_offset, store.min_offset, store.topics(), store.queues()
+
+def append(path):
+    with lakelog.open(path, mode="owner") as store:
+        store.put(lakelog.Message("t", b"again", keys="k", queue_id=0))
+
+def dry(path):
+    lakelog.recover(path, dry_run=True)
+
+ways = {"own": own, "find": find, "append": append, "own again": own, "dry run": dry}
+for each in ways.values():
+    each(sys.argv[1])
+print(json.dumps({name: counted(lambda: way(sys.argv[2])) for name, way in ways.items()}))
+"""
+
+
+def a_store(path: Path, size_bytes: int, segments: int = 1) -> None:
+    """Closed cleanly; its segments but the last one are full."""
+    with lakelog.open(
+        path, mode="owner", segment_size_bytes=size_bytes, preallocate=False
+    ) as store:
+        body, number = bytes(min(size_bytes // 4, 3 * MIB)), 0
+        while store.max_offset < (segments - 1) * size_bytes:
+            store.put(Message("t", body, queue_id=0, keys=f"k{number}"))
+            number += 1
+        store.put(Message("t", b"last", queue_id=0, keys=f"k{number}"))
+
+
+def counted(warm: Path, store: Path, mode: str = PROGRAM) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", mode, str(warm), str(store)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    a_store(tmp_path / "small", SMALL)
+    return tmp_path / "small"
+
+
+def test_it_is_the_same_for_any_length_of_a_segment(small: Path, tmp_path: Path) -> None:
+    a_store(tmp_path / "large", LARGE)
+    few, many = counted(small, small), counted(small, tmp_path / "large")
+    for name in few:
+        assert abs(many[name][0] - few[name][0]) < 8 << 10, (few, many)
+        assert few[name][0] < MOST_BYTES, few
+        assert many[name][1] < MOST_FAULTS, many
+
+
+def test_it_is_the_same_for_any_number_of_segments(small: Path, tmp_path: Path) -> None:
+    a_store(tmp_path / "one", MIB)
+    a_store(tmp_path / "many", MIB, 16)
+    few, many = counted(small, tmp_path / "one"), counted(small, tmp_path / "many")
+    for name in few:
+        units = 2 * 300 * 1024  # the record is found, and got
+        assert abs(many[name][0] - few[name][0]) < (units if name == "find" else 8 << 10), name
+        assert many[name][1] < MOST_FAULTS, many
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_tail_that_nobody_vouches_for_is_read_once(
+    crashed: bool, small: Path, tmp_path: Path
+) -> None:
+    """It was read three times."""
+    path, size = tmp_path / "store", 256 * MIB
+    a_store(path, size)
+    with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(size // 2)
+        file.write(bytes(size // 2))  # else a file system that knows what was written reads nothing
+    (path / "lakelog" / CLEAN_STOP_FILE).unlink(missing_ok=True)
+    if crashed:
+        (path / "abort").touch()
+    found = counted(small, path)
+    assert size // 2 < found["own"][0] < size + 32 * MIB
+    assert found["own again"][0] < MOST_BYTES
