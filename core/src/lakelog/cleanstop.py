@@ -12,9 +12,9 @@ with ``FILE`` as ``{"inode": N, "length": BYTES, "mtime_ns": NS, "ctime_ns": NS}
 ``minimum`` to ``end_offset``, all of it durable, and the last segment is zero behind that.
 ``next_offsets`` are those that ``queues.json`` does not have.
 
-It is written before ``abort`` goes, and removed durably before the next ``abort`` is written. It
-counts only while nobody has written since: the last segment, the checkpoint and ``lock``, which
-RocketMQ writes at each start before it appends, must be the very files, unchanged.
+It is written before ``abort`` goes, and removed durably by the next owner before anything is
+appended. It counts only while nobody has written since: the last segment, the checkpoint and
+``lock``, which RocketMQ writes at each start before it appends, must be the very files, unchanged.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def write_clean_stop(  # what is known of a log that was closed
 
 
 def forget_clean_stop(files: FileSystem, path: Path) -> None:
-    """Remove it durably, before anything of the store changes; raises ``OSError``."""
+    """Remove it durably, before anything is appended; raises ``OSError``."""
     if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
         files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
         files.sync_dir(path / OWN_DIR)

@@ -156,6 +156,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         report = mend(directory, plan, core.segment_size_bytes)
         locks = lock, dispatch_lock
         opened, reput = taking.open(plan, report, locks, arrivals, publisher, is_new=is_new)
+        forget_clean_stop(directory.files, directory.path)  # before anything is appended
         _publish(opened)
         begin(progress, COMPLETING)
         reput.complete(progress)
@@ -321,7 +322,6 @@ class _Taking:
         identity = read_identity(files, path) or make_identity(files, path, new=is_new)
         if not (path / ABORT_FILE).exists():
             self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
-        forget_clean_stop(files, path)
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
         return identity
