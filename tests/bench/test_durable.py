@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import durable
-from tests.bench.durable import child, stalling, starting
+from tests.bench.durable import child, opening, stalling, starting
 from tests.bench.durable.gathering import Gathering
 from tests.bench.durable.work import Work
 from tests.bench.kafka import contender as kafka
@@ -153,6 +153,18 @@ def test_the_real_store_opens_the_same(oracle: Oracle, tmp_path: Path) -> None:
     assert 0 < sample["open_ms"] <= sample["ms"] <= sample["dispatched_ms"]
 
 
+@pytest.mark.parametrize("way", ["own", "unnoted", "read"])
+def test_what_an_opening_costs_is_counted(way: str, tmp_path: Path) -> None:
+    sample = opening.ours(3, way, tmp_path)
+    assert min(sample.values()) > 0
+    assert (sample["read_kib"] > opening.SEGMENT_BYTES / 1024 / 2) == (way == "unnoted")
+
+
+def test_what_the_real_store_needs_for_it_is_counted(oracle: Oracle, tmp_path: Path) -> None:
+    sample = opening.theirs(3, tmp_path)
+    assert min(sample.values()) > 0
+
+
 @pytest.mark.parametrize("everything", [True, False])
 def test_a_filled_store_is_verified(everything: bool, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
@@ -162,7 +174,8 @@ def test_a_filled_store_is_verified(everything: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["durable", "durable_batch", "timed", "direct", "stall", "recovery", "verify"]
+    "name",
+    ["durable", "durable_batch", "timed", "direct", "stall", "open", "recovery", "verify"],
 )
 def test_a_suite_is_complete(name: str) -> None:
     for contest in SUITES[name].contests(quick=True):

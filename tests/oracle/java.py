@@ -90,14 +90,23 @@ class Oracle:
         arguments: list[str],
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> list[Row]:
-        properties = [f"{name}={value}" for name, value in options.items()]
-        command = [*self._java(), f"lakelog.oracle.{program}", "--store", str(store)]
-        done = subprocess.run(
-            command + arguments + properties, capture_output=True, encoding="utf-8", check=False
-        )
+        command = self.command(program, store, arguments, options)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         if done.returncode not in (0, _REFUSED):
             raise RuntimeError(f"{program} ended with {done.returncode}:\n{done.stderr}")
         return parse(done.stdout)
+
+    def command(
+        self,
+        program: str,
+        store: Path,
+        arguments: list[str],
+        options: Mapping[str, str] = NO_OPTIONS,
+    ) -> list[str]:
+        """The words that run one of the programs over a directory."""
+        properties = [f"{name}={value}" for name, value in options.items()]
+        started = [*self._java(), f"lakelog.oracle.{program}", "--store", str(store)]
+        return started + arguments + properties
 
     def _java(self) -> list[str]:
         # The logging library writes below the home directory, unless told otherwise twice.

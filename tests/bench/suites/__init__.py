@@ -9,6 +9,7 @@ from tests.bench.suites.durable import Durable, DurableBatch
 from tests.bench.suites.find import FIND
 from tests.bench.suites.lake import Lake
 from tests.bench.suites.lakelatency import LakeLatency
+from tests.bench.suites.opening import Opening
 from tests.bench.suites.processes import PROCESSES
 from tests.bench.suites.put import Put, PutBatch
 from tests.bench.suites.recovery import Recovery, Verify
@@ -20,7 +21,7 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
         *(Put(), PutBatch(), Decode(), *FIND, Startup()),
-        *(Durable(), DurableBatch(), Timed(), Direct(), Stall(), Recovery(), Verify()),
-        *(Lake(), LakeLatency(), *PROCESSES),
+        *(Durable(), DurableBatch(), Timed(), Direct(), Stall(), Opening(), Recovery()),
+        *(Verify(), Lake(), LakeLatency(), *PROCESSES),
     )
 }

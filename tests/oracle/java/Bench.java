@@ -1,5 +1,6 @@
 package lakelog.oracle;
 
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Properties;
@@ -14,6 +15,8 @@ import org.apache.rocketmq.store.DefaultMessageStore;
  * [--body 1024] [--threads 1] [--flush ASYNC|SYNC] [--inflight 1] [--n 32] [--warm-ms 2000]
  * [property=value ...]}. The making of the messages is part of what is measured. Puts go on until
  * the time is over where one is given. {@code --mode load} opens a directory that has messages.
+ * {@code --mode reopen --warm DIR --begin NAME --end NAME} opens one and shuts it down, between calls
+ * that look for two names, and does the same with another directory before.
  */
 public final class Bench {
     /** The default refuses a batch above 4 MiB. */
@@ -37,6 +40,11 @@ public final class Bench {
         Map<String, Object> line = JsonLines.object("bench", mode);
         if (mode.equals("load")) {
             line.putAll(BenchLoad.run(directory, properties));
+        } else if (mode.equals("reopen")) {
+            BenchLoad.reopen(Path.of(options.required("warm")).toAbsolutePath(), properties);
+            Files.exists(Path.of(options.required("begin")));
+            line.putAll(BenchLoad.reopen(directory, properties));
+            Files.exists(Path.of(options.required("end")));
         } else {
             DefaultMessageStore store = Stores.open(directory, properties, new SystemClock());
             line.putAll(measure(mode, options, store));
