@@ -1,0 +1,103 @@
+"""The real store opens and closes a store that lakelog closed: its note counts no more.
+
+It leaves no trace of that but times of change: no `abort`, the same records, the same lengths.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import lakelog
+from lakelog import Message, RecoveryReport
+from lakelog.cleanstop import CLEAN_STOP_FILE
+from lakelog.recovery.unchanged import UNCHANGED
+from tests.support.rows import by_kind, difference
+from tests.support.twostores import ours
+
+if TYPE_CHECKING:
+    from tests.oracle.java import Oracle
+
+SEGMENT: Final = 64 << 10
+JAVA: Final = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+}
+SETTINGS: Final[dict[str, Any]] = {
+    "segment_size_bytes": SEGMENT,
+    "settings": {
+        "consume-queue": {"file_entries": 100},
+        "hash-index": {"slots": 100, "entries": 400},
+    },
+}
+
+
+def a_closed_store(path: Path) -> None:
+    with lakelog.open(path, mode="owner", **SETTINGS) as store:
+        for number in range(150):
+            store.put(Message("topic", b"%06d" % number * 100, queue_id=0, keys=f"k{number}"))
+    assert dry(path).start_reason == UNCHANGED
+
+
+def dry(path: Path) -> RecoveryReport:
+    return lakelog.recover(path, dry_run=True, **SETTINGS)
+
+
+@pytest.mark.parametrize("end", ["shutdown", "halt"])
+@pytest.mark.parametrize("count", [0, 3, 300])
+def test_what_the_real_store_opened_is_read(
+    count: int, end: str, oracle: Oracle, tmp_path: Path
+) -> None:
+    a_closed_store(tmp_path)
+    note = (tmp_path / "lakelog" / CLEAN_STOP_FILE).read_bytes()
+    put = oracle._run(
+        "PutSame", tmp_path, ["--count", str(count), "--mark", "a", "--exit", end], JAVA
+    )
+    assert (tmp_path / "lakelog" / CLEAN_STOP_FILE).read_bytes() == note
+    assert (tmp_path / "abort").exists() == (end == "halt")
+    with lakelog.open(tmp_path, mode="read", **SETTINGS) as reader:
+        found = [each.physical_offset for each in reader.scan()]
+    assert len(found) == 150 + count
+    assert found[150:] == [row["offset"] for row in put]
+    report = dry(tmp_path)
+    assert report.start_reason != UNCHANGED
+    with lakelog.open(tmp_path, mode="owner", **SETTINGS) as store:
+        assert [each.physical_offset for each in store.scan()] == found
+        end_offset = store.max_offset
+    assert dry(tmp_path).start_reason == UNCHANGED
+    assert dry(tmp_path).end_offset == end_offset
+
+
+def test_a_kill_of_the_real_store_whose_traces_are_gone_is_noticed(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """Even with `abort` removed, and with the times of the log and the checkpoint set back."""
+    a_closed_store(tmp_path)
+    files = [tmp_path / "checkpoint", *(tmp_path / "commitlog").iterdir()]
+    times = {each: each.stat() for each in files}
+    oracle._run("PutSame", tmp_path, ["--count", "3", "--mark", "a", "--exit", "halt"], JAVA)
+    (tmp_path / "abort").unlink()
+    for each, before in times.items():
+        os.utime(each, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert dry(tmp_path).start_reason != UNCHANGED
+    assert len(list(lakelog.open(tmp_path, mode="read", **SETTINGS).scan())) == 153
+
+
+def test_the_real_store_reads_what_lakelog_opened_by_its_note(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    store_path = tmp_path / "store"
+    a_closed_store(store_path)
+    for number in range(3):
+        with lakelog.open(store_path, mode="owner", **SETTINGS) as store:
+            assert store.recovery is not None
+            assert store.recovery.start_reason == UNCHANGED
+            store.put(Message("topic", b"%06d" % number * 100, queue_id=0))
+    found = ours(store_path, JAVA)
+    assert len(by_kind(found)["msg"]) == 153
+    assert difference(found, oracle.dump(store_path, JAVA)) == ""
