@@ -14,6 +14,7 @@ from lakelog.errors import LakelogError, PutRefused
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.pages.positionspage import APPENDED
 from lakelog.positions import Confirmations, OpenPut, Positions
 from lakelog.queueoffsets import Queue, QueueOffsets
 from lakelog.segments import Segments
@@ -132,11 +133,11 @@ class CommitLog:
             status, position = self._roll_and_place(batch, now_ms)
         if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
-        end = position + len(batch.buffer)
+        end, positions = position + len(batch.buffer), self.positions
         self._confirmations.begin(put)
         self._write(position, batch.buffer)
         batch.advance(self._queue_offsets)
-        self.positions.appended = end
+        positions.appended = positions.words[APPENDED] = end  # behind the bytes: see whole_end()
         put.append(end)  # no exception of a signal's handler comes between these two
         self.last_timestamp_ms = now_ms  # behind `appended`: sync() reads them the other way round
         return end
@@ -172,7 +173,7 @@ class CommitLog:
         self._health.has_room()
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
         segments.roll(writer)
-        self.positions.appended = end
+        self.positions.appended = self.positions.words[APPENDED] = end
 
     def next_offsets(self) -> dict[Queue, int]:
         """The queue offset that the next message of each queue takes; while nobody appends."""

@@ -42,8 +42,8 @@ class Positions:
     :ivar confirmed: end of the longest prefix in which every put has its result; reads stop here
     :ivar dispatched: end of what queues and index know
     :ivar words: where those who move a position let other processes see it. ``confirmed`` and
-        ``appended``, which every put moves, are plain attributes: who moves ``confirmed`` stores
-        its word beside it, and the word of ``appended`` follows with the next of the others
+        ``appended``, which every put moves, are plain attributes: who moves one stores its word
+        beside it. That of ``appended`` is stored by the append alone, behind the last byte
     :ivar elsewhere: whether another process dispatches, and stores that word
     :ivar asked: its first number is not 0 while somebody in another process waits for a position
     :ivar wake: wakes them; called by who has moved one and finds that
@@ -84,7 +84,6 @@ class Positions:
     @committed.setter
     def committed(self, offset: int) -> None:
         self._committed = self.words[COMMITTED] = offset
-        self.words[APPENDED] = self.appended
         if self.asked[0]:
             self.wake()
 
@@ -107,7 +106,6 @@ class Positions:
     @dispatched.setter
     def dispatched(self, offset: int) -> None:
         self._dispatched = self.words[DISPATCHED] = offset
-        self.words[APPENDED] = self.appended
 
     def count_sync(self, took_us: int) -> None:
         """Let others see that one more sync returned, and how long it took."""
@@ -132,6 +130,7 @@ class Positions:
         Each is looked at again after it was stored, so that what comes last is what counts.
         """
         self._mend(MINIMUM, lambda: self._minimum)
+        self._mend(APPENDED, lambda: self.appended)
         self._mend(COMMITTED, lambda: self._committed)
         self._mend(FLUSHED, lambda: self._flushed)
         self._mend(CONFIRMED, lambda: self.confirmed)

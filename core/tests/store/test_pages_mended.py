@@ -48,7 +48,7 @@ def spoil(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-@pytest.mark.parametrize("content", [bytes(PAGE_BYTES), b"\x7f" * 17 * 8], ids=["zeros", "ones"])
+@pytest.mark.parametrize("content", [bytes(PAGE_BYTES), b"\x7f" * 21 * 8], ids=["zeros", "ones"])
 @pytest.mark.parametrize("away", [False, True], ids=["thread", "process"])
 def test_words_that_are_wrong(tmp_path: Path, away: bool, content: bytes) -> None:
     opened = open_away if away else open_small

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -239,7 +240,11 @@ def test_its_words(tmp_path: Path) -> None:
         assert words[FLAGS] == 0
         assert words[RECORDS] == 5
         assert tuple(words[DISPATCHER_PID : DISPATCHER_START + 1]) == tuple(words[7:9])
-        assert not any(words[DISPATCHER_START + 1 :])
+        abort, boot = os.stat(tmp_path / "abort"), Path("/proc/sys/kernel/random/boot_id")
+        boot_id = uuid.UUID(boot.read_text().strip())
+        assert words[17] << 64 | words[18] == boot_id.int
+        assert tuple(words[19:21]) == (abort.st_ino, abort.st_ctime_ns)
+        assert not any(words[21:])
     assert not is_published(FILES, tmp_path)
     closed = PageView.open(FILES, tmp_path)
     assert closed is not None

@@ -5,7 +5,7 @@ never synced. Words of 8 bytes, aligned and in the machine's own order, each sto
 that none is ever seen half. All offsets are bytes from the start of the log::
 
     word  0  magic and version    MAGIC; a page of another machine's byte order does not show it
-    word  1  appended             end of what was appended; follows the others by a while
+    word  1  appended             end of what was appended, stored by each append behind its bytes
     word  2  committed            end of what is in the page cache; of use where a writer stages
     word  3  flushed              end of what is durable
     word  4  confirmed            end of the longest run of puts that all have their result
@@ -21,11 +21,19 @@ that none is ever seen half. All offsets are bytes from the start of the log::
     word 14  records              how many records this owner has dispatched; 0 if it does not count
     word 15  dispatcher           process id of who writes queues and index, and word 5
     word 16  dispatcher's start   as word 8
+    word 17  boot                 the first half of the kernel's boot id, as it is printed
+    word 18  boot                 the second half
+    word 19  abort                inode number of the file ``abort`` that this owner wrote
+    word 20  abort's time         when that file was changed last (ctime), in ns since 1970
 
 Words 1 to 6 never go back while one owner lives; nothing is promised across words. The page of a
 dead owner stays behind. So it counts only while the owner holds its lock on byte 2 of ``lock``
 (which ends with the process), is the process that words 7 and 8 name, and is in a state that
 :data:`BELIEVED` has. Who goes by it still checks each record that it reads.
+
+A recovery asks the page of a killed owner for one thing, see :func:`whole_end`. The page cache
+keeps page and log alike when a process dies, and loses both when the machine does; words 17 to 20
+tell the two cases apart, and a log that another program has written since.
 """
 
 from __future__ import annotations
@@ -37,8 +45,8 @@ from typing import Final
 
 import attrs
 
-from lakelog.files import FileSystem
-from lakelog.layout import OWN_DIR
+from lakelog.files import FileSystem, read_file
+from lakelog.layout import ABORT_FILE, OWN_DIR
 from lakelog.pages.mappedfile import Identity, identity_of, make_mapped
 
 PAGE_FILE: Final = "positions"
@@ -64,6 +72,7 @@ SYNC_US: Final = 13
 RECORDS: Final = 14
 DISPATCHER_PID: Final = 15
 DISPATCHER_START: Final = 16
+PROOF: Final = range(17, 21)
 STAGED: Final = 1
 NAMED: Final = {
     "appended": APPENDED,
@@ -112,7 +121,7 @@ def make_page(files: FileSystem, path: Path) -> memoryview[int]:
     words = make_mapped(files, page_path(path), PAGE_BYTES).cast("Q")
     words[STATE] = State.OPENING
     if words[0] != MAGIC:
-        for at in (*range(1, STATE), FLAGS):
+        for at in (*range(1, STATE), FLAGS, *PROOF):
             words[at] = 0
     for at in (SYNCS, SYNC_US, RECORDS):
         words[at] = 0
@@ -130,6 +139,42 @@ def sign_page(words: memoryview[int], pid: int, *, dispatches: bool) -> None:
     if dispatches:
         words[DISPATCHER_PID], words[DISPATCHER_START] = pid, start
     words[0] = MAGIC
+
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+NO_PROOF: Final = (0, 0, 0, 0)
+
+
+def proof_words(path: Path) -> tuple[int, ...]:
+    """What the words :data:`PROOF` are for a log that is being written now.
+
+    No copy of the store directory ``path`` and no other opening of it, RocketMQ's included, has
+    the same: each writes ``abort`` anew, and nobody can set a ctime. :data:`NO_PROOF` where the
+    kernel does not say it.
+    """
+    try:
+        boot = _BOOT_ID.read_text().strip().replace("-", "")
+        abort = os.stat(path / ABORT_FILE)
+        return int(boot[:16], 16), int(boot[16:32], 16), abort.st_ino, abort.st_ctime_ns
+    except (OSError, ValueError):
+        return NO_PROOF
+
+
+def whole_end(files: FileSystem, path: Path) -> int | None:
+    """Up to where a killed owner had copied every byte of the log; ``None`` if that is not proved.
+
+    Behind it stands at most what was never acknowledged as committed, in any order: a copy that is
+    killed at a page border may have stored its end, and not its start.
+    """
+    data = read_file(files, page_path(path)) or b""
+    proof = proof_words(path)
+    if len(data) < PAGE_BYTES or proof == NO_PROOF:
+        return None
+    words = memoryview(data).cast("Q")
+    if words[0] != MAGIC or tuple(words[at] for at in PROOF) != proof:
+        return None
+    appended = words[APPENDED]
+    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
 
 
 def page_identity(path: Path) -> Identity | None:

@@ -18,17 +18,19 @@ from typing import Final
 from lakelog.checkpoint import CheckpointKeeper
 from lakelog.files import FileSystem, read_file
 from lakelog.pages.positionspage import (
-    APPENDED,
     FLAGS,
     HEARTBEAT,
     HEARTBEAT_MS,
+    NO_PROOF,
     PAGE_BYTES,
+    PROOF,
     STAGED,
     STATE,
     State,
     make_page,
     page_identity,
     page_path,
+    proof_words,
     sign_page,
 )
 from lakelog.pages.wake import WakePage
@@ -54,6 +56,7 @@ class Publisher:
         self._identity = page_identity(path)
         self._state = State.OPENING
         self._flags = 0
+        self._proof: tuple[int, ...] = NO_PROOF
         self._wake: WakePage | None = None
         self._positions: Positions | None = None
         self._stop = Event()
@@ -62,11 +65,15 @@ class Publisher:
     def start(self, positions: Positions, *, staged: bool) -> None:
         """Publish the positions of a log that is in order from now on; nobody moves one yet.
 
+        The owner has written its ``abort`` by now.
+
         :param staged: whether what was confirmed can be behind what other processes see
         """
         self._words[FLAGS] = self._flags = STAGED if staged else 0
         self._positions = positions
         positions.publish(self._words)
+        self._proof = proof_words(self._path)
+        self._prove()
         self._let_wait(positions)
         self._beat()
         self.tell(State.OPEN)
@@ -129,7 +136,8 @@ class Publisher:
             self._words = positions.words = make_page(self._files, self._path)
             self._identity = page_identity(self._path)
         sign_page(self._words, os.getpid(), dispatches=not positions.elsewhere)
-        positions.mend()  # before the state: it has others believe them
+        positions.mend()  # before the state and the proof: others go by the positions from then on
+        self._prove()
         self._words[FLAGS], self._words[STATE] = self._flags, self._state
         self._mend_wake(positions)
 
@@ -140,7 +148,9 @@ class Publisher:
         else:
             self._let_wait(positions)
 
+    def _prove(self) -> None:
+        for at, word in zip(PROOF, self._proof, strict=True):
+            self._words[at] = word
+
     def _beat(self) -> None:
-        if self._positions is not None:
-            self._words[APPENDED] = self._positions.appended
         self._words[HEARTBEAT] = time.time_ns() // 1_000_000

@@ -20,6 +20,7 @@ from lakelog.directory import StoreDirectory
 from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
+from lakelog.pages.positionspage import whole_end
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.queueoffsets import Queue
@@ -228,7 +229,7 @@ class _Reading:
             start.reason,
             found,
             tuple(_marked(each, proof.refused) for each in pieces),
-            tuple(map(cut.told, behind) if cut else behind),
+            tuple(map(cut.told if cut else proof.told, behind)),
             lengths,
             _right(checkpoint, found, proved=bool(pieces) and not self.clean),
             time.monotonic() - begun,
@@ -315,6 +316,7 @@ class _Reading:
             partial(queue_unit, files, path),
             partial(queue_end, files, path),
             self.segments[0].start_offset,
+            None if self.clean else whole_end(files, path),
         )
 
     def _complete_offsets(self, found: Survey, ends: Mapping[Queue, QueueEnd]) -> None:
@@ -336,6 +338,8 @@ class _Reading:
         pending: list[Blank | Damage] = []
         start, total = found.start_offset, self._total(found.start_offset)
         for piece in pieces:
+            if isinstance(piece, Damage) and proof.is_end(piece.offset):
+                break
             if isinstance(piece, Damage) or (isinstance(piece, Blank) and pending):
                 pending.append(piece)
                 continue

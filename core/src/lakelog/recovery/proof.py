@@ -5,12 +5,15 @@ at their places, with sound checksums, and so may their units in the queues. If 
 than it cut, and the last write is torn, they stand behind a gap. What was written later is never
 older than what it follows; so age tells them apart, and age alone outweighs a unit. It outweighs
 the checkpoint, too, where that does not know yet what stands before the gap: the log was cut since.
+
+A gap that begins where a killed owner had not come to the end of an append is no damage: behind it
+stands more of that append at most, which nobody acknowledged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -21,11 +24,13 @@ from lakelog.codec.recordbatch import RecordBatch
 from lakelog.layout import RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
 from lakelog.queueoffsets import Queue
+from lakelog.recovery.tails import BEHIND, Tail
 from lakelog.survey import Survey
 from lakelog.sysflag import INNER_BATCH, PREPARED
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
 """Offset and size of the record at a queue offset of a queue on the disk."""
+_UNFINISHED: Final = f"{BEHIND}: its owner was killed before all of this append was written"
 EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 """Where a queue on the disk ends if only records before an offset of the log count."""
 
@@ -39,6 +44,8 @@ class Proof:
     :ivar confirmed_ms: store time of the last message that the checkpoint knows
     :ivar unit_at: looks into the queues; so does ``end_before``
     :ivar minimum: first byte of the log
+    :ivar whole_end: every byte before it was written, see
+        :func:`~lakelog.pages.positionspage.whole_end`; ``None`` where nobody knows
     :ivar refused: offsets of whole records that do not belong to the log
     """
 
@@ -48,6 +55,7 @@ class Proof:
     unit_at: UnitAt
     end_before: EndBefore
     minimum: int
+    whole_end: int | None = None
     refused: list[int] = attrs.field(factory=list)
     _behind_gap: bool = False
 
@@ -91,11 +99,21 @@ class Proof:
     def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
         """Whether a whole record behind a gap belongs to the log."""
         message = decode_frame(record, read_frame(record, 0, len(record), offset))
-        if self._is_proved(message, offset, gap_start):
+        if not self.is_end(gap_start) and self._is_proved(message, offset, gap_start):
             self._behind_gap = True
             return True
         self.refused.append(offset)
         return False
+
+    def is_end(self, gap_start: int) -> bool:
+        """Whether the log ends at a gap, whatever stands behind it."""
+        return self.whole_end is not None and gap_start >= self.whole_end
+
+    def told(self, tail: Tail) -> Tail:
+        """``tail`` with the reason why it is there, where that is known."""
+        if not self.is_end(tail.log_offset):
+            return tail
+        return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, _UNFINISHED, 1))
 
     def _is_proved(self, message: StoredMessage, offset: int, gap_start: int) -> bool:
         last_ms = self.seen.last_timestamp_ms

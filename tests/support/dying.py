@@ -1,0 +1,202 @@
+"""Owners that die inside of the copy of an append: what stands in the files by then is chosen.
+
+``python -m tests.support.dying``; its input is JSON, one :class:`Death` a line. Each dies in a
+process of its own, forked from one that has no store, by SIGKILL. For each, a line of output has
+the physical offsets of the messages that were acknowledged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+import lakelog
+from lakelog import Message
+from lakelog.files import File, RealFileSystem
+from lakelog.message import Body
+from tests.support.twostores import SETTINGS
+
+MADE: Final = 3
+LOST: Final = 4
+HOLE_BYTES: Final = 64
+"""As many bytes as the copy of a C library holds in registers until its end."""
+ORDERS: Final[dict[str, Callable[[int], tuple[slice, ...]]]] = {
+    "forward": lambda at: (slice(at),),
+    "backward": lambda at: (slice(at, None),),
+    "hole": lambda at: (slice(at), slice(at + HOLE_BYTES, None)),
+    "ends last": lambda at: (slice(HOLE_BYTES, at),),
+}
+"""What of a write is stored when it ends at a byte of it."""
+
+
+@attrs.frozen
+class Death:
+    """One owner.
+
+    :ivar order: in which bytes are copied, one of :data:`ORDERS`; ``skipped`` leaves a whole write
+        out, and dies behind the next one; ``fault`` is the C library's own order
+    :ivar at: the byte of the write at which it dies; the page, if that is a ``fault``
+    :ivar writes: how many writes of the append are whole before
+    :ivar filled: how far the log reaches by then, at least, in bytes
+    """
+
+    path: str
+    writer: str
+    order: str
+    at: int
+    writes: int = 0
+    filled: int = 0
+    body_bytes: int = 60
+
+    def line(self) -> str:
+        """As the program reads it."""
+        return json.dumps(attrs.asdict(self)) + "\n"
+
+
+class DyingFiles(RealFileSystem):
+    """Files of which a segment is written in part only, once it is armed.
+
+    :ivar death: the order; ``None`` as long as nobody dies
+    """
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "death", None)
+        object.__setattr__(self, "left", 0)
+        object.__setattr__(self, "maps", {})
+
+    death: Death | None
+    left: int
+    maps: dict[str, mmap.mmap]
+
+    def arm(self, death: Death) -> None:
+        """Die in one of the next writes."""
+        object.__setattr__(self, "left", death.writes)
+        object.__setattr__(self, "death", death)
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        in_log = path.name.isdigit() and path.parent.name in ("commitlog", "tmp")
+        return _DyingFile(file, self) if in_log and write else file
+
+    def store(self, data: Body, put: Callable[[int, Body], object]) -> None:
+        """Store all of ``data`` by ``put``, or die."""
+        death = self.death
+        if death is None or self.left:
+            if death is not None:
+                object.__setattr__(self, "left", self.left - 1)
+            put(0, data)
+            return
+        if death.order == "skipped":
+            self.arm(attrs.evolve(death, order="forward", at=sys.maxsize))
+            return
+        view = memoryview(data)
+        for part in ORDERS[death.order](death.at):
+            begin, end, _ = part.indices(len(view))
+            if begin < end:
+                put(begin, view[begin:end])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _DyingFile:
+    """A segment that is open for writing."""
+
+    def __init__(self, file: File, files: DyingFiles) -> None:
+        self._file, self._files = file, files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write_at(self, position: int, data: Body) -> None:
+        def put(begin: int, part: Body) -> None:
+            self._file.write_at(position + begin, part)
+
+        self._files.store(data, put)
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        if not writable:
+            return self._file.map(length, writable=False)
+        mapped = _DyingMap(self._file.fileno(), length)
+        mapped.files = self._files
+        self._files.maps[self._file.path.name] = mapped
+        return mapped
+
+
+class _DyingMap(mmap.mmap):
+    """A map of a segment."""
+
+    files: DyingFiles
+
+    def __setitem__(self, at: Any, data: Any) -> None:
+        def put(begin: int, part: Body) -> None:
+            first = at.start + begin
+            super(_DyingMap, self).__setitem__(slice(first, first + len(part)), bytes(part))
+
+        self.files.store(data, put)
+
+
+def protect(mapped: mmap.mmap, page: int) -> None:
+    """Let the next access of a page of ``mapped`` kill the process, whoever makes it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + page * mmap.PAGESIZE
+    failed = libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    if failed:
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
+def message(number: int, body_bytes: int) -> Message:
+    body = b"%04d" % number + b"." * (body_bytes - 4)
+    return Message("orders", body, keys=f"k{number:04}", queue_id=0)
+
+
+def settings(writer: str) -> dict[str, Any]:
+    """How stores are opened; what is acknowledged is in the files, whatever the writer."""
+    direct = {"buffer_bytes": 4096, "threads": 0}
+    sections = {**SETTINGS["settings"], **({"direct": direct} if writer == "direct" else {})}
+    flush = "group-commit" if writer in ("staged", "direct") else "timed"
+    return {**SETTINGS, "writer": writer, "flush": flush, "settings": sections}
+
+
+def die(death: Death, told: int) -> None:
+    """Put, tell, and die in the next append; this process is a child."""
+    files = DyingFiles()
+    store = lakelog.open(death.path, files=files, **settings(death.writer))
+    acknowledged = [store.put(message(at, death.body_bytes)) for at in range(MADE)]
+    while acknowledged[-1].end_offset < death.filled:
+        acknowledged.append(store.put(message(len(acknowledged), death.body_bytes)))
+    os.write(told, b" ".join(b"%d" % each.physical_offset for each in acknowledged) + b"\n")
+    lost = [message(len(acknowledged) + at, death.body_bytes) for at in range(LOST)]
+    if death.order == "fault":
+        protect(files.maps[f"{0:020}"], acknowledged[-1].end_offset // mmap.PAGESIZE + death.at)
+    else:
+        files.arm(death)
+    store.put_batch(lost)
+
+
+def main() -> None:
+    """Let one after the other die."""
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    told = sys.stdout.fileno()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            try:
+                die(Death(**json.loads(line)), told)
+            except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
+                traceback.print_exc()
+            os._exit(0)  # it lived on, or could not even begin
+        status = os.waitpid(child, 0)[1]
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""Owners killed inside of the copy of an append, at every byte of it: no hole is built upon.
+
+A C library may copy in any order: the head of a large copy is stored last. So the end of an append
+can be in the log, and its start not. The next owner goes on where the last whole append ended, and
+the real store keeps all that was acknowledged before and after.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import lakelog
+from core.tests.recovery.support import StoppingFiles
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files import RealFileSystem
+from lakelog.pages.positionspage import PROOF, page_path, whole_end
+from lakelog.pieces import Blank
+from lakelog.testing.copies import copy_store
+from tests.faults.checking import takes_direct
+from tests.support.dying import LOST, MADE, Death, message, settings
+from tests.support.killing import ROOT
+from tests.support.rows import by_kind
+from tests.support.twostores import JAVA, SEGMENT
+
+if TYPE_CHECKING:
+    from tests.oracle.java import Oracle
+
+PAGE: Final = 4096
+MORE: Final = 3
+SIZE: Final = 168
+"""Of each record with the usual body."""
+COPIED: Final = ("backward", "hole", "ends last", "forward")
+FILES: Final = RealFileSystem()
+KILLED: Final = -9
+FAULT: Final = -11
+
+
+def died(deaths: Iterable[Death]) -> Iterator[tuple[Death, list[int], int]]:
+    """Let each owner die; what it had acknowledged, and how it ended."""
+    all_of_them = list(deaths)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.dying"],
+        input="".join(each.line() for each in all_of_them),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = iter(done.stdout.splitlines())
+    for each in all_of_them:
+        offsets = [int(word) for word in next(lines, "").split()]
+        ended = next(lines, None)
+        assert ended is not None, f"{each}: {done.stderr}"
+        assert int(ended), f"{each} lived on: {done.stderr}"
+        yield each, offsets, int(ended)
+
+
+def gone_on(death: Death, acknowledged: list[int]) -> list[int]:
+    """Open what was left, put more, close; where everything acknowledged stands."""
+    with lakelog.open(death.path, **settings(death.writer)) as store:
+        report = store.recovery
+        assert report is not None
+        assert not report.clean
+        assert report.damage == ()
+        more = [store.put(message(1000 + at, 60)).physical_offset for at in range(MORE)]
+    return acknowledged + more
+
+
+def check(death: Death, acknowledged: list[int]) -> list[int]:
+    """All that was acknowledged is there, in a log without a hole."""
+    due = gone_on(death, acknowledged)
+    found: list[int] = []
+    with lakelog.open(death.path, mode="read", **settings(death.writer)) as reader:
+        for piece in reader.scan_pieces():
+            assert isinstance(piece, RecordBatch | Blank), (death, piece)
+            if isinstance(piece, RecordBatch):
+                found += piece.physical_offsets.tolist()
+    assert len(found) <= len(due) + LOST, death
+    assert [each for each in due if each not in found] == [], death
+    return found
+
+
+def check_real(oracle: Oracle, death: Death, found: list[int]) -> None:
+    """The real store has the same, as it was left and where its owner died once more."""
+    rows = by_kind(oracle.dump(Path(death.path), JAVA))
+    assert [row["physOffset"] for row in rows["rec"]] == found, death
+    (Path(death.path) / "abort").write_text("4711")
+    rows = by_kind(oracle.dump(Path(death.path), JAVA))
+    assert [row["physOffset"] for row in rows["rec"]] == found, death
+    assert rows.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
+
+
+def borders(start: int) -> list[int]:
+    """Bytes of an append at ``start``: the ends of a record and of a page, and those beside."""
+    ends = {SIZE * 2, PAGE - start % PAGE}
+    return sorted({LATE, *(end + by for end in ends for by in (-1, 0, 1))})
+
+
+def deaths(folder: Path, writer: str, at: Iterable[int], **more: Any) -> Iterator[Death]:
+    """One in every order at each of these bytes."""
+    for order, byte in product(COPIED, at):
+        path = folder / f"{writer}-{order.replace(' ', '-')}-{byte}"
+        yield Death(str(path), writer, order, byte, **more)
+
+
+def test_the_size_of_records(tmp_path: Path) -> None:
+    ((_, acknowledged, ended),) = died([Death(str(tmp_path / "store"), "file", "forward", 0)])
+    assert (acknowledged, ended) == ([SIZE * at for at in range(MADE)], KILLED)
+
+
+LATE: Final = 16
+"""Without so many bytes, the first record of an append is none, and those behind it are whole."""
+START: Final = PAGE // SIZE * SIZE - SIZE
+"""An append that begins here goes over the end of a page."""
+
+
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_copy_that_ends_at_any_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    """Of records and pages, and at the bytes beside them."""
+    _check_copies(deaths(tmp_path, writer, borders(START), filled=START), oracle, every=20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_copy_that_ends_at_any_byte(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    _check_copies(deaths(tmp_path, writer, range(LOST * SIZE), filled=START), oracle, every=50)
+
+
+def _check_copies(each: Iterable[Death], oracle: Oracle, *, every: int) -> None:
+    for number, (death, acknowledged, ended) in enumerate(died(each)):
+        assert (acknowledged[-1] + SIZE, ended) == (START, KILLED), death
+        found = check(death, acknowledged)
+        if not number % every:
+            check_real(oracle, death, found)
+
+
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_copy_that_a_page_fault_ends(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    """In the order of the C library that is here: what it keeps for the end is not there."""
+    each = [
+        Death(
+            str(tmp_path / f"{size}-{page}"), writer, "fault", page, filled=START, body_bytes=size
+        )
+        for size, page in ((60, 1), (1000, 1), (3000, 1), (3000, 2), (3000, 3))
+    ]
+    found: list[int] = []
+    for death, acknowledged, ended in died(each):
+        assert ended == FAULT, death
+        found = check(death, acknowledged)
+    check_real(oracle, death, found)
+
+
+def test_the_first_copy_into_a_segment(oracle: Oracle, tmp_path: Path) -> None:
+    """And that of the blank record before it."""
+    filled = SEGMENT - 3 * 3200
+    blanks = deaths(tmp_path, "file", (1, 4, 7), filled=filled, body_bytes=3000)
+    firsts = deaths(tmp_path / "x", "file", (1, 3200), writes=1, filled=filled, body_bytes=3000)
+    found: list[int] = []
+    for death, acknowledged, ended in died([*blanks, *firsts]):
+        assert ended == KILLED, death
+        assert acknowledged[-1] < SEGMENT < acknowledged[-1] + 5 * 3200
+        found = check(death, acknowledged)
+    check_real(oracle, death, found)
+
+
+def test_a_commit_that_ends_anywhere(oracle: Oracle, tmp_path: Path) -> None:
+    """The writer ``staged`` writes in order."""
+    each = [
+        Death(str(tmp_path / f"{at}"), "staged", "forward", at, filled=START)
+        for at in borders(START)
+    ]
+    found: list[int] = []
+    for death, acknowledged, ended in died(each):
+        assert ended == KILLED
+        found = check(death, acknowledged)
+    check_real(oracle, death, found)
+
+
+def test_buffers_that_land_out_of_order(oracle: Oracle, tmp_path: Path) -> None:
+    """The writer ``direct`` writes several at a time: one may be there, and none before it."""
+    if not takes_direct(tmp_path):
+        pytest.skip("the file system of the temporary folder takes no O_DIRECT")
+    each = [
+        Death(str(tmp_path / f"{at}"), "direct", "skipped", 0, writes=at, body_bytes=3000)
+        for at in range(2)
+    ]
+    found: list[int] = []
+    for death, acknowledged, ended in died(each):
+        assert ended == KILLED
+        found = check(death, acknowledged)
+        assert found == [*acknowledged, *found[-MORE:]]
+    check_real(oracle, death, found)
+
+
+# --- the recovery ------------------------------------------------------------------------------
+
+
+def test_it_says_why_the_log_ends(tmp_path: Path) -> None:
+    """What stands behind the hole was never acknowledged; it is kept in the quarantine."""
+    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    before = (tmp_path / "store" / "commitlog" / f"{0:020}").read_bytes()
+    report = lakelog.recover(death.path, **settings("file"))
+    end = acknowledged[-1] + SIZE
+    assert (report.end_offset, report.damage, report.mended) == (end, (), ())
+    (cut,) = report.cut
+    assert "its owner was killed before all of this append was written" in cut.reason
+    assert f"{LOST - 1} whole records in it are not proved" in cut.reason
+    assert cut.path is not None
+    assert cut.path.read_bytes() == before[end : end + LOST * SIZE]
+
+
+def test_damage_before_it_is_damage(tmp_path: Path) -> None:
+    """What had been acknowledged is kept, although bytes before it are bad."""
+    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    _flip(death, acknowledged[1] + SIZE // 2)
+    report = lakelog.recover(death.path, **settings("file"))
+    assert [each.offset for each in report.damage] == [acknowledged[1]]
+    assert report.end_offset == acknowledged[-1] + SIZE
+
+
+def test_a_recovery_that_stops_anywhere(tmp_path: Path) -> None:
+    """The next one finds the same end: the page proves it until the tail is gone."""
+    each = [Death(str(tmp_path / str(at)), "file", "backward", LATE) for at in range(0, 48, 6)]
+    stopped = 0
+    for number, (death, acknowledged, _) in zip(range(0, 48, 6), died(each), strict=True):
+        files = StoppingFiles(number)
+        with suppress(Exception):  # whatever it turns into: the machine is down
+            lakelog.recover(death.path, files=files, **settings("file"))
+        stopped += files.stopped
+        assert check(death, acknowledged)[: len(acknowledged) + 1] == [
+            *acknowledged,
+            acknowledged[-1] + SIZE,
+        ]
+    assert stopped > 3
+
+
+def _flip(death: Death, at: int) -> None:
+    with (Path(death.path) / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+# --- when the page proves nothing --------------------------------------------------------------
+
+
+def test_the_page_of_a_killed_owner_proves_its_log(tmp_path: Path) -> None:
+    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    path = Path(death.path)
+    assert whole_end(FILES, path) == acknowledged[-1] + SIZE
+    lakelog.recover(path, **settings("file"))
+    assert whole_end(FILES, path) is None
+
+
+@pytest.mark.parametrize("word", PROOF)
+def test_a_page_of_another_boot_or_of_another_opening_does_not(word: int, tmp_path: Path) -> None:
+    ((death, _, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    page = page_path(Path(death.path))
+    words = array("Q", page.read_bytes())
+    words[word] ^= 1
+    page.write_bytes(words.tobytes())
+    assert whole_end(FILES, Path(death.path)) is None
+
+
+def test_a_copy_proves_nothing(tmp_path: Path) -> None:
+    """It may be older than the log beside it."""
+    ((death, _, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    assert whole_end(FILES, copy_store(death.path, tmp_path / "copy")) is None
+
+
+def test_a_page_from_before_the_real_store_proves_nothing(oracle: Oracle, tmp_path: Path) -> None:
+    """RocketMQ wrote behind the page's end, and was killed: none of that is cut."""
+    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    path = Path(death.path)
+    page = page_path(path).read_bytes()
+    oracle.fill(path, JAVA, halt=True, messages=20)
+    rows = by_kind(oracle.dump(path, JAVA))["rec"]
+    assert page_path(path).read_bytes() == page
+    written = [row["physOffset"] for row in rows][len(acknowledged) :]
+    assert written[0] == acknowledged[-1] + SIZE
+    assert whole_end(FILES, path) is None
+    _flip(death, written[5] + 60)
+    with lakelog.open(path, **settings("file")) as store:
+        found = [each.physical_offset for each in store.scan(on_damage=lambda _: None)]
+    assert set(acknowledged + written[:5] + written[6:]) <= set(found)
