@@ -32,7 +32,9 @@ def file(tmp_path: Path) -> Counted:
 
 @pytest.fixture
 def writer(file: Counted) -> SegmentWriter:
-    return FileWriter(16 << 10).open(file, SIZE, 0)
+    writer = FileWriter(16 << 10).open(file, SIZE, 0)
+    writer.extend(0, SIZE)
+    return writer
 
 
 def put(writer: SegmentWriter, at: int, size: int) -> int:

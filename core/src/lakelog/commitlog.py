@@ -134,6 +134,8 @@ class CommitLog:
         if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
         end, positions = position + len(batch.buffer), self.positions
+        if end > segments.reserved_offset:
+            self._reserve(position, end)
         self._confirmations.begin(put)
         self._write(position, batch.buffer)
         batch.advance(self._queue_offsets)
@@ -159,25 +161,39 @@ class CommitLog:
             return AppendStatus.END_OF_FILE, end
         status = self._place(batch, end, segments.size_bytes, self._queue_offsets, now_ms)
         if status is AppendStatus.PUT_OK:
-            self._roll(end)
+            self._roll(end, len(batch.buffer))
         return status, end
 
-    def _roll(self, end: int) -> None:
+    def _roll(self, end: int, length: int) -> None:
         segments, position = self.segments, self.positions.appended
+        self._reserve(position, position + BLANK.size)
         try:
-            writer = segments.prepare_roll()
+            opened = segments.prepare_roll(length)
         except OSError as error:
-            why = f"no room for the next segment of {segments.size_bytes} bytes: {error}"
-            self._health.lacks_room(why)
-            raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+            raise self._no_room(
+                f"the next segment of {segments.size_bytes} bytes", error
+            ) from error
         self._health.has_room()
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
-        segments.roll(writer)
+        segments.roll(opened)
         self.positions.appended = self.positions.words[APPENDED] = end
 
     def next_offsets(self) -> dict[Queue, int]:
         """The queue offset that the next message of each queue takes; while nobody appends."""
         return self._queue_offsets.snapshot()
+
+    def _reserve(self, position: int, end: int) -> None:
+        """See to it that there is room up to ``end`` before anything is written."""
+        try:
+            if self.segments.reserve(position, end):
+                self._health.has_room()
+        except OSError as error:
+            raise self._no_room(f"{end - position} more bytes of the log", error) from error
+
+    def _no_room(self, what: str, error: OSError) -> PutRefused:
+        why = f"no room for {what}: {error}"
+        self._health.lacks_room(why)
+        return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
 
     def settle(self) -> None:
         """Wait for an append that is under way; none follows once puts are refused."""

@@ -49,8 +49,11 @@ class File(Protocol):
     def write_at(self, position: int, data: Body) -> None:
         """Write all of ``data``."""
 
-    def allocate(self, length: int) -> None:
-        """Make the file at least ``length`` long, all of it backed by blocks of the disk."""
+    def allocate(self, length: int, position: int = 0) -> None:
+        """Back ``length`` bytes from ``position`` by blocks of the disk; what is there stays.
+
+        A shorter file gets longer.
+        """
 
     def truncate(self, length: int) -> None:
         """Set the length."""
@@ -67,8 +70,11 @@ class File(Protocol):
     def next_data(self, position: int) -> int | None:
         """Where the next bytes stand that may be other than zero; ``None`` if none do."""
 
-    def map(self, length: int, *, writable: bool) -> mmap.mmap:
-        """The first ``length`` bytes as shared memory; they must be allocated."""
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+        """``length`` bytes from ``position``, the start of a page, as shared memory.
+
+        Those of a writable map must be allocated: a store into a hole of a full disk is a SIGBUS.
+        """
 
     def close(self) -> None:
         """Let go of the descriptor; maps stay."""
@@ -147,10 +153,10 @@ class RealFile:
         while written < len(data):
             written += os.pwrite(self._fd, data[written:], position + written)
 
-    def allocate(self, length: int) -> None:
+    def allocate(self, length: int, position: int = 0) -> None:
         """``posix_fallocate``."""
         try:
-            os.posix_fallocate(self._fd, 0, length)
+            os.posix_fallocate(self._fd, position, length)
         except OSError as error:
             raise told(error, f"allocate {length} bytes", self.path) from None
 
@@ -179,11 +185,11 @@ class RealFile:
         """``lseek`` to data, and over what is zero although the file system calls it data."""
         return next_not_zero(self._fd, position)
 
-    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
-            return mmap.mmap(self._fd, length, access=access)
+            return mmap.mmap(self._fd, length, access=access, offset=position)
         except OSError as error:
             raise told(error, "map", self.path) from None
 

@@ -68,7 +68,7 @@ def keep_house(
     cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
     made = Maintenance(settings, clock, health, cleaning, disks)
     if disks is not None:
-        owned.segments.hold_back(lambda: disks.is_scarce(owned.segments.size_bytes))
+        owned.segments.hold_back(disks.is_scarce)
     return made
 
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -311,6 +312,8 @@ class _Taking:
             directory.commitlog,
             directory.temporary(),
             self.core.segment_size_bytes,
+            self.core.allocation_step_bytes,
+            max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
         )
         maker.files.make_dir(maker.temporary)
         _clear(maker.files, maker)

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.errors import OffsetOutOfRange
-from lakelog.interfaces import Sealable, SegmentWriter, Writer
-from lakelog.preallocate import Preallocator, SegmentMaker
+from lakelog.errors import LakelogError, OffsetOutOfRange
+from lakelog.interfaces import Extendable, Sealable, SegmentWriter, Writer
+from lakelog.preallocate import Blocks, Preallocator, SegmentMaker
 
 MOST_MAPS: Final = 64
 """How many sealed segments stay mapped for reading; each map holds a descriptor."""
@@ -53,6 +53,24 @@ class _SealedSegment:
         """The map goes when its last view goes."""
 
 
+@attrs.define(eq=False)
+class Opened:
+    """A segment that is open for writing.
+
+    :ivar end: position up to which its writer was given blocks
+    """
+
+    writer: SegmentWriter
+    blocks: Blocks
+    end: int = 0
+
+    def extend(self, position: int) -> None:
+        """Give the writer, whose next write is at ``position``, the blocks that there are."""
+        if isinstance(self.writer, Extendable):
+            self.writer.extend(position, self.blocks.end)
+        self.end = self.blocks.end
+
+
 @attrs.frozen(eq=False)
 class _Unsynced:
     """A segment of which not everything is durable; ``start`` is its first offset."""
@@ -72,6 +90,7 @@ class Segments:
     :ivar staged: whether bytes reach the page cache only by ``commit``
     :ivar first_offset: where the first one starts
     :ivar active_offset: where the one that is being written starts
+    :ivar reserved_offset: an append that ends beyond it calls :meth:`reserve` first
     :ivar on_roll: told where each further segment starts
     """
 
@@ -91,7 +110,8 @@ class Segments:
         self._maker = maker
         self._preallocator = preallocator
         self._writer = writer
-        self.active = self._adopted(active_offset, position) if position else self._first()
+        opened = self._adopted(active_offset, position) if position else self._first()
+        self._use(opened)
         self._open: dict[int, _Viewable] = {active_offset: self.active}
         self._unsynced = [_Unsynced(active_offset, self.active)]
         self._keeping = Lock()
@@ -99,28 +119,39 @@ class Segments:
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore
 
-    def _adopted(self, start: int, position: int) -> SegmentWriter:
-        file = self._maker.adopt(start)
+    def _adopted(self, start: int, position: int) -> Opened:
+        blocks = self._maker.adopt(start, position)
         try:
-            return self._writer.open(file, self.size_bytes, position)
+            writer = self._writer.open(blocks.file, self.size_bytes, position)
         except BaseException:  # Ctrl-C too: nobody else could close it
-            file.close()
+            blocks.file.close()
             raise
+        return Opened(writer, blocks)
 
-    def _first(self) -> SegmentWriter:
+    def _first(self) -> Opened:
         try:
             return self._new(self.active_offset)
         except BaseException:  # Ctrl-C too: what was made must go
             self._preallocator.close()
             raise
 
-    def _new(self, start: int) -> SegmentWriter:
-        file = self._preallocator.take(start)
+    def _new(self, start: int, length: int = 0) -> Opened:
+        """Open a segment, with blocks for ``length`` bytes."""
+        blocks = self._preallocator.take(start)
         try:
-            return self._writer.open(file, self.size_bytes, 0)
+            self._preallocator.reach(blocks, length)
+            opened = Opened(self._writer.open(blocks.file, self.size_bytes, 0), blocks)
+            if blocks.end:
+                opened.extend(0)
         except BaseException:  # Ctrl-C too: the next try, or the close, finds it in stock
-            self._preallocator.stock(start, file)
+            self._preallocator.stock(start, blocks)
             raise
+        return opened
+
+    def _use(self, opened: Opened) -> None:
+        """Write there from now on."""
+        self.active, self._opened = opened.writer, opened
+        self.reserved_offset = self.active_offset + opened.end // 2
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
@@ -183,23 +214,44 @@ class Segments:
         """See to it that the next segment is made before it is needed."""
         self._preallocator.request(self.active_offset + self.size_bytes)
 
-    def hold_back(self, is_scarce: Callable[[], bool]) -> None:
-        """Make no segment ahead of need while ``is_scarce`` says that disk space is."""
+    def reserve(self, offset: int, end_offset: int) -> bool:
+        """Have blocks for the bytes from ``offset``, the end of the log, up to ``end_offset``.
+
+        More are asked for ahead of need once half of what there is is used. Returns whether the
+        writer was given more; raises ``OSError`` for want of room, and then nothing has changed.
+        """
+        opened, start = self._opened, self.active_offset
+        is_more = end_offset - start > opened.end
+        if is_more:
+            self._preallocator.reach(opened.blocks, end_offset - start)
+            opened.extend(offset - start)
+            self.reserved_offset = (offset + start + opened.end) // 2
+        if end_offset > self.reserved_offset:
+            self._preallocator.request_step(opened.blocks)
+            self.reserved_offset = start + opened.end
+        return is_more
+
+    def hold_back(self, is_scarce: Callable[[int], bool]) -> None:
+        """Allocate nothing ahead of need while ``is_scarce`` says that so many bytes are."""
         self._preallocator.is_scarce = is_scarce
 
-    def prepare_roll(self) -> SegmentWriter:
-        """The writer of the next segment; raises ``OSError`` where none can be made."""
-        return self._new(self.active_offset + self.size_bytes)
+    def prepare_roll(self, length: int = 0) -> Opened:
+        """The next segment, with blocks for ``length`` bytes.
 
-    def roll(self, writer: SegmentWriter) -> None:
+        Raises ``OSError`` where none can be made.
+        """
+        self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
+        return self._new(self.active_offset + self.size_bytes, length)
+
+    def roll(self, opened: Opened) -> None:
         """Go on in the segment that ``prepare_roll`` gave."""
         if isinstance(self.active, Sealable):
             self.active.seal()
         next_offset = self.active_offset + self.size_bytes
-        self._open[next_offset] = writer
-        self._unsynced.append(_Unsynced(next_offset, writer))
+        self._open[next_offset] = opened.writer
+        self._unsynced.append(_Unsynced(next_offset, opened.writer))
         self.active_offset = next_offset
-        self.active = writer
+        self._use(opened)
         self.on_roll(self.active_offset)
 
     def commit(self) -> int:
@@ -278,6 +330,8 @@ class Segments:
 
     def close(self) -> None:
         """Let go of all files, and of segments that were never used; once is enough."""
+        with suppress(LakelogError):  # the store has failed, and says so itself
+            self._preallocator.settle(self._opened.blocks)
         while self._open:
             _, segment = self._open.popitem()
             with suppress(OSError):

@@ -94,10 +94,10 @@ class _StoppingFile:
             self._check(name)
         return getattr(self._file, name)
 
-    def map(self, length: int, *, writable: bool) -> Any:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> Any:
         if writable:
             self._check("map")
-        return self._file.map(length, writable=writable)
+        return self._file.map(length, writable=writable, position=position)
 
 
 class StoppingFiles(RealFileSystem):

@@ -80,9 +80,9 @@ class _Counted(RealFile):
         self._check("write_at")
         super().write_at(position, data)
 
-    def allocate(self, length: int) -> None:
+    def allocate(self, length: int, position: int = 0) -> None:
         self._check("allocate")
-        super().allocate(length)
+        super().allocate(length, position)
 
     def truncate(self, length: int) -> None:
         self._check("truncate")

@@ -305,7 +305,7 @@ def test_a_roll_whose_segment_cannot_be_mapped(tmp_path: Path) -> None:
 def test_an_opening_that_fails_is_undone(tmp_path: Path) -> None:
     a_store(tmp_path, 50)
     before = tree(tmp_path)
-    for fault in ("map", "allocate", "read_at"):
+    for fault in ("map", "read_at"):
         files = FaultyFiles()
         files.failing.add(fault)
         with pytest.raises(StoreError, match="disk fails"):

@@ -88,5 +88,5 @@ def test_a_handler_that_puts_into_the_store_holds_up_nothing(
             logging.getLogger("lakelog").removeHandler(handler)
 
 
-def _full(_segments: Segments) -> Any:
+def _full(*_: object) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")

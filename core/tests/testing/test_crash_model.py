@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from lakelog.files import read_file
 from lakelog.testing.crash import Image, SimFileSystem, all_lost, images, nothing_lost
 
 SECTORS = 8
+PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -160,3 +162,25 @@ def test_after_a_kill_what_was_not_durable_still_is_not(
     assert read_file(after, after.root / "a") == b"2"
     assert all_lost(after.freeze()).files == {"a": b"1"}
     assert nothing_lost(after.freeze()).files == {"a": b"2", "b": b"3"}
+
+
+def test_what_is_mapped_to_be_written_without_blocks_is_noted(system: SimFileSystem) -> None:
+    path = written(system, "a", b"1", sync=True)
+    file = system.open(path, write=True)
+    file.truncate(5 * PAGE_BYTES)
+    file.allocate(PAGE_BYTES, 2 * PAGE_BYTES)
+    file.map(PAGE_BYTES, writable=True)
+    file.map(5 * PAGE_BYTES, writable=False)
+    assert system.trespasses == []
+    file.map(2 * PAGE_BYTES, writable=True, position=2 * PAGE_BYTES)
+    assert system.trespasses == ["a: mapped to be written, but not allocated: pages [3]"]
+
+
+def test_a_store_without_blocks_is_noted(system: SimFileSystem) -> None:
+    path = written(system, "a", b"1", sync=True)
+    file = system.open(path, write=True)
+    file.truncate(3 * PAGE_BYTES)
+    with mmap.mmap(file.fileno(), 3 * PAGE_BYTES) as past_the_seam:
+        past_the_seam[0] = past_the_seam[2 * PAGE_BYTES] = 2
+        system.freeze()
+    assert system.trespasses == ["a: stored to, but not allocated: pages [2]"]

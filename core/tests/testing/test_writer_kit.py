@@ -67,6 +67,8 @@ class Kit(WriterContract):
             "test_views_reach_over_the_end_of_what_was_committed",
             "file",
         ),
+        (writers.MapsAll, "test_nothing_is_touched_that_has_no_blocks", "file path"),
+        (writers.Zeroing, "test_nothing_is_touched_that_has_no_blocks", "file path"),
         (object, "test_it_has_the_methods_of_its_kind", "file"),
     ],
 )
@@ -75,7 +77,7 @@ def test_each_mistake_is_found(
 ) -> None:
     path = tmp_path / "0"
     file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
-    file.allocate(SIZE)
+    file.truncate(SIZE)
     given = {"file": file, "path": path, "tmp_path": tmp_path}
     with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
         getattr(Kit(writer()), test)(*(given[name] for name in arguments.split()))

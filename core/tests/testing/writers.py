@@ -3,6 +3,7 @@
 # ruff: noqa: N801 - the nested classes fill the attribute of their name
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from lakelog.files import File
@@ -159,3 +160,25 @@ class Reusing(Sound):
         def view(self, position: int, length: int) -> memoryview:
             self.memory[:length] = self.file.read_at(position, length)
             return memoryview(self.memory)[:length].toreadonly()
+
+
+class MapsAll(Sound):
+    """Maps the whole segment to write, whether it has blocks or not."""
+
+    class segment(Segment):
+        def __init__(self, file: File, size_bytes: int, position: int) -> None:
+            super().__init__(file, size_bytes, position)
+            self.map = file.map(size_bytes, writable=True)
+
+        def write(self, position: int, data: Body) -> None:
+            self.end = position + len(data)
+            self.map[position : self.end] = data
+
+
+class Zeroing(Sound):
+    """Zeroes what comes next, past the seam."""
+
+    class segment(Segment):
+        def write(self, position: int, data: Body) -> None:
+            super().write(position, data)
+            os.pwrite(self.file.fileno(), bytes(8192), self.end)

@@ -139,9 +139,9 @@ class FillingFile(RealFile):
         self._spend()
         super().write_at(position, data)
 
-    def allocate(self, length: int) -> None:
+    def allocate(self, length: int, position: int = 0) -> None:
         self._spend()
-        super().allocate(length)
+        super().allocate(length, position)
 
 
 @attrs.frozen

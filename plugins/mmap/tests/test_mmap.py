@@ -32,7 +32,8 @@ import mmap, os, resource
 from lakelog_mmap import memory
 region = mmap.mmap(-1, mmap.PAGESIZE)
 memory.lock(region)
-memory.unlock(region)
+region.close()
+region = mmap.mmap(-1, mmap.PAGESIZE)
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.setuid(65534)

@@ -2,7 +2,8 @@
 
 Both meet in the page cache, so either sees what the other wrote. A copy into a map costs no system
 call (0.4 against 2.1 µs at 1 KiB where measured); above some size ``pwrite`` is faster, because it
-takes no page fault per 4 KiB. Space was allocated before, so a store into the map cannot fail.
+takes no page fault per 4 KiB. Only what has blocks is mapped to be written, so that a store into
+the map cannot fail; views are of another map, of the whole segment.
 
 A sync protects the pages again that it cleans. Where each small write is synced, each would
 fault, and each sync would have a map to clean: such a write goes through ``pwrite`` too (a third
@@ -11,6 +12,7 @@ less for both where measured).
 
 from __future__ import annotations
 
+from mmap import PAGESIZE
 from typing import Final
 
 import attrs
@@ -38,17 +40,23 @@ class FileSegmentWriter:
 
     def __init__(self, file: File, size_bytes: int, position: int, map_below_bytes: int) -> None:
         self._file = file
-        self._map = file.map(size_bytes, writable=True)
-        self._view = memoryview(self._map).toreadonly()
+        self._view = memoryview(file.map(size_bytes, writable=False))
         self._map_below = self._map_below_now = map_below_bytes
         self._end = self._synced = position
+
+    def extend(self, position: int, end: int) -> None:
+        """Map what is written next."""
+        start = position - position % PAGESIZE
+        self._map = self._file.map(end - start, writable=True, position=start)
+        self._start = start
 
     def write(self, position: int, data: Body) -> None:
         """Copy into the map, or ``pwrite``."""
         length = len(data)
         end = position + length
         if length < self._map_below_now:
-            self._map[position:end] = data
+            start = self._start
+            self._map[position - start : end - start] = data
         else:
             self._file.write_at(position, data)
             self._map_below_now = self._map_below

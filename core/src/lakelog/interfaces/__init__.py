@@ -49,6 +49,7 @@ from lakelog.interfaces.kinds import (
 from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.writing import (
     CommitRules,
+    Extendable,
     Sealable,
     SegmentWriter,
     Writer,
@@ -67,6 +68,7 @@ __all__ = [
     "DiskUsage",
     "DiskWatcher",
     "Dispatcher",
+    "Extendable",
     "Factory",
     "FlushStrategy",
     "Flushable",

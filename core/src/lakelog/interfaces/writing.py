@@ -48,6 +48,7 @@ class SegmentWriter(Protocol):
         """Put ``data`` at ``position`` bytes from the start; readable by ``view`` at once.
 
         Writes come in order and without gaps, one at a time, while other threads commit and sync.
+        The file has blocks for each, so that there is room for it.
         """
 
     def view(self, position: int, length: int) -> memoryview:
@@ -72,10 +73,26 @@ class Sealable(Protocol):
 
 
 @runtime_checkable
+class Extendable(Protocol):
+    """A segment writer that maps the file to write: it may map only what has blocks."""
+
+    def extend(self, position: int, end: int) -> None:
+        """The file has blocks from ``position`` to ``end``, and the next write is at ``position``.
+
+        Comes before the first write, and then between two writes whenever a write needs more; the
+        page in which ``position`` is has blocks, too. Raises ``OSError``, and is then called again.
+        """
+
+
+@runtime_checkable
 class Writer(Protocol):
     """Opens segment files for appending."""
 
     traits: WriterTraits
 
     def open(self, file: File, size_bytes: int, position: int) -> SegmentWriter:
-        """Take over ``file``, fully allocated, with ``position`` bytes of records in it."""
+        """Take over ``file``, which has its full length, with ``position`` bytes of records in it.
+
+        Blocks are allocated as the log grows: see :class:`Extendable`. To map all of it for reading
+        is right, as the rest reads as zeros.
+        """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from mmap import PAGESIZE
 from typing import Final
 
 import attrs
@@ -120,10 +121,7 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
         if each.path not in removed:
             file = files.open(each.path, write=True)
             try:
-                if each.found > each.expected:
-                    file.truncate(each.expected)
-                else:
-                    file.allocate(each.expected)
+                file.truncate(each.expected)  # blocks are allocated where the log goes on
                 file.sync()
             finally:
                 file.close()
@@ -148,6 +146,21 @@ def _sync(directory: StoreDirectory, plan: Plan, size_bytes: int) -> None:
         files.sync_dir(own)
 
 
+def _not_zero(position: int, data: bytes) -> Iterator[tuple[int, int]]:
+    """The runs of pages of ``data`` that are not all zero: zeros in a hole would take blocks."""
+    start = at = position
+    stop = position + len(data)
+    while at < stop:
+        end = min(at - at % PAGESIZE + PAGESIZE, stop)
+        if not any(data[at - position : end - position]):
+            if start < at:
+                yield start, at
+            start = end
+        at = end
+    if start < stop:
+        yield start, stop
+
+
 def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
     """Zero what stands behind the end: it must never show up again."""
     for each in found:
@@ -156,7 +169,8 @@ def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
         file = files.open(each.path, write=True)
         try:
             for position, data in chunks(file, each.position, each.position + each.length):
-                file.write_at(position, bytes(len(data)))
+                for start, end in _not_zero(position, data):
+                    file.write_at(start, bytes(end - start))
             file.sync()
         finally:
             file.close()

@@ -44,7 +44,7 @@ class Acting:
         """Make segments that hold one blank record each."""
         self.directory.files.make_dir(self.maker.temporary)
         for each in missing:
-            file = self.maker.make(each.start_offset)
+            file = self.maker.make(each.start_offset).file
             try:
                 _write_blank(file, 0, each.size_bytes)
                 file.sync()

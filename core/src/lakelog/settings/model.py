@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,11 @@ import attrs
 from attrs import field, validators
 
 from lakelog.layout import COMMITLOG_DIR, DEFAULT_SEGMENT_SIZE_BYTES
+
+
+def _pages(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value % PAGESIZE:
+        raise ValueError(f"{attribute.name} must be a multiple of {PAGESIZE}, not {value}")
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +43,9 @@ class StoreSettings:
     :ivar light_queues: whether ``INNER_MULTI_DISPATCH`` feeds light queues
     :ivar max_light_queues: how many light queues there may be
     :ivar os_page_cache_busy_timeout_ms: puts are refused while one append takes longer than this
-    :ivar preallocate: whether the next segment is made ahead of need
+    :ivar preallocate: whether the next segment, and blocks for it, are made ahead of need
+    :ivar allocation_step_bytes: a segment gets blocks of the disk as the log grows, at first so
+        many bytes at a time, later up to 16 times as many; a segment's size allocates all at once
     :ivar on_damage: what a recovery does about whole records behind damaged ones: ``skip`` keeps
         them and marks the damage, ``refuse`` does not open the store, ``truncate`` cuts the log at
         the damage, as RocketMQ does
@@ -67,6 +75,7 @@ class StoreSettings:
     max_light_queues: int = field(default=20_000, validator=validators.ge(0))
     os_page_cache_busy_timeout_ms: int = field(default=1_000, validator=validators.ge(0))
     preallocate: bool = True
+    allocation_step_bytes: int = field(default=1 << 20, validator=[validators.ge(4096), _pages])
     on_damage: Literal["skip", "refuse", "truncate"] = "skip"
 
     def commitlog(self, path: Path) -> Path:

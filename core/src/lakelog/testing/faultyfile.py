@@ -20,6 +20,8 @@ class FaultyFile:
     :ivar syncs: how often ``sync`` was called
     :ivar meanwhile: called once, in the middle of the next ``write_at``
     :ivar failing: names of methods that fail with ``EIO`` from now on
+    :ivar allocated_end: end of what was allocated through it
+    :ivar trespasses: writes and writable maps that went beyond that
     """
 
     def __init__(self, inner: File) -> None:
@@ -29,6 +31,8 @@ class FaultyFile:
         self.meanwhile: Callable[[], object] | None = None
         self.syncs = 0
         self.failing: set[str] = set()
+        self.allocated_end = 0
+        self.trespasses: list[str] = []
 
     @property
     def path(self) -> Path:
@@ -53,15 +57,17 @@ class FaultyFile:
         self.writes.append((position, len(data)))
         self.addresses.append(_address(data))
         self._check("write_at")
+        self._note("write", position + len(data))
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
         self._inner.write_at(position, data)
 
-    def allocate(self, length: int) -> None:
+    def allocate(self, length: int, position: int = 0) -> None:
         """Allocate, or fail."""
         self._check("allocate")
-        self._inner.allocate(length)
+        self._inner.allocate(length, position)
+        self.allocated_end = max(self.allocated_end, position + length)
 
     def truncate(self, length: int) -> None:
         """Truncate, or fail."""
@@ -84,14 +90,20 @@ class FaultyFile:
         self._check("next_data")
         return self._inner.next_data(position)
 
-    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """Map, or fail."""
         self._check("map")
-        return self._inner.map(length, writable=writable)
+        if writable:
+            self._note("map", position + length)
+        return self._inner.map(length, writable=writable, position=position)
 
     def close(self) -> None:
         """Close; never fails."""
         self._inner.close()
+
+    def _note(self, what: str, end: int) -> None:
+        if end > self.allocated_end:
+            self.trespasses.append(f"{what} up to {end}, allocated up to {self.allocated_end}")
 
     def _check(self, name: str) -> None:
         if name in self.failing:

@@ -11,11 +11,6 @@ def lock(memory: mmap.mmap) -> None:
     _call("mlock", memory)
 
 
-def unlock(memory: mmap.mmap) -> None:
-    """Undo :func:`lock`."""
-    _call("munlock", memory)
-
-
 def _call(name: str, memory: mmap.mmap) -> None:
     import ctypes  # takes longer to import than a store to open, and few lock memory
 

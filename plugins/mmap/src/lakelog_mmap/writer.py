@@ -1,12 +1,13 @@
 """The writer ``mmap``: every write is a copy into a shared map of the segment.
 
-The store has allocated the segment, so that a store into the map needs no space on the disk and
-cannot end in SIGBUS. Syncs go by ``fdatasync``: ``mmap.flush`` would hold the interpreter lock.
+Only what has blocks is mapped to be written, so that a store into the map needs no space on the
+disk and cannot end in SIGBUS; views are of another map, of the whole segment. Syncs go by
+``fdatasync``: ``mmap.flush`` would hold the interpreter lock.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import mmap
 
 from lakelog.files import File
 from lakelog.interfaces import Context, WriterTraits
@@ -20,19 +21,26 @@ class MmapSegmentWriter:
 
     def __init__(self, file: File, size_bytes: int, position: int, settings: MmapSettings) -> None:
         self._file = file
-        self._map = file.map(size_bytes, writable=True)
-        self._locked = settings.lock_memory
-        if self._locked:
-            memory.lock(self._map)
-        if settings.warm:
-            memory.touch(self._map, position)
-        self._view = memoryview(self._map).toreadonly()
+        self._settings = settings
+        self._view = memoryview(file.map(size_bytes, writable=False))
+        self._map: mmap.mmap | None = None
         self._end = position
+
+    def extend(self, position: int, end: int) -> None:
+        """Map what is written next; the lock of the map before goes with that."""
+        start = position - position % mmap.PAGESIZE
+        extended = self._file.map(end - start, writable=True, position=start)
+        if self._settings.lock_memory:
+            memory.lock(extended)
+        if self._settings.warm:
+            memory.touch(extended, position - start)
+        self._map, self._start = extended, start
 
     def write(self, position: int, data: Body) -> None:
         """Copy into the map."""
-        end = position + len(data)
-        self._map[position:end] = data
+        end, start = position + len(data), self._start
+        assert self._map is not None
+        self._map[position - start : end - start] = data
         self._end = max(self._end, end)
 
     def view(self, position: int, length: int) -> memoryview:
@@ -48,11 +56,8 @@ class MmapSegmentWriter:
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file; the map goes with the last view of it."""
-        if self._locked:
-            self._locked = False
-            with suppress(OSError):
-                memory.unlock(self._map)
+        """Close the file; views keep their map."""
+        self._map = None
         self._file.close()
 
 

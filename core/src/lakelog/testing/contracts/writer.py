@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from lakelog.files import RealFileSystem
-from lakelog.interfaces import Sealable, SegmentWriter, Writer
+from lakelog.interfaces import SegmentWriter, Writer
 from lakelog.registry import check_object
 from lakelog.testing.descriptors import open_in
 from lakelog.testing.faultyfile import FaultyFile
 from lakelog.testing.samebytes import assert_same
+from lakelog.testing.stepwise import STEP_BYTES, Stepwise
 from lakelog.testing.threads import beside
 
 SIZE = 1 << 16
@@ -39,15 +40,15 @@ class WriterContract:
 
     @pytest.fixture
     def file(self, path: Path) -> FaultyFile:
-        """A segment file, allocated, and open for its writer."""
-        return _allocated(path)
+        """A segment file of full length without blocks, open for its writer."""
+        return _made(path)
 
     # --- kinds and traits ---
 
     def test_it_has_the_methods_of_its_kind(self, file: FaultyFile) -> None:
         writer = self.make()
         assert check_object(writer, Writer) is None
-        segment = writer.open(file, SIZE, 0)
+        segment: SegmentWriter = writer.open(file, SIZE, 0)
         assert check_object(segment, SegmentWriter) is None
         segment.close()
 
@@ -58,7 +59,7 @@ class WriterContract:
 
     def test_writes_that_reach_the_device_are_aligned(self, file: FaultyFile) -> None:
         writer = self.make()
-        segment = writer.open(file, SIZE, 0)
+        segment = _opened(writer, file)
         _fill(segment, random.Random(3))
         segment.commit()
         segment.sync()
@@ -69,7 +70,7 @@ class WriterContract:
 
     def test_zero_copy_views_are_memory_of_the_file(self, file: FaultyFile) -> None:
         writer = self.make()
-        segment = writer.open(file, SIZE, 0)
+        segment = _opened(writer, file)
         view = segment.view(0, 6)
         segment.write(0, b"record")
         assert bytes(view) == b"record" or not writer.traits.zero_copy_reads
@@ -78,7 +79,7 @@ class WriterContract:
     # --- writing and reading ---
 
     def test_what_is_written_can_be_viewed_at_once(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         expected = _fill(segment, random.Random(1))
         assert_same(bytes(segment.view(0, len(expected))), expected)
         segment.close()
@@ -87,14 +88,14 @@ class WriterContract:
     def test_any_bytes_can_be_written(
         self, file: FaultyFile, kind: Callable[[bytes], bytes | bytearray | memoryview]
     ) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, kind(b"record"))
         segment.write(6, kind(b""))
         assert_same(bytes(segment.view(0, 6)), b"record")
         segment.close()
 
     def test_what_was_given_to_write_may_be_reused_afterwards(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         data = bytearray(b"record")
         segment.write(0, data)
         data[:] = b"other!"
@@ -102,7 +103,7 @@ class WriterContract:
         segment.close()
 
     def test_the_first_and_the_last_byte_of_the_segment(self, file: FaultyFile, path: Path) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"\x01" * (SIZE - 1))
         segment.write(SIZE - 1, b"\x02")
         assert_same(bytes(segment.view(SIZE - 2, 2)), b"\x01\x02")
@@ -117,7 +118,7 @@ class WriterContract:
         old = random.Random(5).randbytes(5_000)
         file.write_at(0, old)
         file.writes.clear()
-        segment = self.make().open(file, SIZE, len(old))
+        segment = _opened(self.make(), file, len(old))
         assert_same(bytes(segment.view(0, len(old))), old)
         segment.write(len(old), b"new")
         assert_same(bytes(segment.view(len(old) - 2, 5)), old[-2:] + b"new")
@@ -129,7 +130,7 @@ class WriterContract:
     def test_the_file_keeps_its_length_and_is_zero_behind(
         self, file: FaultyFile, path: Path
     ) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         segment.commit()
         segment.sync()
@@ -139,14 +140,14 @@ class WriterContract:
     # --- views ---
 
     def test_views_are_flat_runs_of_bytes_that_nobody_can_change(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         view = segment.view(10, 20)
         assert (view.format, view.ndim, view.nbytes) == ("B", 1, 20)
         assert view.readonly
         segment.close()
 
     def test_a_view_stays_right_when_more_is_written(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"first")
         view = segment.view(0, 5)
         more = _fill(segment, random.Random(2), start=5)
@@ -156,7 +157,7 @@ class WriterContract:
         segment.close()
 
     def test_a_view_stays_right_after_close_and_unlink(self, file: FaultyFile, path: Path) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         expected = _fill(segment, random.Random(4))
         segment.commit()
         view = segment.view(0, len(expected))
@@ -168,7 +169,7 @@ class WriterContract:
         assert_same(bytes(view), expected)
 
     def test_close_lets_go_of_the_file(self, file: FaultyFile, path: Path) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         view = segment.view(0, 6)
         assert _is_open(path)
@@ -181,7 +182,7 @@ class WriterContract:
         """Memory that a writer uses again must not be under anybody's eyes."""
         writer, views, expected = self.make(), [], []
         for number in range(7):
-            segment = writer.open(_allocated(tmp_path / f"{number}"), SIZE, 0)
+            segment = _opened(writer, _made(tmp_path / f"{number}"))
             expected.append(_fill(segment, random.Random(number)))
             if number % 2 == 0:  # held, and let go of, in turns
                 views.append(segment.view(0, len(expected[-1])))
@@ -193,7 +194,7 @@ class WriterContract:
         writer = self.make()
         for number in range(7):
             path = tmp_path / f"{number}"
-            segment = writer.open(_allocated(path), SIZE, 0)
+            segment = _opened(writer, _made(path))
             assert_same(bytes(segment.view(0, SIZE)), bytes(SIZE))
             segment.write(0, b"%d" % number * (SIZE - 600 * number))
             assert_same(bytes(segment.view(SIZE - 600 * number, 600 * number)), bytes(600 * number))
@@ -204,7 +205,7 @@ class WriterContract:
 
     def test_others_see_what_was_committed(self, file: FaultyFile, path: Path) -> None:
         writer = self.make()
-        segment = writer.open(file, SIZE, 0)
+        segment = _opened(writer, file)
         expected = _fill(segment, random.Random(6))
         if not writer.traits.staged:
             assert_same(path.read_bytes()[: len(expected)], expected)
@@ -214,7 +215,7 @@ class WriterContract:
 
     def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
         """A block that is not full is written again and again, and nothing stands behind it."""
-        segment, choose, written = self.make().open(file, SIZE, 0), random.Random(7), b""
+        segment, choose, written = _opened(self.make(), file), random.Random(7), b""
         for _ in range(50):
             piece = choose.randbytes(choose.choice((1, 30, 300, 3000)))
             segment.write(len(written), piece)
@@ -227,7 +228,7 @@ class WriterContract:
     def test_views_reach_over_the_end_of_what_was_committed(self, file: FaultyFile) -> None:
         old = random.Random(8).randbytes(5_000)
         file.write_at(0, old)
-        segment = self.make().open(file, SIZE, len(old))
+        segment = _opened(self.make(), file, len(old))
         segment.write(len(old), b"first")
         segment.commit()
         segment.write(len(old) + 5, b"second" * 2_000)
@@ -240,7 +241,7 @@ class WriterContract:
 
     def test_a_commit_covers_what_was_written_before_it(self, file: FaultyFile, path: Path) -> None:
         """While another thread goes on writing."""
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         expected = random.Random(9).randbytes(SIZE)
         ends: list[int] = []
 
@@ -261,7 +262,7 @@ class WriterContract:
         segment.close()
 
     def test_what_comes_during_a_commit_is_not_counted(self, file: FaultyFile, path: Path) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"first")
         file.meanwhile = lambda: segment.write(5, b"second")
         committed = segment.commit()
@@ -274,11 +275,10 @@ class WriterContract:
 
     def test_a_full_segment_is_read_on(self, file: FaultyFile, path: Path) -> None:
         """What was kept in memory may go once the segment is sealed and committed."""
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         expected = _fill(segment, random.Random(10))
         view = segment.view(3, 1_000)
-        if isinstance(segment, Sealable):
-            segment.seal()
+        segment.seal()
         assert_same(bytes(segment.view(0, len(expected))), expected)
         assert segment.commit() == len(expected)
         assert segment.commit() == len(expected)
@@ -290,7 +290,7 @@ class WriterContract:
 
     def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
         """What did not get there is not reported as committed, and not tried again."""
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         assert segment.commit() == 6
         file.failing.add("write_at")
@@ -303,8 +303,24 @@ class WriterContract:
 
     # --- the disk ---
 
+    def test_nothing_is_touched_that_has_no_blocks(self, file: FaultyFile, path: Path) -> None:
+        """Neither by a write nor by a map that can be written: on a full disk that is SIGBUS."""
+        old = random.Random(11).randbytes(5_000)
+        file.allocate(len(old))
+        file.write_at(0, old)
+        segment, end = _opened(self.make(), file, len(old)), len(old)
+        for length in (1, 3_000, 5_000, 8_192, 20_000):
+            segment.write(end, bytes(length))
+            end += length
+            assert segment.commit() == end
+            segment.sync()
+            assert_same(bytes(segment.view(0, len(old))), old)
+            assert file.trespasses == []
+            assert path.stat().st_blocks * 512 <= -(-file.allocated_end // STEP_BYTES) * STEP_BYTES
+        segment.close()
+
     def test_a_sync_reaches_the_disk(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         segment.commit()
         before = file.syncs
@@ -313,7 +329,7 @@ class WriterContract:
         segment.close()
 
     def test_a_failed_sync_is_an_os_error(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         segment.commit()
         file.failing.add("sync")
@@ -323,7 +339,7 @@ class WriterContract:
         segment.close()
 
     def test_a_failed_write_is_an_os_error_by_the_sync(self, file: FaultyFile) -> None:
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         file.failing.add("write_at")
         failed = _fails(segment)
         file.failing.clear()
@@ -331,22 +347,25 @@ class WriterContract:
         segment.close()
 
 
-def _allocated(path: Path) -> FaultyFile:
+def _made(path: Path) -> FaultyFile:
     file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
-    file.allocate(SIZE)
+    file.truncate(SIZE)
     return file
 
 
-def _finish(segment: SegmentWriter) -> None:
+def _opened(writer: Writer, file: FaultyFile, position: int = 0) -> Stepwise:
+    return Stepwise(writer, file, SIZE, position)
+
+
+def _finish(segment: Stepwise) -> None:
     """What a store does with a full segment."""
-    if isinstance(segment, Sealable):
-        segment.seal()
+    segment.seal()
     segment.commit()
     segment.sync()
     segment.close()
 
 
-def _fill(segment: SegmentWriter, choose: random.Random, start: int = 0) -> bytes:
+def _fill(segment: Stepwise, choose: random.Random, start: int = 0) -> bytes:
     """Write pieces of all sizes back to back from ``start``; what was written."""
     written = bytearray()
     for _ in range(60):
@@ -356,7 +375,7 @@ def _fill(segment: SegmentWriter, choose: random.Random, start: int = 0) -> byte
     return bytes(written)
 
 
-def _fails(segment: SegmentWriter, position: int = 0) -> bool:
+def _fails(segment: Stepwise, position: int = 0) -> bool:
     try:
         segment.write(position, b"record" * 100)
         segment.commit()

@@ -8,7 +8,7 @@ back with a length that it got later: the blocks were given back.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, TypeVar
 
@@ -24,6 +24,16 @@ def page_of(data: bytes, page: int) -> bytes:
     """A page of a file's content, filled with zeros."""
     found = data[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
     return found if len(found) == PAGE_BYTES else found.ljust(PAGE_BYTES, b"\0")
+
+
+def _touched(position: int, length: int) -> range:
+    """The numbers of the pages that a range touches."""
+    return range(position // PAGE_BYTES, -(-(position + length) // PAGE_BYTES))
+
+
+def _not_zero(content: bytes) -> set[int]:
+    """The pages that certainly have blocks; others may be holes."""
+    return {page for page in pages(len(content)) if page_of(content, page) != ZEROS}
 
 
 def pages(length: int) -> range:
@@ -146,8 +156,12 @@ class Contents:
     :ivar was_synced: whether a sync of it has ended well
     """
 
-    def __init__(self, fd: int, durable: bytes = b"") -> None:
+    def __init__(
+        self, fd: int, durable: bytes = b"", *, trespass: Callable[[int, str], None]
+    ) -> None:
         self._fd = fd
+        self._trespass = trespass
+        self._with_blocks = _not_zero(durable)
         self._durable = durable
         self._seen = durable
         self._epochs = [Epoch({}, [len(durable)])]
@@ -156,15 +170,30 @@ class Contents:
         self.was_synced = False
 
     @classmethod
-    def resumed(cls, fd: int, before: FrozenFile) -> Contents:
+    def resumed(cls, fd: int, before: FrozenFile, trespass: Callable[[int, str], None]) -> Contents:
         """An inode of which not all was durable when the process died; the machine lives on."""
-        found = cls(fd, before.durable)
+        found = cls(fd, before.durable, trespass=trespass)
+        found._with_blocks |= _not_zero(before.volatile)
         found._epochs = [
             Epoch({page: list(each) for page, each in epoch.versions.items()}, list(epoch.lengths))
             for epoch in before.epochs
         ]
         found._seen = before.volatile
         return found
+
+    def note_blocks(self, position: int, length: int) -> None:
+        """A call has given blocks to a range."""
+        self._with_blocks.update(_touched(position, length))
+
+    def check_blocks(self, position: int, length: int) -> None:
+        """Complain of a range that is mapped to be written, and has no blocks."""
+        self._complain("mapped to be written", _touched(position, length))
+
+    def _complain(self, what: str, touched: Iterable[int]) -> None:
+        without = sorted(set(touched) - self._with_blocks)
+        if without:
+            self._trespass(self._fd, f"{what}, but not allocated: pages {without}")
+            self._with_blocks.update(without)  # once is enough
 
     def look(self) -> None:
         """Note what changed since the last look."""
@@ -178,14 +207,18 @@ class Contents:
             seen = seen[: len(data)]
         epoch = self._epochs[-1]
         epoch.note_length(len(data))
+        changed = []
         for page in pages(len(data)):
             before, now = page_of(seen, page), page_of(data, page)
             if before != now:
                 epoch.note_page(page, before, now)
+                changed.append(page)
+        self._complain("stored to", changed)
         self._seen = data
 
     def _cut(self, length: int) -> None:
         """A new epoch: behind ``length``, nothing of before can be found."""
+        self._with_blocks &= set(pages(length))
         last, whole, rest = self._epochs[-1].versions, *divmod(length, PAGE_BYTES)
         versions = {page: list(each) for page, each in last.items() if page < whole}
         for page in pages(max(len(self._durable), len(self._seen), (max(last, default=0)) + 1)):

@@ -76,11 +76,13 @@ class _SimFile:
         with self._system.lock:
             self._contents.look()
             self._inner.write_at(position, data)
+            self._contents.note_blocks(position, len(data))
             self._contents.look()
 
-    def allocate(self, length: int) -> None:
+    def allocate(self, length: int, position: int = 0) -> None:
         with self._system.lock:
-            self._inner.allocate(length)
+            self._inner.allocate(length, position)
+            self._contents.note_blocks(position, length)
             self._contents.look()
 
     def truncate(self, length: int) -> None:
@@ -98,8 +100,12 @@ class _SimFile:
     def next_data(self, position: int) -> int | None:
         return self._inner.next_data(position)
 
-    def map(self, length: int, *, writable: bool) -> mmap.mmap:
-        return self._inner.map(length, writable=writable)
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+        if writable:
+            with self._system.lock:
+                self._contents.look()
+                self._contents.check_blocks(position, length)
+        return self._inner.map(length, writable=writable, position=position)
 
     def close(self) -> None:
         with self._system.lock:
@@ -119,6 +125,7 @@ class SimFileSystem:
     :ivar fail_sync_in: if given, only files opened in folders of these names count, and not their
         first syncs: these are of those who made them
     :ivar has_failed: whether it has
+    :ivar trespasses: what was mapped to be written, or stored through a map, without blocks
     :ivar recording: whether crash points are taken
     """
 
@@ -138,6 +145,7 @@ class SimFileSystem:
         self.fail_sync_at: int | None = None
         self.fail_sync_in: tuple[str, ...] = ()
         self.has_failed = False
+        self.trespasses: list[str] = []
         self.recording = True
         self.lock = RLock()
         self._real = RealFileSystem()
@@ -162,7 +170,8 @@ class SimFileSystem:
                     self._adopt(Path(entry.path), new)
                 else:
                     fd = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
-                    self._contents[new] = Contents(fd, os.pread(fd, os.fstat(fd).st_size, 0))
+                    content = os.pread(fd, os.fstat(fd).st_size, 0)
+                    self._contents[new] = Contents(fd, content, trespass=self._trespass)
 
     def _resume(self, after: FrozenState) -> None:
         """The process died and the machine did not: ``root`` holds the volatile state."""
@@ -177,7 +186,7 @@ class SimFileSystem:
         for name, child in self._names.directories[number].items():
             if child in after.files:
                 fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
-                self._contents[child] = Contents.resumed(fd, after.files[child])
+                self._contents[child] = Contents.resumed(fd, after.files[child], self._trespass)
             else:
                 self._open_resumed(directory / name, child, after)
 
@@ -228,6 +237,10 @@ class SimFileSystem:
         known = self.fail_sync_in
         return not known or (contents.was_synced and path.parent.name in known)
 
+    def _trespass(self, fd: int, pages: str) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        self.trespasses.append(f"{self._name(path)}: {pages}")
+
     def leaks(self) -> list[str]:
         """Names that came or went past this file system."""
         real = {
@@ -274,7 +287,7 @@ class SimFileSystem:
         if number is None:
             number = self._number()
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self._contents[number] = Contents(fd)
+            self._contents[number] = Contents(fd, trespass=self._trespass)
             self._names.change("create", (entry, number))
         return self._contents[number]
 

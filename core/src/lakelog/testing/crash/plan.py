@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 SEGMENT_BYTES: Final = 8192
+STEP_BYTES: Final = 4096
 _PROMISES: Final = MappingProxyType(
     {"inline": True, "group-commit": True, "none": False, "timed": False}
 )
@@ -104,6 +105,7 @@ class CrashPlan:
             **small,
             "segment_size_bytes": SEGMENT_BYTES,
             "preallocate": False,
+            "allocation_step_bytes": STEP_BYTES,
             "record_crc": True,  # without it, a record torn outside of its body can pass for whole
             "writer": self.writer,
             "flush": self.flush,

@@ -260,6 +260,8 @@ class _Simulation:
         leaks = system.leaks()
         if leaks:
             self._broken(seed, "no crash", None, f"names changed past the file system: {leaks}")
+        for trespass in system.trespasses:
+            self._broken(seed, "no crash", None, f"a full disk would be SIGBUS: {trespass}")
 
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
         count = min(len(points), _POINTS_OF_A_RUN)

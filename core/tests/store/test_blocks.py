@@ -1,0 +1,218 @@
+"""Blocks of the log: allocated in steps, ahead of the append, and nothing is written without."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from core.tests.store.support import a_record_of, fill, open_small, segments
+from lakelog import Message, PutRefused, PutStatus
+from lakelog.errors import StoreFailed
+from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.testing.crash.opener import owned_by
+
+STEP = 16 << 10
+SIZE = 16 * STEP
+PAGE = 4096
+STEPS: dict[str, Any] = {"segment_size_bytes": SIZE, "allocation_step_bytes": STEP}
+AHEAD = "lakelog-preallocate"
+
+
+class Disk(RealFileSystem):
+    """Asks ``before`` for each allocation in a segment: position, length, name of the thread."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        return _Asking(path, file.fileno(), self) if path.name.isdigit() else file
+
+    def before(self, position: int, length: int, thread: str) -> None:
+        """Nothing."""
+
+
+class _Asking(RealFile):
+    def __init__(self, path: Path, fd: int, disk: Disk) -> None:
+        super().__init__(path, fd)
+        object.__setattr__(self, "_disk", disk)
+
+    def allocate(self, length: int, position: int = 0) -> None:
+        thread = threading.current_thread().name
+        self._disk.before(position, length, thread)  # type: ignore[attr-defined]  # set past a frozen class
+        super().allocate(length, position)
+
+
+class Failing(Disk):
+    """Fails with ``error`` for steps longer than ``above``, in threads of a name."""
+
+    def __init__(self, error: int = 0, above: int = 0, thread: str = "") -> None:
+        self.__dict__.update(error=error, above=above, thread=thread)
+
+    error: int
+
+    def before(self, position: int, length: int, thread: str) -> None:
+        given = self.__dict__
+        wanted = length > given["above"] and thread.startswith(given["thread"])
+        if given["error"] and wanted and position:
+            raise OSError(given["error"], os.strerror(given["error"]))
+
+    def mended(self) -> None:
+        """Fail no more."""
+        self.__dict__["error"] = 0
+
+
+def blocks_bytes(file: Path) -> int:
+    return file.stat().st_blocks * 512
+
+
+def until(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_default_store_with_two_messages_is_small(tmp_path: Path) -> None:
+    def check() -> None:
+        found = segments(tmp_path)
+        assert {each.stat().st_size for each in found} == {1 << 30}
+        assert sum(map(blocks_bytes, found)) <= 4 << 20
+
+    for number in range(3):
+        with lakelog.open(tmp_path, plugins=[]) as store:
+            check()
+            store.put(Message("t", b"one"))
+            store.put(Message("t", b"two"))
+            check()
+            assert len(list(store.scan())) == 2 * number + 2
+        check()
+
+
+def test_the_next_step_comes_before_it_is_needed(tmp_path: Path) -> None:
+    with open_small(tmp_path, preallocate=True, **STEPS) as store:
+        first = segments(tmp_path)[0]
+        store.put(a_record_of(STEP // 2))
+        assert blocks_bytes(first) == STEP
+        store.put(a_record_of(100))
+        until(lambda: blocks_bytes(first) > STEP)
+        assert blocks_bytes(first) < SIZE
+
+
+@pytest.mark.parametrize("body_bytes", [400, 3 * STEP])
+def test_no_room_ahead_of_need_is_no_room_only_then(body_bytes: int, tmp_path: Path) -> None:
+    files = Failing(errno.ENOSPC, thread=AHEAD)
+    with open_small(tmp_path, preallocate=True, files=files, **STEPS) as store:
+        fill(store, SIZE * 3 // body_bytes, body_bytes)
+        assert len(segments(tmp_path)) > 2
+        assert len(list(store.scan())) == SIZE * 3 // body_bytes
+
+
+@pytest.mark.parametrize("thread", [AHEAD, "MainThread"])
+def test_any_other_failure_fails_the_store(thread: str, tmp_path: Path) -> None:
+    files = Failing(errno.EIO, thread=thread)
+    store = open_small(tmp_path, preallocate=thread == AHEAD, files=files, **STEPS)
+    store.put(a_record_of(STEP - 100))
+    if thread == AHEAD:
+        until(lambda: not store.is_writable)
+    with pytest.raises((StoreFailed, PutRefused), match="fail"):
+        fill(store, 1)
+    assert (tmp_path / "abort").exists()
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+def test_what_is_needed_is_tried_where_there_is_no_room_for_a_step(tmp_path: Path) -> None:
+    with open_small(tmp_path, files=Failing(errno.ENOSPC, above=PAGE), **STEPS) as store:
+        fill(store, 100)
+        assert store.max_offset > 2 * STEP
+        before = blocks_bytes(segments(tmp_path)[0])
+        assert before < store.max_offset + PAGE
+        with pytest.raises(PutRefused, match="No space left"):
+            store.put(a_record_of(2 * PAGE))
+        fill(store, 1)
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_no_room_refuses_the_put_and_changes_nothing(rolls: bool, tmp_path: Path) -> None:
+    """At the end of a step, where a roll needs blocks for its blank record."""
+    files = Failing(errno.ENOSPC)
+    with open_small(tmp_path, files=files, **STEPS) as store:
+        store.put(a_record_of(STEP))
+        if rolls:
+            files.mended()
+            store.put(a_record_of(SIZE - 5 * STEP))
+            files.__dict__["error"] = errno.ENOSPC
+        before = segments(tmp_path)[0].read_bytes()
+        for _ in range(3):
+            with pytest.raises(PutRefused, match="No space left") as caught:
+                store.put(a_record_of(6 * STEP if rolls else 100))
+            assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+            with pytest.raises(PutRefused):
+                store.put_async(a_record_of(6 * STEP)).result()
+            with pytest.raises(PutRefused):
+                store.put_batch([a_record_of(3 * STEP)] * 2)
+        assert segments(tmp_path)[0].read_bytes() == before
+        files.mended()
+        end = store.max_offset
+        assert store.put(a_record_of(6 * STEP)).physical_offset == (SIZE if rolls else end)
+        assert len(list(store.scan())) == 2 + rolls
+    with open_small(tmp_path, **STEPS) as store:
+        assert len(list(store.scan())) == 2 + rolls
+
+
+def test_a_batch_longer_than_a_step_gets_what_it_needs(tmp_path: Path) -> None:
+    with open_small(tmp_path, **STEPS) as store:
+        for _ in range(5):
+            store.put_batch([a_record_of(STEP - 100)] * 7)
+        assert len(list(store.scan())) == 35
+        assert len(segments(tmp_path)) == 3
+
+
+def test_a_step_ends_before_its_file_is_closed(tmp_path: Path) -> None:
+    """Else it would be of whatever file has the descriptor by then."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Hanging(Disk):
+        def before(self, position: int, length: int, thread: str) -> None:
+            if position and thread.startswith(AHEAD):
+                begun.set()
+                go_on.wait(20)
+
+    with (
+        open_small(tmp_path, preallocate=True, files=Hanging(), **STEPS) as store,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        store.put(a_record_of(STEP - 100))
+        assert begun.wait(20)
+        rolling = pool.submit(store.put, a_record_of(SIZE - 100))
+        wait([rolling], timeout=0.3)
+        if rolling.done():
+            owned_by(store).log.sync()  # closes what is full
+        go_on.set()
+        assert rolling.result().physical_offset == SIZE
+        fill(store, 1)
+
+
+def test_what_was_a_hole_stays_one_through_a_recovery(tmp_path: Path) -> None:
+    with open_small(tmp_path, **STEPS) as store:
+        fill(store, 3)
+    (tmp_path / "abort").touch()
+    first = segments(tmp_path)[0]
+    with first.open("r+b") as file:
+        file.seek(SIZE // 2)
+        file.write(b"lost")
+    before = blocks_bytes(first)
+    with open_small(tmp_path, **STEPS) as store:
+        assert store.recovery is not None
+        assert store.recovery.cut
+        assert blocks_bytes(first) <= before < SIZE
+        assert not any(first.read_bytes()[store.max_offset :])
+        fill(store, 1)
+        assert blocks_bytes(first) <= before + STEP
