@@ -133,7 +133,7 @@ def test_what_is_needed_is_tried_where_there_is_no_room_for_a_step(tmp_path: Pat
         fill(store, 100)
         assert store.max_offset > 2 * STEP
         before = blocks_bytes(segments(tmp_path)[0])
-        assert before < store.max_offset + PAGE
+        assert before < store.max_offset + 2 * PAGE  # one may be the file system's own
         with pytest.raises(PutRefused, match="No space left"):
             store.put(a_record_of(2 * PAGE))
         fill(store, 1)
