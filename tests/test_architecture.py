@@ -23,7 +23,7 @@ LAYERS: Final = (
     "layout status sysflag cached signals hosts msgid properties message results errors gate "
     "putfuture queueoffsets checksum compression units",
     "codec arrow",
-    "files fileidentity cleanstop zeros segmentdir identity ownership checkpoint preallocate "
+    "access files fileidentity cleanstop zeros segmentdir identity ownership checkpoint preallocate "
     "positions health queueends coalesce bursts settings yieldlock tombstones config swap "
     "pages pins dispatchlock forks",
     "interfaces hookspecs verifying",

@@ -10,18 +10,16 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 import attrs
 
+from lakelog.access import PRIVATE, Access, access_of, make_folder, open_regular
 from lakelog.fileidentity import FileIdentity, stamp
 from lakelog.message import Body
 from lakelog.zeros import next_not_zero
-
-FILE_MODE: Final = 0o644
-DIRECTORY_MODE: Final = 0o755
-_STANDARD_ERROR: Final = 2
 
 # Of Linux's renameat2(2).
 _AT_FDCWD: Final = -100
@@ -85,10 +83,16 @@ class FileSystem(Protocol):
     """Files by name."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open a file that is there; with ``create``, make it if it is not."""
+        """Open a regular file that is there; with ``create``, make it if it is not.
+
+        Anything else, a symbolic link included, is refused with ``OSError``.
+        """
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
-        """Names and lengths of the regular files in a directory, sorted; none if it is absent."""
+        """Names and lengths of all in a directory but directories, sorted; none if it is absent.
+
+        What is no regular file is listed, too: it is in the place of one, and :meth:`open` says so.
+        """
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """Make a directory and its parents; nothing happens to one that is there.
@@ -201,15 +205,29 @@ class RealFile:
             raise told(error, "close", self.path) from None
 
 
-@attrs.frozen
 class RealFileSystem:
-    """The :class:`FileSystem` of the operating system."""
+    """The :class:`FileSystem` of the operating system.
+
+    :ivar access: the rights of new files and folders
+    """
+
+    access: Access = PRIVATE
+
+    @classmethod
+    def of_store(cls, path: Path, group: str | None = None) -> RealFileSystem:
+        """For what is made in the store directory ``path``; see :func:`lakelog.access.access_of`.
+
+        Raises :class:`~lakelog.errors.SettingsError` for a ``group`` that cannot be given.
+        """
+        made = cls()
+        made.access = access_of(path, group)
+        return made
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; descriptors are not inherited by child programs."""
         flags = os.O_RDWR if write else os.O_RDONLY
         try:
-            fd = _opened(path, flags | (os.O_CREAT if create else 0))
+            fd = open_regular(path, flags, self.access, create=create)
         except OSError as error:
             raise told(error, "open", path) from None
         return RealFile(path, fd)
@@ -217,7 +235,7 @@ class RealFileSystem:
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
         try:
-            return sorted(_regular_files(directory))
+            return sorted(_no_directories(directory))
         except FileNotFoundError:
             return []
 
@@ -227,7 +245,7 @@ class RealFileSystem:
             return
         self.make_dir(path.parent, durable=durable)
         try:
-            path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            make_folder(path, self.access)
         except OSError as error:
             raise told(error, "make a directory", path) from None
         if durable:
@@ -276,17 +294,6 @@ def told(error: OSError, operation: str, path: Path) -> OSError:
     return OSError(error.errno, why, str(path)) if error.errno is not None else error
 
 
-def _opened(path: Path, flags: int) -> int:
-    """A descriptor that is no standard stream's: what is said there must not get into a store.
-
-    In a process that was started without them, the null device takes their places, for good.
-    """
-    while (fd := os.open(path, flags | os.O_CLOEXEC, FILE_MODE)) <= _STANDARD_ERROR:
-        os.close(fd)
-        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too
-    return fd
-
-
 def _sync_dir(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -295,11 +302,19 @@ def _sync_dir(path: Path) -> None:
         os.close(fd)
 
 
-def _regular_files(directory: Path) -> Iterator[tuple[str, int]]:
+def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_file():
-                yield entry.name, entry.stat().st_size
+            if not entry.is_dir():
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    yield entry.name, _length(entry)
+
+
+def _length(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # a link that leads nowhere
+        return entry.stat(follow_symlinks=False).st_size
 
 
 def _exchange(one: Path, other: Path) -> bool:

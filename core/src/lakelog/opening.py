@@ -100,7 +100,9 @@ def prepare(
         cwd=Path.cwd(),
         tolerate_missing=tolerate_missing,
     )
-    return Opening(place, effective, registry, files or RealFileSystem(), clock or SystemClock())
+    group = None if tolerate_missing else effective.core.group
+    seam = files or RealFileSystem.of_store(place, group)
+    return Opening(place, effective, registry, seam, clock or SystemClock())
 
 
 @attrs.frozen

@@ -85,7 +85,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
     Raises :class:`~lakelog.errors.StoreLocked` while an owner lives, and
     :class:`~lakelog.errors.StoreError`; then everything is as it was, but for ``lock``.
     """
-    place, seam = Path(path).absolute(), files or RealFileSystem()
+    place = Path(path).absolute()
     registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,
@@ -97,6 +97,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
         cwd=Path.cwd(),
         tolerate_missing=True,
     )
+    seam = files or RealFileSystem.of_store(place)
     directory = StoreDirectory.of(seam, place, effective.core)
     try:
         directory.check_readable()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import CorruptConfig
+from lakelog.errors import CorruptConfig, unreadable
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.identity import parsed, shown
 from lakelog.layout import OWN_DIR
@@ -26,9 +26,13 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
     """By topic, the offset below which its records count no more, in the store directory ``path``.
 
     Raises :class:`~lakelog.errors.CorruptConfig` for a file that is not as it should be: to go on
-    without it could bring removed queues back.
+    without it could bring removed queues back. :class:`~lakelog.errors.StoreError` for one that the
+    system does not let us read.
     """
-    content = read_file(files, _file(path))
+    try:
+        content = read_file(files, _file(path))
+    except OSError as error:
+        raise unreadable(_file(path), error) from error
     if content is None:
         return {}
     match parsed(content):

@@ -63,7 +63,7 @@ def test_a_group_may_use_it_if_the_settings_say_so(tmp_path: Path) -> None:
     own = grp.getgrgid(os.getgid()).gr_name
     old = os.umask(0o077)
     try:
-        with an_owned_hub(tmp_path, {"group": own}):
+        with an_owned_hub(tmp_path, group=own):
             found = socket_of(tmp_path).stat()
             assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, os.getgid())
     finally:
@@ -71,8 +71,9 @@ def test_a_group_may_use_it_if_the_settings_say_so(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_none_is_refused(tmp_path: Path) -> None:
-    with open_alone(tmp_path) as store, pytest.raises(SettingsError, match="no group 'nobody-has"):
-        hub_of(store, group="nobody-has-it").start()
+    with pytest.raises(SettingsError, match="no group 'nobody-has"):
+        open_alone(tmp_path / "store", group="nobody-has-it")
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ def test_the_kernel_says_who_it_is() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_another_user_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
+    (tmp_path / "lock").touch(mode=0o644)  # everybody may read what is made here
     with an_owned_hub(tmp_path):
         socket_of(tmp_path).chmod(0o666)  # as if the files' modes did not hold
         with a_program(STRANGER, socket_of(tmp_path).parent) as stranger:

@@ -15,7 +15,7 @@ import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
-from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.layout import LOCK_FILE, RECORD_MIN_BYTES
 from lakelog.pages.positionspage import HEARTBEAT, PAGE_FILE
 from lakelog.testing import FaultyFile
 
@@ -125,3 +125,9 @@ def refused(
     for word in words:
         assert word in str(caught.value)
     assert tree(path) == before
+
+
+def let_others_read(path: Path) -> None:
+    """Begin a store as earlier versions and RocketMQ did: everybody may read what is made in it."""
+    path.mkdir(mode=0o755, parents=True)
+    (path / LOCK_FILE).touch(mode=0o644)

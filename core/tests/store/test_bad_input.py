@@ -19,6 +19,7 @@ from core.tests.store.support import (
     SEGMENT,
     a_store,
     bodies,
+    let_others_read,
     open_small,
     read_small,
     refused,
@@ -258,6 +259,7 @@ def reachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("mode", ["owner", "read"])
 def test_what_we_may_not_read(mode: str, reachable: Path) -> None:
     path = reachable / "store"
+    let_others_read(path)
     a_store(path)
     for each in segments(path):
         each.chmod(0)
@@ -292,6 +294,7 @@ def test_where_we_may_not_write(reachable: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "attach"])
 def test_another_users_owner_lets_us_not_in(mode: str, reachable: Path) -> None:
+    let_others_read(reachable / "store")
     with open_small(reachable / "store") as owner:
         begun = time.monotonic()
         said = as_nobody(f"""
@@ -300,12 +303,13 @@ def test_another_users_owner_lets_us_not_in(mode: str, reachable: Path) -> None:
             except lakelog.errors.AttachRefused as error:
                 print(error)
             """)
-        assert "attach.group" in said
+        assert "the setting group" in said
         assert time.monotonic() - begun < 20
         owner.put(Message("t", b"unharmed"))
 
 
 def test_a_store_that_is_not_ours_to_write_says_how_to_read_it(reachable: Path) -> None:
+    let_others_read(reachable / "store")
     a_store(reachable / "store", 3)
     said = as_nobody(f"""
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import threading
 import time
@@ -209,19 +208,6 @@ def test_without_the_system_call_all_poll(tmp_path: Path, monkeypatch: pytest.Mo
         page_of(tmp_path).ask()
         fill(store, 1)
         eventually(lambda: reader.get("t", 0, 2, 1).messages)
-
-
-def test_who_may_write_to_the_folder_may_say_that_he_waits(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        for bits, expected in ((0o755, 0o644), (0o775, 0o664), (0o777, 0o666)):
-            path = tmp_path / f"{bits:o}"
-            (path / OWN_DIR).mkdir(parents=True)
-            (path / OWN_DIR).chmod(bits)
-            WakePage.make(FILES, path)
-            assert wake_path(path).stat().st_mode & 0o777 == expected
-    finally:
-        os.umask(before)
 
 
 def test_a_reader_changes_nothing_where_nobody_owns_the_store(tmp_path: Path) -> None:

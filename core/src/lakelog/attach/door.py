@@ -146,7 +146,7 @@ class Door:
             connection.close()
             return
         if not peer.may_attach(self._group_id):
-            _refuse(connection, f"user {peer.uid} may not attach here; see attach.group")
+            _refuse(connection, f"user {peer.uid} may not attach here; see the setting group")
         elif len(self._guests) + len(self._clients) >= MOST_CONNECTIONS:
             _refuse(connection, f"{MOST_CONNECTIONS} processes are attached already")
         else:

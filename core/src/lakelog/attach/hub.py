@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakelog.access import group_number
 from lakelog.appender import Appender
 from lakelog.attach.attached import Attached, Client
 from lakelog.attach.door import Door
 from lakelog.attach.hello import APPEND_CALLBACK, Hello, Welcome, as_said, understood
 from lakelog.attach.packets import Nonsense, send
 from lakelog.attach.peer import Peer
-from lakelog.attach.place import forget, group_number, listen
+from lakelog.attach.place import forget, listen
 from lakelog.attach.questions import Questions
 from lakelog.attach.service import Service
 from lakelog.codec.limits import Limits
@@ -67,8 +68,9 @@ class Hub:
         """Listen, if the settings say so; raises what :func:`~lakelog.attach.place.listen` does."""
         self._born_end = self._log.appended
         attach = self._attach
-        group_id = None if attach.group is None else group_number(attach.group)
-        listening = listen(self._path, attach.group) if attach.listen else None
+        group = self._core.group
+        group_id = None if group is None else group_number(group)
+        listening = listen(self._path, group_id) if attach.listen else None
         self._service.start()
         self._door = Door(listening, group_id, self)
         self._door.start()

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import AttachRefused, NoOwner, SettingsError, StoreError
+from lakelog.errors import AttachRefused, NoOwner, StoreError
 from lakelog.layout import OWN_DIR
 
 SOCKET_FILE: Final = "owner.sock"
@@ -23,15 +23,13 @@ _NEW_FILE: Final = "owner.sock.new"
 _BACKLOG: Final = 128
 
 
-def listen(path: Path, group: str | None) -> socket.socket:
+def listen(path: Path, group_id: int | None) -> socket.socket:
     """The socket of the owner of the store directory ``path``; replaces one that is there.
 
-    :param group: the group that may connect beside the owner's own user, by name
+    :param group_id: the group that may connect beside the owner's own user
 
-    Raises :class:`~lakelog.errors.SettingsError` for a group that is none, and
-    :class:`~lakelog.errors.StoreError`.
+    Raises :class:`~lakelog.errors.StoreError`.
     """
-    group_id = None if group is None else group_number(group)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with _folder(path) as folder:
@@ -82,7 +80,7 @@ def connect(path: Path, timeout_seconds: float) -> socket.socket:
     except PermissionError as error:
         made.close()
         raise AttachRefused(
-            "this user may not attach to its owner; see the setting attach.group", path=path
+            "this user may not attach to its owner; see the setting group", path=path
         ) from error
     except OSError as error:
         made.close()
@@ -103,18 +101,6 @@ def is_socket(path: Path) -> bool:
     with suppress(OSError):
         return stat.S_ISSOCK((path / OWN_DIR / SOCKET_FILE).lstat().st_mode)
     return False
-
-
-def group_number(name: str) -> int:
-    """The number of a group; raises :class:`~lakelog.errors.SettingsError`."""
-    import grp
-
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise SettingsError(
-            f"there is no group {name!r} on this machine", key="attach.group"
-        ) from None
 
 
 @contextmanager

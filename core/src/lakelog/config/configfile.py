@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 
 from lakelog.config.lenient import parse_object
-from lakelog.errors import CorruptConfig
+from lakelog.errors import CorruptConfig, unreadable
 from lakelog.files import FileSystem, overwrite_file, read_file
 
 _log = logging.getLogger("lakelog")
@@ -48,7 +48,8 @@ def load_config(
 
     :param read: makes a value of the content; ``ValueError`` if it cannot
 
-    Raises :class:`~lakelog.errors.CorruptConfig` where something is there and nothing can be read.
+    Raises :class:`~lakelog.errors.CorruptConfig` where something is there and nothing can be read,
+    and :class:`~lakelog.errors.StoreError` where the system does not let us.
     """
     problems: list[str] = []
     for each in (path, backup_of(path)):
@@ -71,7 +72,10 @@ def load_config(
 
 
 def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None:
-    data = read_file(files, path)
+    try:
+        data = read_file(files, path)
+    except OSError as error:
+        raise unreadable(path, error) from error
     if data == b"":
         problems.append(f"{path.name} is empty")
     elif data is None and not path.name.endswith(_BACKUP):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from lakelog.files import File, FileSystem
+from lakelog.files import FileSystem
 
 Identity: TypeAlias = tuple[int, int]
 
@@ -22,14 +21,10 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
     return (found.st_dev, found.st_ino) if found.st_size >= least_bytes else None
 
 
-def make_mapped(
-    files: FileSystem, path: Path, length: int, prepare: Callable[[File], None] = lambda _: None
-) -> memoryview:
+def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:
     """The first ``length`` bytes of ``path``, made if it is not there, to be read and written.
 
     They are allocated first: a store into a hole would kill the process on a full disk.
-
-    :param prepare: what else is to be done to the file before it counts
 
     Raises ``OSError``, and then leaves no new file behind.
     """
@@ -37,7 +32,6 @@ def make_mapped(
     file = files.open(path, write=True, create=True)
     try:
         file.allocate(length)
-        prepare(file)
         return memoryview(file.map(length, writable=True))
     except BaseException:  # Ctrl-C too
         if is_new:

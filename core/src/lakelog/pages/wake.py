@@ -27,8 +27,6 @@ Like every file that is mapped, it must not be made shorter while an owner lives
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -47,7 +45,6 @@ MAGIC: Final = 0x6C6B_6C77_616B_0001
 """The bytes ``lklwak`` and the version, as a number."""
 LONGEST_SLEEP_S: Final = 0.1
 _MAGIC_BYTE: Final = 8
-_WRITERS: Final = 0o022
 _MOST: Final = 0xFFFF_FFFF
 
 
@@ -73,11 +70,11 @@ class WakePage:
 
     @classmethod
     def make(cls, files: FileSystem, path: Path) -> WakePage:
-        """The owner's, made or taken over; who may write to its folder may write to it.
+        """The owner's, made or taken over.
 
         Raises ``OSError`` where there is no room, and then leaves no new file behind.
         """
-        memory = make_mapped(files, wake_path(path), WAKE_BYTES, _let_write)
+        memory = make_mapped(files, wake_path(path), WAKE_BYTES)
         page = cls(memory, identity_of(wake_path(path), WAKE_BYTES))
         page.mend()
         return page
@@ -189,14 +186,3 @@ class Sleeper:
         """Wake those who sleep here, to see what else has changed."""
         if self._page is not None:
             self._page.rouse()
-
-
-def _let_write(file: File) -> None:
-    """Give the file its folder's group, and its folder's leave to write; as far as we may."""
-    with suppress(OSError):
-        wanted, found = os.stat(file.path.parent), os.fstat(file.fileno())
-        if found.st_gid != wanted.st_gid and wanted.st_mode & 0o020:
-            os.fchown(file.fileno(), -1, wanted.st_gid)
-        mode = (found.st_mode | (wanted.st_mode & _WRITERS)) & 0o777
-        if mode != found.st_mode & 0o777:
-            os.fchmod(file.fileno(), mode)

@@ -49,7 +49,7 @@ class DispatchProcess:
     def __init__(self, order: Order, channel: Channel) -> None:
         self._order = order
         self._path = Path(order.path)
-        self._files = RealFileSystem()
+        self._files = RealFileSystem.of_store(self._path, order.core.get("group"))
         self._channel = channel
         self._checkpoint = ChildCheckpoint(self._files, self._path, channel)
         self._page = OwnersPage(self._files, self._path, order.owner)

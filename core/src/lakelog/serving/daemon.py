@@ -81,6 +81,7 @@ class Daemon:
                 return self._serve(store)
 
     def _serve(self, store: Store) -> Ending:
+        self._files = RealFileSystem.of_store(store.path, store.settings.core.group)
         with ExitStack() as undo:
             undo.callback(store.close)
             reporter = self._reporter(store)

@@ -126,7 +126,7 @@ def _listing(directory: Path) -> Listing:
     found = []
     for entry in _entries(directory):
         try:
-            if entry.is_file():
+            if entry.is_file(follow_symlinks=False):  # a link is no file of a store
                 found.append((entry.name, entry.stat().st_size))
         except OSError:
             continue

@@ -21,6 +21,8 @@ def _pages(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 class StoreSettings:
     """What the core needs to know; sizes in bytes, durations in milliseconds.
 
+    :ivar group: the group, by name, that may read and write the files that are made, and attach;
+        without it, new files have the rights of ``lock``, in a new store those of its user alone
     :ivar commitlog_path: where segments stand, if not in ``commitlog/`` of the store directory,
         from which a relative name starts
     :ivar segment_size_bytes: length of every segment file (RocketMQ's ``mappedFileSizeCommitLog``)
@@ -51,6 +53,7 @@ class StoreSettings:
         the damage, as RocketMQ does
     """
 
+    group: str | None = None
     commitlog_path: Path | None = None
     segment_size_bytes: int = field(
         default=DEFAULT_SEGMENT_SIZE_BYTES, validator=validators.ge(4096)
@@ -112,7 +115,6 @@ class AttachSettings:
     :ivar take_over: whether a store that was opened with mode ``auto`` becomes the owner when it
         has something to put and nobody owns the store any more
     :ivar ring_bytes: shared memory for each attached producer; at least two of the largest records
-    :ivar group: the group that may attach beside the owner's own user, by name, if any
     :ivar reconnect_timeout_ms: how long puts wait for a successor once the owner is gone
     :ivar on_fork: what becomes of an open store in a forked child: ``refuse`` makes it unusable
         there, ``attach`` attaches it to the owner at its next use
@@ -121,7 +123,6 @@ class AttachSettings:
     listen: bool = True
     take_over: bool = True
     ring_bytes: int = field(default=8 << 20, validator=validators.ge(1 << 16))
-    group: str | None = None
     reconnect_timeout_ms: int = field(default=30_000, validator=validators.ge(0))
     on_fork: Literal["refuse", "attach"] = "refuse"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakelog.errors import SettingsError
+from lakelog.files import RealFileSystem, read_file
 from lakelog.layout import OWN_DIR, SETTINGS_FILE
 from lakelog.settings.arguments import from_table
 from lakelog.settings.catalog import Catalog
@@ -26,7 +27,11 @@ def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Layer:
 def from_store(path: Path, catalog: Catalog) -> Layer:
     """The settings that a store directory keeps in itself, if any."""
     file = path / OWN_DIR / SETTINGS_FILE
-    return from_toml(file, catalog, str(file)) if file.is_file() else Layer()
+    try:
+        data = read_file(RealFileSystem(), file)
+    except OSError as error:
+        raise _unreadable(error, str(file)) from error
+    return Layer() if data is None else from_table(parse_toml(data, str(file)), catalog, str(file))
 
 
 def from_pyproject(cwd: Path, catalog: Catalog) -> Layer:
@@ -61,8 +66,11 @@ def read_bytes(file: Traversable, origin: str) -> bytes:
     try:
         return file.read_bytes()
     except (OSError, KeyError) as error:
-        what = f"these settings cannot be read ({error}); check the name"
-        raise SettingsError(what, source=origin) from error
+        raise _unreadable(error, origin) from error
+
+
+def _unreadable(error: Exception, origin: str) -> SettingsError:
+    return SettingsError(f"these settings cannot be read ({error}); check the name", source=origin)
 
 
 def _is_file(path: Path) -> bool:

@@ -17,7 +17,7 @@ def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool
     (``alone``), all have the same one, and none of them can only have been cut.
     """
     paths = sorted(Path(str(error.path)) for error in wrong)
-    alike = alone and len({path.stat().st_size for path in paths}) == 1
+    alike = alone and len({path.lstat().st_size for path in paths}) == 1
     if alike and not any(_was_cut(files, path) for path in paths):
         raise wrong[0]
     return paths[0] if paths else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE, LOCK_FILE
 from lakelog.pieces import Blank, Damage
 from lakelog_spark.errors import NotKnown
@@ -89,14 +90,14 @@ def queued_end(marks: Landmarks, end: int) -> int:
 def is_open_somewhere(path: Path) -> bool:
     """Whether a process of this machine, lakelog's or RocketMQ's, holds the lock of a store."""
     try:
-        fd = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        lock = RealFileSystem().open(path / LOCK_FILE)
     except OSError:
         return False
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        found: int = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[0]
+        found: int = _FLOCK.unpack(fcntl.fcntl(lock.fileno(), fcntl.F_OFD_GETLK, asked))[0]
         return found != fcntl.F_UNLCK
     except OSError:
         return False
     finally:
-        os.close(fd)
+        lock.close()

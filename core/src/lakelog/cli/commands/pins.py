@@ -67,7 +67,7 @@ def remove(
     """Remove pins, also those that cannot be read; a follower that runs writes its own again."""
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    files = RealFileSystem()
+    files = RealFileSystem.of_store(store)
     known = [each.name for each in read_pins(files, store)]
     for name in names:
         check_name("pin", name, known)

@@ -18,8 +18,9 @@ from typing import Any
 
 import attrs
 
+from lakelog.access import PRIVATE
 from lakelog.fileidentity import FileIdentity
-from lakelog.files import DIRECTORY_MODE, File, RealFileSystem
+from lakelog.files import File, RealFileSystem
 from lakelog.message import Body
 from lakelog.testing.crash.contents import Contents, FrozenFile
 from lakelog.testing.crash.names import ROOT, Entry, FrozenNames, Names
@@ -301,7 +302,7 @@ class SimFileSystem:
             if path.is_dir():
                 return
             self.make_dir(path.parent, durable=durable)
-            path.mkdir(mode=DIRECTORY_MODE)
+            path.mkdir(mode=PRIVATE.directory_mode)
             entry = self._entry(path)
             if entry is not None:
                 self._names.make_dir(entry, self._number())

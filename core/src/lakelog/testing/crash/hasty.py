@@ -8,7 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.files import FILE_MODE, RealFile, RealFileSystem, told
+from lakelog.access import PRIVATE
+from lakelog.files import RealFile, RealFileSystem, told
 from lakelog.testing.crash.images import Image
 
 
@@ -37,7 +38,9 @@ class HastyFileSystem(RealFileSystem):
         if write or create:
             self.touched.add(name)
         try:
-            return HastyFile(path, os.open(name, flags | (os.O_CREAT if create else 0), FILE_MODE))
+            return HastyFile(
+                path, os.open(name, flags | (os.O_CREAT if create else 0), PRIVATE.file_mode)
+            )
         except OSError as error:
             raise told(error, "open", path) from None
 
@@ -150,7 +153,7 @@ def _make(path: str) -> None:
 
 
 def _write(path: str, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE.file_mode)
     try:
         os.write(fd, content)
     finally:

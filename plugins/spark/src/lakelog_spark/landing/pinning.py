@@ -51,7 +51,9 @@ class Pinning:
     name: str
     destination: str
     clock: Callable[[], int] = now_ms
-    files: FileSystem = attrs.field(factory=RealFileSystem)
+    files: FileSystem = attrs.field(
+        default=attrs.Factory(lambda self: RealFileSystem.of_store(self.path), takes_self=True)
+    )
     _written: pins.Pin | None = None
     _is_new: bool = False
 

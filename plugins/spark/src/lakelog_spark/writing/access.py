@@ -64,7 +64,10 @@ def handing_over(
     Raises what :func:`open_to_append` raises, and :class:`~lakelog.errors.LakelogError` where
     another job takes longer than ``wait_seconds``.
     """
-    with _only_one(RealFileSystem(), path, wait_seconds), open_to_append(path, settings) as store:
+    with (
+        _only_one(RealFileSystem.of_store(path), path, wait_seconds),
+        open_to_append(path, settings) as store,
+    ):
         yield store
 
 

@@ -22,4 +22,4 @@ def finish_write(store: str | os.PathLike[str], job_id: str, *, settings: str | 
     """
     path = Path(store).absolute()
     with handing_over(path, settings) as opened:
-        return Handover(RealFileSystem(), opened, checked_job(job_id)).run()
+        return Handover(RealFileSystem.of_store(path), opened, checked_job(job_id)).run()

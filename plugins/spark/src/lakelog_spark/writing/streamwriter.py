@@ -72,11 +72,13 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         partition = 0 if context is None else context.partitionId()
         rows = Rows(self._target, partition, decompress=self._options.decompress)
         folder = folder_of(self._options.path, self._query)
-        return Staged(stage(RealFileSystem(), folder, partition, self._run, rows.batches(iterator)))
+        files = RealFileSystem.of_store(self._options.path)
+        return Staged(stage(files, folder, partition, self._run, rows.batches(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Hand over one batch; durable when this returns."""
-        options, files = self._options, RealFileSystem()
+        options = self._options
+        files = RealFileSystem.of_store(options.path)
         last = LastBatch(files, folder_of(options.path, self._query))
         with handing_over(options.path, options.settings) as store:
             if batchId <= last.read():

@@ -68,11 +68,13 @@ class LakelogWriter(DataSourceArrowWriter):
         partition = 0 if context is None else context.partitionId()
         rows = Rows(self._target, partition, decompress=self._options.decompress)
         batches = rows.batches(iterator)
-        return Staged(stage(RealFileSystem(), self._folder, partition, self._run, batches))
+        files = RealFileSystem.of_store(self._options.path)
+        return Staged(stage(files, self._folder, partition, self._run, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Hand over what was staged; durable when this returns."""
-        options, files = self._options, RealFileSystem()
+        options = self._options
+        files = RealFileSystem.of_store(options.path)
         with handing_over(options.path, options.settings) as store:
             handover = Handover(files, store, options.job, named=options.named)
             handover.run(None if self._is_staged else self._parts(messages))

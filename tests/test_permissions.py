@@ -1,0 +1,376 @@
+"""Who can use the files of a store, and what is no file of it although it has the name of one."""
+
+from __future__ import annotations
+
+import grp
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from lakelog import Message, Store
+from lakelog.access import access_of
+from lakelog.errors import SettingsError
+from lakelog.files import RealFileSystem, overwrite_file
+from lakelog.layout import LOCK_FILE
+from lakelog.pins import Pin, write_pin
+from tests.support import required
+
+SETTINGS: Final[dict[str, Any]] = {
+    "segment_size_bytes": 16 << 10,
+    "flush": "none",
+    "consume-queue": {"file_entries": 50, "ext_enabled": True},
+}
+STRANGER: Final = 65534
+GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, STRANGER))
+"""One that this process may give files to, and a stranger is no member of."""
+IMPORTS: Final = """
+import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors, lakelog.opening, lakelog.store
+import lakelog.attach.producer, lakelog.builtin.append, lakelog.codec.many, lakelog.codec.run
+import lakelog.ring.writing, lakelog.reading.finder, lakelog.consumequeue.consumequeues
+import lakelog.roles.ownerparts, lakelog.attach.hub, lakelog_hash_index, lakelog_flush
+import lakelog.builtin.filewriter
+lakelog.attach.hello.own_version()
+"""
+"""What another user may have no leave to read, such as the folder of this interpreter."""
+
+
+def use(path: Path, **more: Any) -> None:
+    """Do to a store all that makes, writes or reads files in it."""
+    with lakelog.open(path, mode="owner", **SETTINGS, **more) as store:
+        for topic in ("t", "gone"):
+            keys = map("k{}".format, range(40))
+            store.put_batch([Message(topic, b"x" * 200, keys=key, tags="a") for key in keys])
+            store.put(Message(topic, b"x", queue_id=7))
+        assert store.wait_dispatched()
+        _commit(store)
+        store.delete_topic("gone")
+        store.flush()
+    with lakelog.open(path, mode="read", **SETTINGS, **more) as store:
+        assert list(store.scan())
+        store.get("t", 0, 0)
+        store.query("t", "k3")
+        store.groups()
+
+
+def _commit(store: Store) -> None:
+    with store.consumer("g", "t", start="earliest") as consumer:
+        consumer.poll()
+        consumer.commit()
+
+
+def modes(path: Path) -> set[tuple[str, int, int]]:
+    """Kind, mode and group of all that is in a store, itself included."""
+    found = [path, *path.rglob("*")]
+    return {
+        (_kind(each), stat.S_IMODE(each.lstat().st_mode), each.lstat().st_gid) for each in found
+    }
+
+
+def _kind(path: Path) -> str:
+    return "folder" if path.is_dir() else "file"
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], int]]:
+    before = os.umask(0)
+    os.umask(before)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that any user can reach."""
+    if os.geteuid() != 0:
+        required.missing("only root can be another user")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+# --- modes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_a_new_store_is_its_users_alone(
+    tmp_path: Path, umask: Callable[[int], int], mask: int
+) -> None:
+    umask(mask)
+    use(tmp_path / "store")
+    own = os.getegid()
+    assert modes(tmp_path / "store") == {("folder", 0o700, own), ("file", 0o600, own)}
+
+
+def test_a_folder_that_is_there_already_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.mkdir()
+    path.chmod(0o755)
+    use(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    inside = {each for sub in path.iterdir() for each in modes(sub)}
+    assert {mode for _, mode, _ in inside} == {0o700, 0o600}
+
+
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_what_an_open_store_keeps_is_its_users_alone(
+    tmp_path: Path, umask: Callable[[int], int], mask: int
+) -> None:
+    umask(mask)
+    given: dict[str, Any] = {"services": {"dispatch": "process"}}
+    with lakelog.open(tmp_path / "store", **SETTINGS, **given) as store:
+        store.put(Message("t", b"x", keys="k"))
+        assert store.wait_dispatched()
+        write_pin(RealFileSystem.of_store(store.path), store.path, Pin("p", 0, 1))
+        assert (store.path / "lakelog" / "owner.sock").exists()
+        assert {mode for _, mode, _ in modes(store.path)} == {0o700, 0o600}
+
+
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_a_group_has_all_of_a_store(tmp_path: Path, umask: Callable[[int], int], mask: int) -> None:
+    umask(mask)
+    number = next((each for each in os.getgroups() if each != os.getegid()), os.getegid())
+    name = grp.getgrgid(number).gr_name
+    use(tmp_path / "store", group=name)
+    assert modes(tmp_path / "store") == {("folder", 0o2770, number), ("file", 0o660, number)}
+    use(tmp_path / "store")  # without the setting, `lock` says it
+    assert modes(tmp_path / "store") == {("folder", 0o2770, number), ("file", 0o660, number)}
+
+
+def test_an_older_store_stays_as_it_is_and_goes_on_so(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    use(path)
+    for each in (path, *path.rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    before = {each: each.stat().st_mode for each in path.rglob("*")}
+    with lakelog.open(path, **SETTINGS) as store:
+        for _ in range(200):
+            store.put(Message("new", b"x" * 200, queue_id=0))
+    now = {each: each.stat().st_mode for each in path.rglob("*")}
+    assert len(now) > len(before)
+    assert {**now, **before} == now
+    assert {stat.S_IMODE(mode) for mode in now.values()} == {0o755, 0o644}
+
+
+def test_a_group_that_nobody_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="there is no group 'no-such-group'"):
+        lakelog.open(tmp_path / "store", group="no-such-group")
+    assert not (tmp_path / "store").exists()
+
+
+def test_lock_decides_only_where_it_is_a_file(tmp_path: Path) -> None:
+    assert access_of(tmp_path).file_mode == 0o600
+    other = tmp_path / "other"
+    other.touch(mode=0o666)
+    other.chmod(0o666)
+    (tmp_path / LOCK_FILE).symlink_to(other)
+    assert access_of(tmp_path).file_mode == 0o600
+
+
+# --- another user ------------------------------------------------------------------------------
+
+
+def as_user(program: str, *arguments: object, groups: tuple[int, ...] = ()) -> str:
+    """Run a program as another user; what it prints."""
+    start = f"os.setgroups({list(groups)!r}); os.setgid({STRANGER}); os.setuid({STRANGER})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS + start + textwrap.dedent(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+TRIES: Final = """
+def tried(what, do):
+    try:
+        do()
+        print(what, "done")
+    except (OSError, lakelog.LakelogError) as error:
+        print(what, "refused" if "ermission denied" in str(error) else error)
+
+def lock_shared():
+    fd = os.open(path + "/lock", os.O_RDONLY)
+    fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 1, 0))  # F_OFD_SETLK
+
+path = sys.argv[1]
+tried("list", lambda: os.listdir(path))
+tried("lock", lock_shared)
+tried("log", lambda: open(path + "/commitlog/" + "0" * 20, "rb"))
+tried("open", lambda: lakelog.open(path, mode="read", segment_size_bytes=16384).close())
+tried("own", lambda: lakelog.open(path, segment_size_bytes=16384).close())
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("existing", [False, True], ids=["made by lakelog", "in a folder for all"])
+def test_another_user_cannot_lock_or_read(reachable: Path, existing: bool) -> None:
+    path = reachable / "store"
+    if existing:
+        path.mkdir()
+        path.chmod(0o755)
+    use(path)
+    said = as_user(TRIES, path).split("\n")
+    assert said[1:-1] == ["lock refused", "log refused", "open refused", "own refused"]
+    assert existing or said[0] == "list refused"
+    use(path)  # nobody keeps its owner out
+
+
+@pytest.mark.root
+def test_a_member_of_the_group_can_read_put_and_own(reachable: Path) -> None:
+    path = reachable / "store"
+    number = GROUP.gr_gid
+    given: dict[str, Any] = {"group": GROUP.gr_name, **SETTINGS}
+    put = """
+        with lakelog.open(sys.argv[1], segment_size_bytes=16384, flush="none") as store:
+            print(store.role, store.put(lakelog.Message("t", b"theirs", queue_id=0)).queue_offset)
+            for _ in range(100):  # through the end of a segment
+                store.put(lakelog.Message("t", b"x" * 1000, queue_id=1))
+        with lakelog.open(sys.argv[1], mode="read", segment_size_bytes=16384) as store:
+            print([bytes(each.body) for each in store.get("t", 0, 0).messages])
+        """
+    with lakelog.open(path, **given) as store:
+        store.put(Message("t", b"ours", queue_id=0))
+        said = as_user(put, path, groups=(number,))
+        assert said == "attach 1\n[b'ours', b'theirs']\n"
+    said = as_user(put, path, groups=(number,))
+    assert said == "owner 2\n[b'ours', b'theirs', b'theirs']\n"
+    assert {(kind, mode, number) for kind, mode, _ in modes(path)} == modes(path)
+    with lakelog.open(path, **given) as store:
+        assert store.put(Message("t", b"ours", queue_id=0)).queue_offset == 3
+    assert as_user(TRIES, path).split("\n")[0] == "list refused"
+
+
+@pytest.mark.root
+def test_who_is_not_in_the_group_cannot_give_files_to_it(reachable: Path) -> None:
+    reachable.chmod(0o777)
+    name = grp.getgrgid(0).gr_name
+    said = as_user(
+        """
+        try:
+            lakelog.open(sys.argv[1], group=sys.argv[2])
+        except lakelog.errors.SettingsError as error:
+            print(error)
+        """,
+        *(reachable / "store", name),
+    )
+    assert f"is no member of {name!r}" in said
+    assert not (reachable / "store").exists()
+
+
+@pytest.mark.root
+def test_what_a_strangers_group_is_given_is_no_more_than_others_have(reachable: Path) -> None:
+    (reachable / LOCK_FILE).touch()
+    for mode, expected in ((0o660, 0o600), (0o644, 0o644), (0o664, 0o644), (0o640, 0o600)):
+        (reachable / LOCK_FILE).chmod(mode)
+        said = as_user(
+            """
+            from pathlib import Path
+            from lakelog.access import access_of
+            print(oct(access_of(Path(sys.argv[1])).file_mode))
+            """,
+            reachable,
+        )
+        assert int(said, 8) == expected
+
+
+# --- in the place of a file --------------------------------------------------------------------
+
+
+NEVER_REFUSED: Final = frozenset({"wake"})
+"""Nothing depends on it: readers poll then, and the log of the process says why."""
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("used") / "store"
+    use(path)
+    return path
+
+
+def _link(victim: Path, place: Path) -> None:
+    place.symlink_to(victim)
+
+
+def _broken_link(victim: Path, place: Path) -> None:
+    place.symlink_to(victim.with_name("nowhere"))
+
+
+def _said(path: Path) -> str:
+    """The error that a use of the store ended with; it is one of lakelog's own."""
+    try:
+        use(path)
+    except lakelog.LakelogError as error:
+        return str(error)
+    return ""
+
+
+def _fifo(_victim: Path, place: Path) -> None:
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize("plant", [_link, _broken_link, _fifo])
+def test_nothing_else_is_taken_for_a_file(
+    used: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    names = [each.relative_to(used) for each in used.rglob("*") if each.is_file()]
+    assert {"lock", "checkpoint", "abort.bak"} <= set(map(str, names))
+    refused = set()
+    for name in [*names, Path("abort"), Path("lakelog/owner.sock"), Path("lakelog/lakelog.toml")]:
+        path = tmp_path / "store"
+        shutil.copytree(used, path)
+        victim.write_bytes(b"precious")
+        (path / name).unlink(missing_ok=True)
+        plant(victim, path / name)
+        said = _said(path)
+        if said:
+            assert name.name in said, name
+            assert "symbolic link" in said or "FIFO" in said
+            refused.add(name.name)
+        assert victim.read_bytes() == b"precious", name
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["store", "victim"]
+        shutil.rmtree(path)
+    assert {"lock", "checkpoint", "abort", "store.json", "positions", "0" * 20} <= refused
+    assert not refused & NEVER_REFUSED
+
+
+@pytest.mark.parametrize("plant", [_link, _broken_link, _fifo])
+def test_a_file_that_is_about_to_be_renamed_is_no_link(
+    tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    plant(victim, tmp_path / "queues.json.tmp")
+    with pytest.raises(OSError, match=r"symbolic link.*queues\.json\.tmp|FIFO"):
+        overwrite_file(RealFileSystem(), tmp_path / "queues.json.tmp", b"new")
+    assert victim.read_bytes() == b"precious"
+
+
+def test_folders_may_be_links(tmp_path: Path) -> None:
+    other = tmp_path / "another disk"
+    for name in ("store", "log", "consumequeue", "index", "config"):
+        (other / name).mkdir(parents=True)
+    (tmp_path / "store").symlink_to(other / "store")
+    for name in ("consumequeue", "index", "config"):
+        (other / "store" / name).symlink_to(other / name)
+    (other / "store" / "commitlog").symlink_to(other / "log")
+    for _ in range(2):
+        use(tmp_path / "store")
+    assert list((other / "log").iterdir())
+    assert list((other / "consumequeue" / "t" / "0").iterdir())
+    elsewhere: dict[str, Any] = {"commitlog_path": tmp_path / "elsewhere"}
+    use(tmp_path / "second", **elsewhere)
+    assert modes(tmp_path / "elsewhere") <= modes(tmp_path / "second")
