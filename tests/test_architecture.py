@@ -21,7 +21,7 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
     "layout status sysflag cached signals hosts msgid properties message results errors gate "
-    "putfuture queueoffsets checksum compression units",
+    "putfuture queueoffsets checksum compression units threads",
     "codec arrow",
     "access files fileidentity cleanstop zeros segmentdir identity ownership checkpoint preallocate "
     "positions health queueends coalesce bursts settings yieldlock tombstones config swap "
@@ -47,7 +47,7 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 PUBLIC_NAMES: Final = (
     "arrow cached checksum codec compression errors files hookspecs hosts identity interfaces "
     "layout message msgid pieces pins properties queueoffsets results serving.notify "
-    "settings.model signals status sysflag testing units verifying"
+    "settings.model signals status sysflag testing threads units verifying"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 

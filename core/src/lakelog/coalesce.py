@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from threading import Thread, get_ident
 from typing import Final, TypeAlias
 
-from lakelog.errors import PutRefused
+from lakelog.errors import PutRefused, ThreadNotStarted
 from lakelog.gate import Gate
 from lakelog.message import Message
 from lakelog.putfuture import PutFuture, begin
 from lakelog.status import PutStatus
+from lakelog.threads import started
 
 Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
 Successor: TypeAlias = "Callable[[Message], PutFuture]"
@@ -121,8 +122,12 @@ class Coalescer:
         if self._closed:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
         if self._thread is None:
-            self._thread = Thread(target=self._run, name="lakelog-put-async", daemon=True)
-            self._thread.start()
+            try:
+                self._thread = started(
+                    Thread(target=self._run, name="lakelog-put-async", daemon=True)
+                )
+            except ThreadNotStarted as error:
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error)) from error
 
     def _run(self) -> None:
         while burst := self._next_burst():

@@ -14,6 +14,7 @@ from typing import Final
 
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import CommitRules, Flushable, FlushStrategy, Outcome, Wakeable
+from lakelog.threads import started
 
 PAGE_BYTES: Final = 4096
 _SLOW_SECONDS: Final = 0.5
@@ -34,10 +35,9 @@ class Committing:
     def start(self, log: Flushable) -> None:
         """Start the strategy, then look at the log so often."""
         self._inner.start(log)
-        self._thread = Thread(
-            target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True
+        self._thread = started(
+            Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
         )
-        self._thread.start()
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         """The strategy's; it may have chosen anew at its start."""

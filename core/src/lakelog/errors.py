@@ -19,6 +19,8 @@
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
     │   ├── StoreFailed          a write or sync failed; only a reopen helps
+    │   ├── ThreadNotStarted     the system gives this process no further thread
+    │   ├── ReadFailed           a file cannot be read now; also an ``OSError``
     │   ├── CorruptQueue         a file of a consume queue has a wrong length, or holds wrong units
     │   ├── CorruptIndex         a file of the key index is damaged; a rebuild mends it
     │   ├── CorruptConfig        a JSON file of config/ cannot be read, nor its .bak
@@ -37,6 +39,7 @@ A message says what is wrong, where, and what to do; the parts are attributes to
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -213,6 +216,23 @@ class StoreClosed(StoreError):
 
 class StoreFailed(StoreError):
     """A write, sync or allocation failed; nothing more is written until a reopen."""
+
+
+class ThreadNotStarted(StoreError):
+    """The system gives this process no further thread; nothing was done, and it can be tried again.
+
+    :ivar thread: the thread's name
+    :ivar errno: ``EAGAIN``, the error of ``pthread_create``
+    """
+
+    def __init__(self, thread: str, why: object) -> None:
+        super().__init__(
+            f"the thread {thread!r} cannot be started ({why}); where that is EAGAIN, the user or "
+            "the container has as many threads as it may have: raise the limit (ulimit -u, "
+            "pids.max of the cgroup), or end some, then try again"
+        )
+        self.thread = thread
+        self.errno = errno.EAGAIN
 
 
 class CorruptRecord(LakelogError):

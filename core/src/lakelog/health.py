@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from lakelog.errors import PutRefused, StoreFailed
+from lakelog.errors import PutRefused, StoreFailed, ThreadNotStarted
 from lakelog.status import PutStatus
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -67,8 +69,7 @@ class Health:
     def lacks_room(self, why: str) -> None:
         """The log cannot grow; puts that need it to are refused, and each tries anew."""
         if not self._lacks_room:
-            self._lacks_room = True
-            _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
+            self._lacks_room = _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
 
     def has_room(self) -> None:
         """The log has grown."""
@@ -107,6 +108,12 @@ class Health:
         return error
 
 
-def _tell(level: int, text: str, *more: object) -> None:
-    """Log from a thread: the log's lock is held, and a handler may put into this very store."""
-    Thread(target=_LOG.log, args=(level, text, *more), daemon=True).start()
+def _tell(level: int, text: str, *more: object) -> bool:
+    """Log from a thread: the log's lock is held, and a handler may put into this very store.
+
+    ``False`` where no thread can be had; the put itself says what is wrong.
+    """
+    teller = Thread(target=_LOG.log, args=(level, text, *more), name="lakelog-log", daemon=True)
+    with suppress(ThreadNotStarted):
+        return started(teller) is teller
+    return False

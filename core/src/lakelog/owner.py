@@ -24,11 +24,11 @@ from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.dispatchlock import DispatchLock
-from lakelog.errors import DispatchStopped, NotAStore
+from lakelog.errors import DispatchStopped, LakelogError, NotAStore
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
-from lakelog.interfaces import QueueReader
+from lakelog.interfaces import FlushStrategy, QueueReader, Replicator
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, is_owned, remove_abort, write_abort
@@ -351,9 +351,10 @@ class _Taking:
 
     def _appender(self, log: CommitLog, confirmations: Confirmations) -> Appender:
         strategies = self.strategies
-        strategies.flush.start(log)
-        if strategies.replicator is not None:
-            strategies.replicator.start(log)
+        for each in (strategies.flush, strategies.replicator):
+            if each is not None:
+                self.undo.callback(_end, each)
+                each.start(log)
         return Appender(
             log,
             confirmations,
@@ -387,6 +388,12 @@ def _clear(files: FileSystem, maker: SegmentMaker) -> None:
     for name, _ in files.list(maker.temporary):
         files.unlink(maker.temporary / name)
     remove_tree(files, maker.temporary / REBUILD_DIR)
+
+
+def _end(strategy: FlushStrategy | Replicator) -> None:
+    """Nothing was appended yet: what is told is why the store cannot be opened."""
+    with suppress(LakelogError, OSError):
+        strategy.close()
 
 
 def _forget_abort(files: FileSystem, path: Path) -> None:

@@ -15,13 +15,16 @@ import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from lakelog.errors import ThreadNotStarted
 from lakelog.files import File, FileSystem
 from lakelog.layout import segment_name
+from lakelog.threads import submitted
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The disk, a quota, or the process's limit of file sizes (``RLIMIT_FSIZE``) is at its end."""
@@ -172,7 +175,10 @@ class Preallocator:
         Not while :attr:`is_scarce` says so: then it is made when it is needed, if at all.
         """
         if start_offset not in self._ready and self._may_be_ahead():
-            self._ready[start_offset] = self._pool.submit(self._make, start_offset)
+            with suppress(ThreadNotStarted):  # it is made when it is needed
+                self._ready[start_offset] = submitted(
+                    self._pool.submit, "lakelog-preallocate", partial(self._make, start_offset)
+                )
 
     def _may_be_ahead(self) -> bool:
         return self._ahead and not self.is_scarce(self._step_bytes)
@@ -210,19 +216,12 @@ class Preallocator:
         if blocks.coming is None and blocks.end < self._maker.size_bytes and self._may_be_ahead():
             most = self._maker.step_bytes * MOST_STEPS
             self._step_bytes = min(self._step_bytes * 2, most)
-            coming: Future[int] = Future()
-            blocks.coming = coming
-            try:
-                self._pool.submit(self._run_step, blocks, coming)
-            except RuntimeError:  # no thread can be started: allocated when it is needed
-                coming.cancel()
-
-    def _run_step(self, blocks: Blocks, coming: Future[int]) -> None:
-        if coming.set_running_or_notify_cancel():
-            try:
-                coming.set_result(self._allocate(blocks, blocks.end + 1))
-            except BaseException as error:  # noqa: BLE001  # raised by who needs the blocks
-                coming.set_exception(error)
+            with suppress(ThreadNotStarted):  # they are allocated when they are needed
+                blocks.coming = submitted(
+                    self._pool.submit,
+                    "lakelog-preallocate",
+                    partial(self._allocate, blocks, blocks.end + 1),
+                )
 
     def reach(self, blocks: Blocks, least_end: int) -> None:
         """See to it that there are blocks up to ``least_end``.

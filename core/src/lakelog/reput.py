@@ -20,6 +20,7 @@ from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import DispatchStopped
 from lakelog.pieces import Piece
 from lakelog.positions import Confirmations, Positions
+from lakelog.threads import started
 
 _log = logging.getLogger("lakelog")
 GATHER_SECONDS: Final = 0.05
@@ -149,7 +150,7 @@ class Reput:
         if not self._dispatching.dispatchers:
             return
         self._arrivals.on_wait = self._hurry.set
-        self._thread.start()
+        started(self._thread)
 
     @property
     def failure(self) -> DispatchStopped | None:

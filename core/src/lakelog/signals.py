@@ -9,7 +9,15 @@ from __future__ import annotations
 from _thread import start_new_thread
 from collections.abc import Callable
 
+from lakelog.errors import ThreadNotStarted
+
 
 def soon(act: Callable[[], object]) -> None:
-    """Call ``act`` in a moment, from a thread of its own; to start it takes no lock of Python's."""
-    start_new_thread(act, ())
+    """Call ``act`` in a moment, from a thread of its own; to start it takes no lock of Python's.
+
+    Raises :class:`~lakelog.errors.ThreadNotStarted`.
+    """
+    try:
+        start_new_thread(act, ())
+    except RuntimeError as error:
+        raise ThreadNotStarted("lakelog-signal", error) from error

@@ -11,6 +11,7 @@ from lakelog.consumers.consumer import BATCH_MESSAGES, Consumer
 from lakelog.consumers.places import Place
 from lakelog.message import StoredMessage
 from lakelog.reading.arrivals import Waiting
+from lakelog.threads import in_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,6 +144,6 @@ class AsyncConsumer:
         """One thread at a time, also after a call whose task was cancelled."""
         while self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
-        under_way = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
+        under_way = asyncio.ensure_future(in_thread(work, *arguments, **named))
         self._under_way = under_way
         return await asyncio.shield(under_way)

@@ -13,9 +13,10 @@ from contextlib import suppress
 from threading import Condition, Thread
 from typing import Any, Final, TypeAlias
 
-from lakelog.errors import PutRefused
+from lakelog.errors import PutRefused, ThreadNotStarted
 from lakelog.putfuture import AwaitableFuture
 from lakelog.status import PutStatus
+from lakelog.threads import started
 
 Begun: TypeAlias = "asyncio.Future[AwaitableFuture[Any]]"
 Given: TypeAlias = "tuple[Callable[[Any], AwaitableFuture[Any]], Any, Begun]"
@@ -45,12 +46,17 @@ class Handing:
         with self._changed:
             if self._closed:
                 raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
-            self._given.append(given)
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="lakelog-aio", daemon=True)
-                self._thread.start()
-            elif len(self._given) == 1:
+                self._start()
+            self._given.append(given)
+            if len(self._given) == 1:
                 self._changed.notify()
+
+    def _start(self) -> None:
+        try:
+            self._thread = started(Thread(target=self._run, name="lakelog-aio", daemon=True))
+        except ThreadNotStarted as error:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error)) from error
 
     def _run(self) -> None:
         while burst := self._next():

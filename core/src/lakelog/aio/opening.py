@@ -12,6 +12,7 @@ from typing import Any
 from lakelog.aio.store import AsyncStore
 from lakelog.opening import open_store
 from lakelog.store import Store
+from lakelog.threads import in_thread, soon_done
 
 
 def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:
@@ -35,7 +36,7 @@ class Opened:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
-        opening = asyncio.ensure_future(asyncio.to_thread(self._make))
+        opening = asyncio.ensure_future(in_thread(self._make))
         try:
             return AsyncStore(await asyncio.shield(opening))
         except asyncio.CancelledError:
@@ -59,4 +60,5 @@ class Opened:
 def _close(opening: asyncio.Future[Store]) -> None:
     """Close in a thread what was opened for somebody who does not wait any more."""
     if not opening.cancelled() and opening.exception() is None:
-        asyncio.get_running_loop().run_in_executor(None, opening.result().close)
+        close = opening.result().close
+        soon_done(partial(asyncio.get_running_loop().run_in_executor, None), "asyncio", close)

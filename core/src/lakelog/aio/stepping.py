@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
+
+from lakelog.threads import in_thread
 
 T = TypeVar("T")
 BATCH: Final = 256
@@ -14,8 +15,8 @@ BATCH: Final = 256
 
 async def stepped(make: Callable[[], Iterator[T]], batch: int = BATCH) -> AsyncIterator[T]:
     """What the iterator of ``make`` gives; it is made and advanced in threads only."""
-    iterator = await asyncio.to_thread(make)
-    while found := await asyncio.to_thread(_some, iterator, batch):
+    iterator = await in_thread(make)
+    while found := await in_thread(_some, iterator, batch):
         for each in found:
             yield each
 

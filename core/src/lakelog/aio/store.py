@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 from lakelog.aio.consumer import AsyncConsumer
 from lakelog.aio.handing import Handing
 from lakelog.aio.stepping import stepped
+from lakelog.errors import ThreadNotStarted
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
 from lakelog.logreader import OnDamage
@@ -21,6 +22,7 @@ from lakelog.results import PutResult
 from lakelog.roles.parts import Role
 from lakelog.settings.effective import Settings
 from lakelog.store import Store
+from lakelog.threads import in_thread
 
 if TYPE_CHECKING:
     from lakelog.consumers.consumer import CommitPolicy
@@ -69,7 +71,7 @@ class AsyncStore:
         self, work: Callable[Concatenate[Store, P], T], *arguments: P.args, **named: P.kwargs
     ) -> T:
         """Do anything else with the store, such as ``lambda store: store.max_offset``."""
-        return await asyncio.to_thread(work, self._store, *arguments, **named)
+        return await in_thread(work, self._store, *arguments, **named)
 
     # --- writing ---
 
@@ -96,7 +98,7 @@ class AsyncStore:
     ) -> Sequence[PutResult]:
         """Append many messages of one topic, without an object for each."""
         make = partial(_columns, topic, bodies, queue_ids, tags, keys, properties)
-        return await self.put_batch(await asyncio.to_thread(make))
+        return await self.put_batch(await in_thread(make))
 
     async def flush(self) -> int:
         """Make durable what was put before; the end of it."""
@@ -264,7 +266,10 @@ class AsyncStore:
 
     async def close(self) -> None:
         """Append what was given, flush and close."""
-        await asyncio.shield(asyncio.to_thread(self._close))
+        try:
+            await asyncio.shield(in_thread(self._close))
+        except ThreadNotStarted:
+            self._close()  # a store can always be closed, though the loop waits for it here
 
     def _close(self) -> None:
         self._handing.close()
@@ -287,7 +292,7 @@ class AsyncStore:
     async def _prepare(self) -> None:
         """What finds messages is put together at the first question, in a thread."""
         if not self._is_prepared:
-            await asyncio.to_thread(lambda: self._store._find)
+            await in_thread(lambda: self._store._find)
             self._is_prepared = True
 
 

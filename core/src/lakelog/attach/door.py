@@ -22,6 +22,7 @@ import attrs
 from lakelog.attach.attached import Client
 from lakelog.attach.packets import Nonsense, receive, send
 from lakelog.attach.peer import Peer
+from lakelog.threads import started
 
 MOST_CONNECTIONS: Final = 512
 HELLO_SECONDS: Final = 5.0
@@ -82,7 +83,7 @@ class Door:
         self._poll.register(self._bell, select.POLLIN)
         if self._listening is not None:
             self._poll.register(self._listening, select.POLLIN)
-        self._thread.start()
+        started(self._thread)
 
     def bring(self, connection: socket.socket) -> None:
         """Let in who is connected already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,15 +66,28 @@ class Hub:
         self._closed = False
 
     def start(self) -> None:
-        """Listen, if the settings say so; raises what :func:`~lakelog.attach.place.listen` does."""
+        """Listen, if the settings say so; where that fails, nothing of it stays.
+
+        Raises what :func:`~lakelog.attach.place.listen` does, ``OSError``, and
+        :class:`~lakelog.errors.ThreadNotStarted`.
+        """
         self._born_end = self._log.appended
         attach = self._attach
         group = self._core.group
         group_id = None if group is None else group_number(group)
-        listening = listen(self._path, group_id) if attach.listen else None
-        self._service.start()
-        self._door = Door(listening, group_id, self)
-        self._door.start()
+        with ExitStack() as undo:
+            listening = listen(self._path, group_id) if attach.listen else None
+            if listening is not None:
+                undo.callback(forget, self._path)
+                undo.callback(listening.close)
+            self._service.start()
+            undo.callback(self._service.close)
+            undo.callback(self._service.end)
+            door = Door(listening, group_id, self)
+            undo.callback(door.close)
+            door.start()
+            undo.pop_all()
+        self._door = door
         tell_of_forks(self)
 
     def in_process(self) -> socket.socket:

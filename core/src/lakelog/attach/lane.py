@@ -10,8 +10,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from lakelog.attach.attached import Client
 from lakelog.attach.packets import Nonsense
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, ThreadNotStarted
 from lakelog.gate import Gate
+from lakelog.threads import started
 
 MOST_ASKED: Final = 64
 """How many questions of one process may wait at once; the process itself sees to that."""
@@ -43,11 +44,14 @@ class Lane(Generic[Asked]):
         with self._changed:
             if self._counts[client] >= MOST_ASKED:
                 raise Nonsense(f"{MOST_ASKED} questions wait already")
+            if self._thread is None:
+                try:
+                    self._thread = started(Thread(target=self._run, name=self._name, daemon=True))
+                except ThreadNotStarted as error:
+                    client.say(id=number, **failed(error))
+                    return
             self._counts[client] += 1
             self._waiting.append((client, number, asked))
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
             self._changed.notify_all()
 
     def _run(self) -> None:

@@ -13,7 +13,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,6 +24,7 @@ from lakelog.attach.patience import Patience
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.errors import LakelogError, OffsetOutOfRange, PutRefused
 from lakelog.status import PutStatus
+from lakelog.threads import started
 
 if TYPE_CHECKING:
     from lakelog.ring.arena import Arena
@@ -63,11 +64,15 @@ class Service:
         self._thread = Thread(target=self._run, name="lakelog-attached", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._bells = select.epoll()
-        self._bells.register(self._bell, select.EPOLLIN | select.EPOLLET)
-        self._thread.start()
+        """Begin; where that fails, nothing of it stays."""
+        with ExitStack() as undo:
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            undo.callback(os.close, self._bell)
+            self._bells = select.epoll()
+            undo.callback(self._bells.close)
+            self._bells.register(self._bell, select.EPOLLIN | select.EPOLLET)
+            started(self._thread)
+            undo.pop_all()
 
     # --- told by other threads ---
 

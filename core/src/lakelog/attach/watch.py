@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
 from lakelog.attach.call import Call
+from lakelog.errors import ThreadNotStarted
 from lakelog.gate import Gate
+from lakelog.threads import started
 
 
 class Watch:
@@ -26,12 +29,19 @@ class Watch:
     def add(self, call: Call) -> None:
         """Let ``call`` be settled soon after its answer comes."""
         with self._changed:
-            self._calls.append(call)
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="lakelog-attach-watch", daemon=True)
-                self._thread.start()
-            if self._changed.sleepers:
-                self._changed.notify_all()
+            if self._has_thread():
+                self._calls.append(call)
+                if self._changed.sleepers:
+                    self._changed.notify_all()
+                return
+        self._wait(call)  # what was handed over cannot be taken back: who put it waits for it here
+
+    def _has_thread(self) -> bool:
+        if self._thread is None:
+            watch = Thread(target=self._run, name="lakelog-attach-watch", daemon=True)
+            with suppress(ThreadNotStarted):
+                self._thread = started(watch)
+        return self._thread is not None
 
     def _run(self) -> None:
         while (call := self._next()) is not None:

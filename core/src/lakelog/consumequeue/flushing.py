@@ -17,7 +17,8 @@ from typing import Final
 
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.consumequeue.settings import ConsumeQueueSettings
-from lakelog.errors import StoreFailed
+from lakelog.errors import StoreFailed, ThreadNotStarted
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -58,14 +59,22 @@ class Flushing:
         self._over = False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._told = False
 
     def start(self) -> None:
-        """Begin to flush by the clock; nothing happens if it has begun."""
+        """Begin to flush by the clock; nothing happens if it has begun.
+
+        Where no thread can be had, this flushes what is due, and the next call tries again.
+        """
         if self._thread is None and not self._over:
-            self._thread = threading.Thread(
-                target=self._run, name="lakelog-flush-queues", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="lakelog-flush-queues", daemon=True)
+            try:
+                self._thread = started(thread)
+            except ThreadNotStarted as error:
+                if not self._told:
+                    _LOG.warning("queues are flushed by who dispatches: %s", error)
+                self._told = True
+                self._tick()
 
     def dispatched(self, last_ms: int, log_bytes: int) -> None:
         """Note a run of records whose units are written; many bytes are synced before the clock.

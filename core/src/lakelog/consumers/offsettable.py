@@ -20,8 +20,9 @@ import attrs
 
 from lakelog.config.consumeroffsets import Offsets, load_offsets, save_offsets, split_name
 from lakelog.consumers.names import offsets_name
-from lakelog.errors import StoreClosed, StoreError, StoreReadOnly
+from lakelog.errors import StoreClosed, StoreError, StoreReadOnly, ThreadNotStarted
 from lakelog.files import FileSystem
+from lakelog.threads import started
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next offset of some queues."""
@@ -164,7 +165,10 @@ class OffsetTable:
         if self._interval_ms == 0:
             self._write(change)
         else:
-            self._write_later()
+            try:
+                self._write_later()
+            except ThreadNotStarted:
+                self._write(change)
 
     # --- writing ---
 
@@ -191,9 +195,9 @@ class OffsetTable:
     def _write_later(self) -> None:
         with self._lock:
             if self._timer is None and not self._closed:
-                self._timer = Timer(self._interval_ms / 1000, self._write_now)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = Timer(self._interval_ms / 1000, self._write_now)
+                timer.name, timer.daemon = "lakelog-offsets", True
+                self._timer = started(timer)
 
     def _write_now(self) -> None:
         """The timer's work; what fails is tried again at the next commit and at close."""

@@ -23,6 +23,7 @@ from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskState, Situation
 from lakelog.settings.model import MaintenanceSettings
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -62,7 +63,7 @@ class Maintenance:
         """Begin, if there is anything to do; a full disk takes no puts from the first one on."""
         self._look()
         if self._cleaning is not None or self._disks is not None:
-            self._thread.start()
+            started(self._thread)
 
     def close(self) -> None:
         """Stop at once; behind the file that is being deleted, at the latest."""

@@ -70,7 +70,10 @@ class FlushStrategy(Protocol):
         """
 
     def close(self) -> None:
-        """Flush what is left, then stop; called once, after the last append."""
+        """Flush what is left, then stop; called once, after the last append.
+
+        Also after a ``start`` that raised, such as for want of a thread.
+        """
 
 
 @runtime_checkable

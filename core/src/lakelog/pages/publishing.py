@@ -35,6 +35,7 @@ from lakelog.pages.positionspage import (
 )
 from lakelog.pages.wake import WakePage
 from lakelog.positions import Positions
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 CHECKPOINT_MS: Final = 5_000
@@ -77,7 +78,7 @@ class Publisher:
         self._let_wait(positions)
         self._beat()
         self.tell(State.OPEN)
-        self._thread.start()
+        started(self._thread)
 
     def tell(self, state: State) -> None:
         """Say what the owner is doing; a store that failed stays so until it is closed."""

@@ -13,6 +13,7 @@ from threading import Condition
 from typing import Final, Protocol
 
 from lakelog.pages.wake import Sleeper, WakePage
+from lakelog.threads import in_thread
 
 FIRST_LOOK_S: Final = 0.005
 LAST_LOOK_S: Final = 0.1
@@ -282,9 +283,9 @@ class PolledArrivals:
         pause = FIRST_LOOK_S
         while not (self.closed or over()):
             if self._sleeper is not None and self._dozing < MOST_DOZING:
-                found = await asyncio.to_thread(self._wait_counted, seen)
+                found = await in_thread(self._wait_counted, seen)
             else:
-                found = await asyncio.to_thread(self._look)
+                found = await in_thread(self._look)
                 if found == seen:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LAST_LOOK_S)

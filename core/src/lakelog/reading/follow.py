@@ -12,6 +12,7 @@ import attrs
 from lakelog.message import StoredMessage
 from lakelog.reading.arrivals import Waiting
 from lakelog.reading.results import GetResult, GetStatus
+from lakelog.threads import in_thread
 
 BATCH_MESSAGES: Final = 256
 _AT_THE_END: Final = frozenset(
@@ -85,7 +86,7 @@ class QueueFollower:
 
         end = time.monotonic() + wait_ms / 1000
         while True:
-            seen, result = await asyncio.to_thread(self._look, request)
+            seen, result = await in_thread(self._look, request)
             left = end - time.monotonic()
             if left <= 0 or _is_answer(result) or self.arrivals.closed:
                 return result
@@ -136,12 +137,10 @@ class QueueFollower:
         batch: int = BATCH_MESSAGES,
     ) -> AsyncIterator[StoredMessage]:
         """:meth:`read` in an event loop: files are read in a thread, and no thread waits."""
-        import asyncio
-
         request = Request(topic, queue_id, start or 0, batch, None, tags)
         while True:
             ended = self.arrivals.closed
-            seen, result = await asyncio.to_thread(self._look, request)
+            seen, result = await in_thread(self._look, request)
             for message in result.messages:
                 yield message
             if result.status not in _AT_THE_END:

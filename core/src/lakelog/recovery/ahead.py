@@ -6,11 +6,14 @@ counts. :mod:`lakelog.recovery.mend` does that; what was written back by then co
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Thread
 
 from lakelog.directory import StoreDirectory
+from lakelog.errors import ThreadNotStarted
 from lakelog.files import RealFileSystem
 from lakelog.segmentdir import segment_files
+from lakelog.threads import started
 
 
 class Ahead:
@@ -27,12 +30,14 @@ class Ahead:
         """Sync each segment that ends behind ``start_offset``.
 
         Files that are not the operating system's want all calls in one order: they are left alone.
+        Where no thread can be had, all is left to :mod:`lakelog.recovery.mend`.
         """
         if type(self._directory.files) is RealFileSystem:
-            self._thread = Thread(
+            ahead = Thread(
                 target=self._run, args=(start_offset,), name="lakelog-sync-ahead", daemon=True
             )
-            self._thread.start()
+            with suppress(ThreadNotStarted):
+                self._thread = started(ahead)
 
     def _run(self, start_offset: int) -> None:
         files, log = self._directory.files, self._directory.commitlog

@@ -94,6 +94,9 @@ def owner_parts(
         )
         offsets = prepared.offsets(read_only=False)
         hub = _hub(prepared, owned, offsets, listen=listen) if listen or succeeding else None
+        if hub is not None:
+            undo.callback(hub.close)
+        undo.callback(house.close)
         house.start()
         undo.pop_all()
     waits, make_finder = _reading(prepared, owned, arrivals, service)

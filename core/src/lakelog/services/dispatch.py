@@ -37,6 +37,7 @@ from lakelog.services.parent import die_with
 from lakelog.signals import soon
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
+from lakelog.threads import started
 
 BEAT_SECONDS: Final = 0.5
 STUCK_SECONDS: Final = 120.0
@@ -62,7 +63,7 @@ class DispatchProcess:
     def run(self) -> None:
         """Dispatch until the owner says stop."""
         for target in (self._obey, self._beat):
-            Thread(target=target, daemon=True).start()
+            started(Thread(target=target, name="lakelog-dispatch-owner", daemon=True))
         with ExitStack() as closing:
             closing.callback(DispatchLock.take(self._files, self._path).release)
             for each in (made := self._made()):

@@ -15,9 +15,11 @@ from contextlib import suppress
 from threading import Condition, Thread
 from typing import Final, Protocol
 
+from lakelog.errors import ThreadNotStarted
 from lakelog.forks import tell_of_forks
 from lakelog.services.channel import KIND, Packet
 from lakelog.services.process import Process
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 HANG_SECONDS: Final = 10.0
@@ -76,7 +78,11 @@ class Supervisor:
     def begin(self) -> None:
         """Start the thread, and with it the process."""
         self._wanted = True
-        self._thread.start()
+        try:
+            started(self._thread)
+        except ThreadNotStarted:
+            self._close_kick()
+            raise
 
     def want(self, wanted: bool, *, finish: bool = False) -> None:
         """Let it run, or stop in order."""

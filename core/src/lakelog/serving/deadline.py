@@ -11,7 +11,9 @@ from threading import Timer
 from types import FrameType
 from typing import Final, NoReturn
 
+from lakelog.errors import ThreadNotStarted
 from lakelog.serving.logs import LogWriter, fields, stop_log
+from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _LAST_WORDS_SECONDS: Final = 0.5
@@ -30,10 +32,13 @@ class Deadline:
         self._code = code
         self._log = log
         self._timer = Timer(seconds, self._over)
-        self._timer.daemon = True
+        self._timer.name, self._timer.daemon = "lakelog-deadline", True
 
     def __enter__(self) -> Deadline:
-        self._timer.start()
+        try:
+            started(self._timer)
+        except ThreadNotStarted as error:
+            _LOG.warning("nothing bounds how long this stop takes: %s", error)
         return self
 
     def __exit__(self, *_raised: object) -> None:

@@ -23,6 +23,9 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog.errors import ThreadNotStarted
+from lakelog.threads import started
+
 FIELDS: Final = "fields"
 """The attribute of a log record that has its fields; ``extra=fields(...)`` makes it."""
 MOST_LINES: Final = 10_000
@@ -98,8 +101,12 @@ class LogWriter(logging.Handler):
         self._fd = target.open()
         self._lines: Queue[bytes | None] = Queue(MOST_LINES)
         self._is_old = False
-        self._thread = Thread(target=self._run, name="lakelog-log", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, name="lakelog-log", daemon=True)
+        try:
+            self._thread = started(thread)
+        except ThreadNotStarted:
+            os.close(self._fd)
+            raise
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand over a line; drop it if the thread is that far behind."""

@@ -8,17 +8,22 @@ buffers while these are there, and from the file afterwards.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from threading import Lock
+from typing import Final
 
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
+from lakelog.threads import soon_done
 from lakelog_direct.buffers import BufferPool
 from lakelog_direct.chunk import Chunk, spare_memory
 from lakelog_direct.odirect import check_place, switch_on
 from lakelog_direct.order import check_order
 from lakelog_direct.settings import DirectSettings, commit_rules
+
+_THREAD: Final = "lakelog-direct"
 
 
 class DirectSegmentWriter:
@@ -91,8 +96,9 @@ class DirectSegmentWriter:
             chunk.write_out(self._file, chunk.end, self._spare)
             return
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._settings.threads, "lakelog-direct")
-        chunk.flight = self._threads.submit(chunk.write_out, self._file, chunk.end, self._spare)
+            self._threads = ThreadPoolExecutor(self._settings.threads, _THREAD)
+        write = partial(chunk.write_out, self._file, chunk.end, self._spare)
+        chunk.flight = soon_done(self._threads.submit, _THREAD, write)
 
     def _trim(self) -> None:
         """Let go of the oldest buffers; waits for the disk, and raises what went wrong there."""

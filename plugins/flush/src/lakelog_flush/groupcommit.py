@@ -17,6 +17,7 @@ from typing import Final
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
+from lakelog.threads import started
 from lakelog_flush.bell import Bell
 from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line
@@ -59,9 +60,8 @@ class GroupCommit:
         self._log = log
         flusher = Thread(target=self._flush, args=(log,), name="lakelog-group-commit", daemon=True)
         watcher = Thread(target=self._watch, name="lakelog-group-commit-watcher", daemon=True)
-        self._threads = [flusher, watcher]
-        for thread in self._threads:
-            thread.start()
+        for thread in (flusher, watcher):
+            self._threads.append(started(thread))  # each at once: close() ends the first alone, too
         self._flusher, self._watcher = flusher.ident, watcher.ident
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:

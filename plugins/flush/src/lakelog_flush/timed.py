@@ -15,6 +15,7 @@ from typing import Final
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
+from lakelog.threads import started
 from lakelog_flush.bell import Bell
 from lakelog_flush.settings import TimedSettings
 
@@ -42,8 +43,8 @@ class Timed:
         self._log = log
         if not self._settings.fixed_rate:
             self.submit = self._submit_and_wake  # type: ignore[method-assign]  # one test less in each put
-        self._thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
+        self._thread = started(thread)
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # every flush strategy is told
         """Nothing to wait for."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from functools import partial
+from threading import RLock
+from typing import Final
 
 import attrs
 
 from lakelog.interfaces import Context
+from lakelog.threads import soon_done
 from lakelog_hash_index.filewriter import IndexFileWriter
+
+_THREAD: Final = "lakelog-hash-index"
 
 
 class Sealer:
@@ -16,14 +21,18 @@ class Sealer:
 
     def __init__(self, context: Context) -> None:
         self._checkpoint = context.checkpoint
-        self._thread = ThreadPoolExecutor(1, "lakelog-hash-index")
+        self._thread = ThreadPoolExecutor(1, _THREAD)
         self._pending: list[Future[None]] = []
-        self._lock = Lock()
+        self._lock = RLock()
 
     def submit(self, file: IndexFileWriter) -> None:
-        """Seal ``file``, soon; it is closed after that."""
+        """Seal ``file``, soon; it is closed after that.
+
+        Where no thread can be had, it is sealed before this returns: none is under way then.
+        """
         with self._lock:
-            self._pending.append(self._thread.submit(self._seal, file))
+            seal = partial(self._seal, file)
+            self._pending.append(soon_done(self._thread.submit, _THREAD, seal))
 
     def _seal(self, file: IndexFileWriter) -> None:
         try:

@@ -18,6 +18,7 @@ import attrs
 
 import lakelog
 from lakelog.errors import LakelogError
+from lakelog.threads import started
 from lakelog_spark.landing.datafiles import Task, Written, write
 from lakelog_spark.landing.errors import MayPass, NotNow, TaskFailed, WorkerLost
 from lakelog_spark.landing.keptstore import KeptStore
@@ -169,7 +170,14 @@ def _follow_parent() -> None:
         signal.signal(each, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+        started(
+            threading.Thread(
+                target=_end_with,
+                args=(parent.sentinel,),
+                name="lakelog-landing-parent",
+                daemon=True,
+            )
+        )
 
 
 def _end_with(sentinel: int) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
+from lakelog.threads import started
 from lakelog_spark.landing.errors import NotNow, SparkLost
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[
                 session.sparkContext.statusTracker().getActiveStageIds()
                 on_answer()
 
-    asking = Thread(target=ask, name="lakelog-spark-answers", daemon=True)
-    asking.start()
+    asking = started(Thread(target=ask, name="lakelog-spark-answers", daemon=True))
     try:
         yield
     finally:
