@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,9 @@ from lakelog.errors import BadSegment, NotAStore
 from tests.faults.load import put_under_load
 from tests.faults.workload import (
     SEGMENT_BYTES,
+    TOPIC,
     Tell,
+    keep_house,
     opened,
     put_all,
     put_until_killed,
@@ -61,9 +64,17 @@ def read(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None
     ways: tuple[Callable[[Store], object], ...] = (
         lambda store: _scan(store, tell),
         lambda store: [store.get(topic, 0, 0, 100) for topic in store.topics()],
-        lambda store: store.query("faults", "first-1"),
+        lambda store: store.query(TOPIC, "first-1"),
         lambda store: store.look_up(store.min_offset),
         lambda store: store.flushed_offset,
+        lambda store: store.get_columns(TOPIC, 0, 0),
+        lambda store: list(store.read(TOPIC, 1)),
+        lambda store: store.offset_by_time(TOPIC, 0, 1),
+        lambda store: store.query_offsets(TOPIC, "first-1"),
+        lambda store: store.consumer("group", TOPIC, start="earliest").poll(),
+        lambda store: store.wait_dispatched(),
+        lambda store: _in_a_loop(store.get_async(TOPIC, 0, 0)),
+        lambda store: _in_a_loop(_read_async(store)),
     )
     try:
         with lakelog.open(path, mode="read", segment_size_bytes=SEGMENT_BYTES, **settings) as store:
@@ -79,6 +90,19 @@ def _read(way: Callable[[Store], object], store: Store, tell: Tell) -> None:
         way(store)
     except lakelog.LakelogError as error:
         tell({"failed": "read", "why": why(error)})
+
+
+def _in_a_loop(work: Coroutine[Any, Any, object]) -> object:
+    """As ``asyncio.run``, which starts a thread of its own at the end."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+async def _read_async(store: Store) -> int:
+    return len([each async for each in store.read_async(TOPIC, 0)])
 
 
 def _scan(store: Store, tell: Tell) -> None:
@@ -114,6 +138,7 @@ def _follow(path: Path, settings: Mapping[str, Any], seen: dict[str, int], tell:
 
 WORKLOADS: Final = {
     "all": put_all,
+    "house": keep_house,
     "until-killed": put_until_killed,
     "load": put_under_load,
     "slow": put_while_slow,

@@ -26,11 +26,20 @@ FAULTS: Final = (
     ("pread", "EIO"),
     ("msync", "EIO"),
     ("write", "EIO"),
+    ("pthread_create", "EAGAIN"),
+    ("mmap", "ENOMEM"),
+    ("fstat", "EIO"),
+    ("stat", "EIO"),
+    ("opendir", "EMFILE"),
+    ("fcntl", "ENOLCK"),
+    ("eventfd", "EMFILE"),
+    ("sendmsg", "ENOBUFS"),
+    ("memfd_create", "EMFILE"),
 )
 HARMLESS: Final = ("SHORT",)
 """Errors that a store gets over by itself."""
-UNUSED: Final = ("msync", "write")
-"""Calls that no file of a store sees."""
+UNUSED: Final = ("msync", "write", "memfd_create")
+"""Calls that no store sees to which no other process is attached."""
 ALL: Final = tuple(
     {"writer": writer, "flush": flush}
     for writer in ("file", "mmap", "staged", "direct")
@@ -38,6 +47,13 @@ ALL: Final = tuple(
 )
 WRITES_ALL: Final = {"writer": "file", "flush": "group-commit", "file": {"map_below_bytes": 0}}
 """Even short records go to the log by ``pwrite``, so that this call can fail there."""
+
+IN_A_PROCESS: Final = {
+    "writer": "file",
+    "flush": "group-commit",
+    "services": {"dispatch": "process"},
+}
+"""Another process dispatches, with which the owner talks by ``sendmsg``."""
 
 
 def named(settings: Mapping[str, Any]) -> str:

@@ -24,6 +24,8 @@ from typing import Any, Final
 import attrs
 
 from tests.faults.jobs import WORKLOADS
+from tests.faults.leftovers import held, left_of
+from tests.faults.workload import threads
 
 _SPECIAL: Final = {"SHORT": -1, "KILL": -2, "SLOW": -3}
 _PR_SET_PDEATHSIG: Final = 1
@@ -55,6 +57,9 @@ def _import_all() -> None:
             settings = {"writer": writer, "flush": flush}
             for job in ("all", "read", "recover", "repair"):
                 WORKLOADS[job](Path(folder, writer), settings, "x", tell)
+        WORKLOADS["house"](Path(folder, "house"), settings, "x", tell)
+    threads().shutdown()  # those of a process that was forked from this one are its own
+    threads.cache_clear()
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -106,6 +111,8 @@ def _child(job: dict[str, Any], writing: int) -> None:
     code = 1
     _end_with_parent()
     tell = _Teller(writing, None if job["call"] is None else ctypes.CDLL(None))
+    threads()
+    before = held(job["path"])
     try:
         threading.excepthook = lambda hook: tell({"crashed": _traceback(hook.exc_value)})
         if job["file_limit_bytes"] is not None:
@@ -113,6 +120,9 @@ def _child(job: dict[str, Any], writing: int) -> None:
         if tell.shim is not None:
             _arm(tell.shim, job)
         WORKLOADS[job["workload"]](Path(job["path"]), job["settings"], job["run"], tell)
+        left = left_of(job["path"], before)
+        if left:
+            tell({"left": left})
         tell({"ended": True, "calls": tell.seen()})
         code = 0
     except BaseException as error:  # noqa: BLE001  # whatever it is, the test must hear of it

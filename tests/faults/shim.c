@@ -1,20 +1,29 @@
 /* Fails the n-th call of one kind on the files below a folder; for LD_PRELOAD.
  *
+ * Calls that know no file (pthread_create, eventfd, memfd_create, sendmsg, msync) fail wherever they
+ * come from. The names are those of the calls; what glibc calls them for CPython (fstat64, fcntl64,
+ * mmap64, ...) is seen as the same call.
+ *
  * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck, and
  * fault_fired_at_log() how often at files of the log. A short write or read (FAULT_SHORT) moves half
  * of what it was given. FAULT_KILL ends the process instead; FAULT_SLOW takes its time, then works.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,6 +101,8 @@ static int at_file(const char *call, int fd)
     return at_path(call, path);
 }
 
+static int at_any(const char *call) { return strcmp(call, armed_call) == 0 && strikes(""); }
+
 static int failed(void)
 {
     errno = armed_error;
@@ -126,7 +137,7 @@ int fdatasync(int fd)
 int msync(void *address, size_t length, int flags)
 {
     REAL(int, "msync", void *, size_t, int);
-    return strcmp("msync", armed_call) == 0 && strikes("") ? failed() : real(address, length, flags);
+    return at_any("msync") ? failed() : real(address, length, flags);
 }
 
 ssize_t pread64(int fd, void *data, size_t length, off64_t at)
@@ -226,4 +237,97 @@ int open(const char *path, int flags, ...)
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
     return open64(path, flags, mode);
+}
+
+/* --- calls that look, lock, map and start --- */
+
+int fstat64(int fd, struct stat64 *found)
+{
+    REAL(int, "fstat64", int, struct stat64 *);
+    return at_file("fstat", fd) ? failed() : real(fd, found);
+}
+
+int stat64(const char *path, struct stat64 *found)
+{
+    REAL(int, "stat64", const char *, struct stat64 *);
+    return at_path("stat", path) ? failed() : real(path, found);
+}
+
+int lstat64(const char *path, struct stat64 *found)
+{
+    REAL(int, "lstat64", const char *, struct stat64 *);
+    return at_path("stat", path) ? failed() : real(path, found);
+}
+
+int fstatat64(int folder, const char *path, struct stat64 *found, int flags)
+{
+    REAL(int, "fstatat64", int, const char *, struct stat64 *, int);
+    return at_path("stat", path) ? failed() : real(folder, path, found, flags);
+}
+
+DIR *opendir(const char *path)
+{
+    REAL(DIR *, "opendir", const char *);
+    if (!at_path("opendir", path))
+        return real(path);
+    errno = armed_error;
+    return NULL;
+}
+
+DIR *fdopendir(int fd)
+{
+    REAL(DIR *, "fdopendir", int);
+    if (!at_file("opendir", fd))
+        return real(fd);
+    errno = armed_error;
+    return NULL;
+}
+
+int fcntl64(int fd, int command, ...)
+{
+    REAL(int, "fcntl64", int, int, ...);
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    return at_file("fcntl", fd) ? failed() : real(fd, command, argument);
+}
+
+void *mmap64(void *address, size_t length, int protection, int flags, int fd, off64_t at)
+{
+    REAL(void *, "mmap64", void *, size_t, int, int, int, off64_t);
+    if (!at_file("mmap", fd))
+        return real(address, length, protection, flags, fd, at);
+    errno = armed_error;
+    return MAP_FAILED;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(void *), void *what)
+{
+    REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    return at_any("pthread_create") ? armed_error : real(thread, how, work, what);
+}
+
+int eventfd(unsigned count, int flags)
+{
+    REAL(int, "eventfd", unsigned, int);
+    return at_any("eventfd") ? failed() : real(count, flags);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+    REAL(int, "memfd_create", const char *, unsigned);
+    return at_any("memfd_create") ? failed() : real(name, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    REAL(ssize_t, "sendmsg", int, const struct msghdr *, int);
+    return at_any("sendmsg") ? failed() : real(fd, message, flags);
+}
+
+ssize_t send(int fd, const void *data, size_t length, int flags)
+{
+    REAL(ssize_t, "send", int, const void *, size_t, int);
+    return at_any("sendmsg") ? failed() : real(fd, data, length, flags);
 }

@@ -19,6 +19,7 @@ from tests.faults.matrix import (
     ALL,
     FAULTS,
     HARMLESS,
+    IN_A_PROCESS,
     UNUSED,
     WRITES_ALL,
     every_nth,
@@ -32,6 +33,9 @@ SAMPLE: Final = {
     "pwrite": {"writer": "direct", "flush": "inline"},
     "fallocate": {"writer": "mmap", "flush": "timed"},
     "rename": {"writer": "file", "flush": "inline"},
+    "pthread_create": {"writer": "direct", "flush": "group-commit"},
+    "mmap": {"writer": "file", "flush": "timed"},
+    "sendmsg": IN_A_PROCESS,
 }
 """Tried by default, each where it matters most."""
 OTHERS: Final = {"writer": "mmap", "flush": "group-commit"}
@@ -87,6 +91,7 @@ def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[s
     if fault[1] in HARMLESS:
         assert not outcome.failures
     assert not (fault[0] in UNUSED and outcome.fired)
+    assert not outcome.told("left")
 
 
 def _skip_without_direct(settings: Mapping[str, Any], tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[s
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
-@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL], ids=named)
+@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL, IN_A_PROCESS], ids=named)
 def test_every_nth_call_fails(
     faulty: Workers,
     tmp_path: Path,

@@ -9,20 +9,36 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Final, Protocol
 
 import attrs
 
 import lakelog
-from lakelog import Message, PutRefused, PutResult, PutStatus, Store
-from lakelog.errors import StoreFailed
+from lakelog import Message, PutResult, PutStatus, Store
 
 SEGMENT_BYTES: Final = 8192
 TOPIC: Final = "faults"
 SIZES: Final = (10, 300, 900, 2500)
+THREADS: Final = 4
+OLD_TOPIC: Final = "old"
+OLD_MESSAGES: Final = 6
+"""Each fills a segment, so that those who delete these delete nothing that is to stay."""
+KEPT_SEGMENTS: Final = 4
+
+
+@cache
+def threads() -> ThreadPoolExecutor:
+    """Threads of the test's own, running by now: it is not for them to fail."""
+    pool, all_run = ThreadPoolExecutor(THREADS), Barrier(THREADS + 1)
+    for _ in range(THREADS):
+        pool.submit(all_run.wait)
+    all_run.wait()
+    return pool
 
 
 class Tell(Protocol):
@@ -87,6 +103,41 @@ def put_while_slow(path: Path, settings: Mapping[str, Any], run: str, tell: Tell
     _close(store, tell)
 
 
+def keep_house(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
+    """Open; remove a topic, let retention delete segments that hold nothing else, read; close."""
+    retention = {"max_segments": KEPT_SEGMENTS, "delete_interval_ms": 0}
+    store = opened(path, {**settings, "cleaner": "retention", "retention": retention}, tell)
+    if store is None:
+        return
+    putting = Putting(store, tell)
+    try:
+        for _ in range(OLD_MESSAGES):
+            putting.attempt("old", lambda: store.put(Message(OLD_TOPIC, bytes(SEGMENT_BYTES // 2))))
+        for at in range(6):
+            putting.one(f"{run}-{at}")
+        for what, act in _duties(store).items():
+            putting.attempt(what, act)
+        putting.one(f"{run}-behind")
+        putting.once_more_if_failed(run)
+    finally:
+        _close(store, tell)
+
+
+def _duties(store: Store) -> Mapping[str, Callable[[], object]]:
+    return {
+        "dispatch": store.wait_dispatched,
+        "group": lambda: store.consumer("group", TOPIC, commit="batch").close(),
+        "old topic": lambda: OLD_TOPIC in store.topics() and store.delete_topic(OLD_TOPIC),
+        "expired": store.delete_expired,
+        "unused": store.delete_unused_topics,
+        "get": lambda: store.get(TOPIC, 0, 0),
+        "query": lambda: store.query(TOPIC, "first-1"),
+        "scan": lambda: list(store.scan()),
+        "flush": store.flush,
+        "resume": store.resume_dispatch,
+    }
+
+
 def opened(path: Path, settings: Mapping[str, Any], tell: Tell) -> Store | None:
     """The store, as its owner; or tell why not."""
     try:
@@ -112,8 +163,7 @@ class Putting:
         for at in range(10):
             self.one(f"{run}-{at}")
         self._batch([f"{run}-b{at}" for at in range(6)])
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda at: self.one(f"{run}-t{at:03}"), range(12)))
+        list(threads().map(lambda at: self.one(f"{run}-t{at:03}"), range(12)))
         self._in_background([f"{run}-a{at}" for at in range(8)])
 
     def one(self, key: str, *, wait: bool = True) -> None:
@@ -125,6 +175,14 @@ class Putting:
             self._failed(key, error, begun)
         else:
             self._answered(key, result, begun)
+
+    def attempt(self, what: str, act: Callable[[], object]) -> None:
+        """Do anything else with the store."""
+        begun = self._begin()
+        try:
+            act()
+        except lakelog.LakelogError as error:
+            self._failed(what, error, begun)
 
     def once_more_if_failed(self, run: str) -> None:
         """A store that has failed refuses a put that waits for no sync too."""
@@ -178,14 +236,8 @@ class Putting:
     def _failed(
         self, what: str | Sequence[str], error: lakelog.LakelogError, begun: Mapping[str, Any]
     ) -> None:
-        self.has_failed = self.has_failed or _is_final(error)
+        self.has_failed = self.has_failed or not self.store.is_writable
         self.tell({"failed": what, "why": why(error), **_timed(begun)})
-
-
-def _is_final(error: lakelog.LakelogError) -> bool:
-    if isinstance(error, PutRefused):
-        return error.status is PutStatus.SERVICE_NOT_AVAILABLE
-    return isinstance(error, StoreFailed)
 
 
 def _timed(begun: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from lakelog.directory import readable
+from lakelog.directory import unread
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.errors import OffsetOutOfRange
 from lakelog.logreader import LogReader
@@ -67,7 +67,7 @@ class Completion:
                 try:
                     self._take_in()
                 except OSError as error:
-                    raise readable(error, self._path) from error
+                    raise unread(error, self._path) from error
                 self._looked = self._clock()
 
     def forget_topic(self, topic: str, end_offset: int) -> None:

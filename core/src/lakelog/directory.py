@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.errors import BadSegment, NotAStore, StoreError
+from lakelog.errors import BadSegment, NotAStore, ReadFailed, StoreError
 from lakelog.files import FileSystem
 from lakelog.layout import (
     ABORT_BACKUP_FILE,
@@ -106,11 +106,17 @@ def readable(error: OSError, path: Path) -> StoreError:
 
     :param path: of the store, for an error that names no file
     """
+    return StoreError(_words(error), path=error.filename or path)
+
+
+def unread(error: OSError, path: Path) -> ReadFailed:
+    """The same for a read, which can be tried again."""
+    return ReadFailed(_words(error), path=error.filename or path, error=error)
+
+
+def _words(error: OSError) -> str:
     advice = _ADVICE.get(error.errno or 0)
-    return StoreError(
-        f"{error.strerror or error}{'; ' if advice else ''}{advice or ''}",
-        path=error.filename or path,
-    )
+    return f"{error.strerror or error}{'; ' if advice else ''}{advice or ''}"
 
 
 _ADVICE: Final = {
@@ -125,6 +131,7 @@ _ADVICE: Final = {
     errno.EEXIST: "a directory belongs there: move the file away",
     errno.EIO: "see to the disk",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOMEM: "free memory, or raise its limit (ulimit -v, vm.max_map_count for maps)",
     errno.ENFILE: "raise the system's limit of open files",
 }
 """What to do, by the number of the error; where that depends on more, nothing."""

@@ -62,6 +62,7 @@ class LakelogError(Exception):
 def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
     """An error that was pickled; its message was put together where it was raised."""
     error = kind.__new__(kind, *words)
+    error.args = words  # which an OSError would take for a number and its name
     error.__dict__.update(parts)
     return error
 
@@ -218,6 +219,26 @@ class StoreFailed(StoreError):
     """A write, sync or allocation failed; nothing more is written until a reopen."""
 
 
+class ReadFailed(StoreError, OSError):
+    """A call to the operating system failed while a store was read; it can be tried again.
+
+    Nothing is wrong with the store by that. It is an ``OSError`` too, so that what handles these
+    goes on to work.
+
+    :ivar errno: the number of the operating system's error
+    :ivar strerror: what was tried, and why it failed
+    :ivar filename: the file or directory concerned
+    """
+
+    errno: int | None = None  # in __dict__, unlike those of an OSError: it can be pickled
+    strerror: str | None = None
+    filename: str | None = None
+
+    def __init__(self, what: str, *, path: str | PathLike[str], error: OSError) -> None:
+        super().__init__(what, path=path)
+        self.errno, self.strerror, self.filename = error.errno, error.strerror, str(path)
+
+
 class ThreadNotStarted(StoreError):
     """The system gives this process no further thread; nothing was done, and it can be tried again.
 
@@ -328,10 +349,11 @@ class OutcomeUnknown(LakelogError):
     """
 
 
-def unreadable(path: Path, error: OSError) -> StoreError:
+def unreadable(path: Path, error: OSError) -> ReadFailed:
     """The error for a file that is there and cannot be read."""
-    return StoreError(
+    return ReadFailed(
         f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
         "limit of open files",
         path=path,
+        error=error,
     )

@@ -8,15 +8,20 @@ from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import StoredMessage
 from lakelog.pieces import Piece
 from lakelog.queuestore import QueueStore
+from lakelog.reading.failures import iterates, reads
 
 
 class LogStore(QueueStore):
-    """What :class:`~lakelog.Store` says about its log."""
+    """What :class:`~lakelog.Store` says about its log.
+
+    Where a file cannot be read, all of it raises :class:`~lakelog.errors.ReadFailed`.
+    """
 
     @property
     def _reader(self) -> LogReader:
         return self._current.now().reader
 
+    @reads
     def look_up(self, where: int | str) -> StoredMessage:
         """The message whose record starts at an offset, or that has an offset message id.
 
@@ -25,6 +30,7 @@ class LogStore(QueueStore):
         """
         return self._reader.look_up(where)
 
+    @iterates
     def scan(
         self,
         start: int | None = None,
@@ -45,6 +51,7 @@ class LogStore(QueueStore):
         reader = self._reader
         return reader.messages(reader.check_start(start), end, on_damage)
 
+    @iterates
     def scan_pieces(
         self, start: int | None = None, end: int | None = None, *, verify: bool = True
     ) -> Iterator[Piece]:
@@ -53,21 +60,25 @@ class LogStore(QueueStore):
         return reader.pieces(reader.check_start(start), end, verify=verify)
 
     @property
+    @reads
     def min_offset(self) -> int:
         """First byte of the log that is still there."""
         return self._reader.min_offset
 
     @property
+    @reads
     def oldest_offset(self) -> int:
         """First byte that can be read: of the archive, where the setting ``archive`` names one."""
         return self._reader.oldest_offset
 
     @property
+    @reads
     def max_offset(self) -> int:
         """Where reads stop: behind the last message that has its result."""
         return self._reader.max_offset
 
     @property
+    @reads
     def flushed_offset(self) -> int:
         """End of what is durable; 0 where that cannot be known, see :attr:`is_flushed_known`.
 
@@ -79,6 +90,7 @@ class LogStore(QueueStore):
         return self._known_flushed() or 0
 
     @property
+    @reads
     def is_flushed_known(self) -> bool:
         """Whether :attr:`flushed_offset` can be known.
 
@@ -88,6 +100,7 @@ class LogStore(QueueStore):
         """
         return self._known_flushed() is not None
 
+    @reads
     def wait_flushed(self, offset: int, timeout_ms: int = 10_000) -> bool:
         """Wait, beside an owner in another process, until everything before ``offset`` is durable.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.directory import readable
+from lakelog.directory import readable, unread
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.housekeeping.clock import Clock, SystemClock
 from lakelog.registry import Registry
@@ -71,7 +71,7 @@ def open_store(  # all but the path are optional, and given by name
     try:
         return opening.in_mode(mode)
     except OSError as error:
-        raise readable(error, place) from error
+        raise (unread if mode == "read" else readable)(error, place) from error
 
 
 def prepare(

@@ -28,7 +28,7 @@ from lakelog.errors import DispatchStopped, LakelogError, NotAStore
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
-from lakelog.interfaces import FlushStrategy, QueueReader, Replicator
+from lakelog.interfaces import QueueReader
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, is_owned, remove_abort, write_abort
@@ -324,7 +324,7 @@ class _Taking:
         files, path = self.directory.files, self.directory.path
         identity = read_identity(files, path) or make_identity(files, path, new=is_new)
         if not (path / ABORT_FILE).exists():
-            self.undo.callback(_forget_abort, files, path)  # a full disk may leave it half written
+            self.undo.callback(_quietly, remove_abort, files, path)  # maybe half written
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
         return identity
@@ -353,7 +353,7 @@ class _Taking:
         strategies = self.strategies
         for each in (strategies.flush, strategies.replicator):
             if each is not None:
-                self.undo.callback(_end, each)
+                self.undo.callback(_quietly, each.close)
                 each.start(log)
         return Appender(
             log,
@@ -390,15 +390,10 @@ def _clear(files: FileSystem, maker: SegmentMaker) -> None:
     remove_tree(files, maker.temporary / REBUILD_DIR)
 
 
-def _end(strategy: FlushStrategy | Replicator) -> None:
-    """Nothing was appended yet: what is told is why the store cannot be opened."""
+def _quietly(undo: Callable[..., object], *arguments: object) -> None:
+    """What is told is why the store cannot be opened, and no failure on the way back."""
     with suppress(LakelogError, OSError):
-        strategy.close()
-
-
-def _forget_abort(files: FileSystem, path: Path) -> None:
-    with suppress(OSError):
-        remove_abort(files, path)
+        undo(*arguments)
 
 
 def _never() -> bool:

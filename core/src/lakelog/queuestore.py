@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from lakelog.message import StoredMessage
+from lakelog.reading.failures import iterates, iterates_async, reads, reads_async
 from lakelog.roles.current import Current
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class QueueStore:
     """What :class:`~lakelog.Store` says about queues; made with what opening has prepared.
 
-    What finds messages is put together at the first question, since it brings NumPy.
+    What finds messages is put together at the first question, since it brings NumPy. Where a file
+    cannot be read, all of these raise :class:`~lakelog.errors.ReadFailed`.
     """
 
     def __init__(self, current: Current) -> None:
@@ -40,6 +42,7 @@ class QueueStore:
 
     # --- by queue ---
 
+    @reads
     def get(
         self,
         topic: str,
@@ -64,6 +67,7 @@ class QueueStore:
         follower = self._following if wait_ms > 0 else self._find.follower
         return follower.get(request, wait_ms)
 
+    @reads_async
     async def get_async(
         self,
         topic: str,
@@ -82,6 +86,7 @@ class QueueStore:
         follower = self._following if wait_ms > 0 else self._find.follower
         return await follower.get_async(request, wait_ms)
 
+    @reads
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
         self,
         topic: str,
@@ -113,6 +118,7 @@ class QueueStore:
             verify=verify,
         )
 
+    @iterates
     def read(
         self,
         topic: str,
@@ -129,6 +135,7 @@ class QueueStore:
         follower = self._following if follow else self._find.follower
         return follower.read(topic, queue_id, start, follow=follow, tags=tags)
 
+    @iterates_async
     def read_async(
         self,
         topic: str,
@@ -142,24 +149,29 @@ class QueueStore:
         follower = self._following if follow else self._find.follower
         return follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
 
+    @reads
     def topics(self) -> list[str]:
         """Every topic that has a queue, in the order of UTF-16 code units, as Java sorts."""
         return self._find.lists.topics()
 
+    @reads
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
         """Every queue, or those of one topic: its kind and where it begins and ends."""
         return self._find.lists.infos(topic)
 
+    @reads
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         """The first queue offset that is there and the next that will be; ``None``: no queue."""
         return self._find.lists.bounds(topic, queue_id)
 
+    @reads
     def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
         """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
         return self._find.lists.queues.units((topic, queue_id), first, count)
 
     # --- by time ---
 
+    @reads
     def offset_by_time(
         self,
         topic: str,
@@ -173,12 +185,14 @@ class QueueStore:
         """
         return self._find.times.offset_by_time(topic, queue_id, timestamp_ms, boundary)
 
+    @reads
     def earliest_time(self, topic: str, queue_id: int) -> int | None:
         """Store time of the first message of a queue, in ms; ``None`` if it has none."""
         return self._find.times.earliest_time(topic, queue_id)
 
     # --- by key ---
 
+    @reads
     def query(
         self,
         topic: str,
@@ -194,6 +208,7 @@ class QueueStore:
         """
         return self._find.keys.query(topic, key, since_ms, until_ms, max_messages)
 
+    @reads
     def query_offsets(
         self,
         topic: str,
@@ -208,6 +223,7 @@ class QueueStore:
 
     # --- for groups of consumers ---
 
+    @reads
     def consumer(
         self,
         group: str,
@@ -239,6 +255,7 @@ class QueueStore:
             group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
         )
 
+    @reads
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of every group, by topic and queue."""
         self._current.now()

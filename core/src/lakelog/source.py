@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from lakelog.errors import StoreError
+from lakelog.errors import ReadFailed
 from lakelog.files import File, FileSystem
 from lakelog.layout import segment_name
 from lakelog.pieces import Damage
@@ -65,15 +65,16 @@ class FileExtent:
         return self._segment.path
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Read at most to the end of the segment; raises ``StoreError`` if the disk does not."""
+        """Read at most to the end of the segment; raises ``ReadFailed`` if the disk does not."""
         length = min(length, self.end - offset)
         try:
             return memoryview(self._file.read_at(offset - self.start, length))
         except OSError as error:
-            raise StoreError(
+            raise ReadFailed(
                 f"{length} bytes from offset {offset} of the log cannot be read "
                 f"({error.strerror or error}); see to the disk",
                 path=self._segment.path,
+                error=error,
             ) from error
 
     def next_data(self, offset: int) -> int | None:
@@ -160,10 +161,11 @@ class FileSource:
             yield None
             return
         except OSError as error:
-            raise StoreError(
+            raise ReadFailed(
                 f"it cannot be opened ({error.strerror or error}); see to the disk, permissions "
                 "and the limit of open files",
                 path=path,
+                error=error,
             ) from error
         try:
             yield file

@@ -18,6 +18,7 @@ from lakelog.logstore import LogStore
 from lakelog.message import Message, MessageColumns
 from lakelog.owner import OwnedLog
 from lakelog.putfuture import BatchFuture, PutFuture, is_called_back
+from lakelog.reading.failures import reads
 from lakelog.registry.events import Events
 from lakelog.reput import Lag
 from lakelog.results import PutResult
@@ -160,20 +161,24 @@ class Store(LogStore):
     # --- behind the append ---
 
     @property
+    @reads
     def dispatched_offset(self) -> int:
         """End of what queues and index know, in bytes from the start of the log."""
         return self._current.last().waits.offset
 
     @property
+    @reads
     def dispatch_lag(self) -> Lag:
         """How far queues and index are behind the log."""
         return self._current.last().waits.lag
 
     @property
+    @reads
     def dispatch_failure(self) -> DispatchStopped | None:
         """Why queues and index stand still, if a dispatcher failed; puts go on."""
         return self._current.last().waits.failure
 
+    @reads
     def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
         """Wait until queues and index know everything before ``offset``.
 
@@ -240,7 +245,10 @@ class Store(LogStore):
         Raises :class:`~lakelog.errors.SettingsError` where no cleaner is set, and
         :class:`~lakelog.errors.StoreReadOnly`.
         """
-        report = self._current.now().house.clean(only_look=dry_run)
+        try:
+            report = self._current.now().house.clean(only_look=dry_run)
+        except OSError as error:
+            raise readable(error, self.path) from error
         if report is None:
             raise SettingsError(
                 "no cleaner is set, so nothing is ever deleted; name one, such as 'retention'",
@@ -248,6 +256,7 @@ class Store(LogStore):
             )
         return report
 
+    @reads
     def disk(self) -> DiskReport | None:
         """How full the disks are, and what follows from it; ``None`` without a watcher.
 

@@ -14,6 +14,7 @@ from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import Replacements
 from lakelog.consumequeue.search import first_behind
 from lakelog.consumequeue.unitbytes import UNIT, UNIT_BYTES, unpack
+from lakelog.errors import unreadable
 from lakelog.files import FileSystem
 from lakelog.layout import CONSUMEQUEUE_DIR
 from lakelog.properties import REPAIRED_TOPIC
@@ -80,3 +81,5 @@ def _folders(path: Path) -> list[str]:
             return [each.name for each in entries if each.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise unreadable(path, error) from error

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lakelog.errors import unreadable
 from lakelog.settings.arguments import from_table
 from lakelog.settings.catalog import Catalog, keys_of
 from lakelog.settings.effective import DEFAULT, Settings
@@ -40,24 +41,30 @@ def resolve(
     :param cwd: where to look for the host's ``pyproject.toml``, and what relative names of files
         start from
     :param tolerate_missing: sections of plugins that are not installed are reported, not refused
-    :returns: frozen settings with their origins; raises :class:`~lakelog.errors.SettingsError`
+    :returns: frozen settings with their origins
+
+    Raises :class:`~lakelog.errors.SettingsError`, and :class:`~lakelog.errors.ReadFailed` where a
+    file that may hold some cannot be looked at.
     """
     catalog = Catalog.of(sections)
-    given = from_source(source, Place(path, cwd, sys.modules), catalog, broker_conf)
-    merged = merge(
-        [
-            from_table(arguments, catalog, "argument"),
-            given.arguments,
-            from_environment(environ, catalog),
-            given.file,
-            given.broker_conf,
-            from_store(path, catalog),
-            from_pyproject(cwd, catalog),
-            given.resource,
-        ],
-        catalog,
-        tolerate_missing=tolerate_missing,
-    )
+    try:
+        given = from_source(source, Place(path, cwd, sys.modules), catalog, broker_conf)
+        merged = merge(
+            [
+                from_table(arguments, catalog, "argument"),
+                given.arguments,
+                from_environment(environ, catalog),
+                given.file,
+                given.broker_conf,
+                from_store(path, catalog),
+                from_pyproject(cwd, catalog),
+                given.resource,
+            ],
+            catalog,
+            tolerate_missing=tolerate_missing,
+        )
+    except OSError as error:
+        raise unreadable(Path(error.filename or path), error) from error
     found = from_files(path, catalog, merged.chosen)
     return _effective(catalog, [*merged.chosen.values(), *found.givens], merged.unused)
 
