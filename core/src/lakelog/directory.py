@@ -1,11 +1,13 @@
 """What stands in a directory before it is opened: whether it is a store, and can be owned.
 
-Nothing in here changes a byte.
+Nothing in here changes a byte, but for the mark in a directory where a store is being made.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +21,12 @@ from lakelog.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     LOCK_FILE,
+    NEW_FILE,
     OWN_DIR,
     TMP_DIR,
     segment_name,
 )
+from lakelog.ownership import is_owned
 from lakelog.segmentdir import hindrances, problems
 from lakelog.settings.model import StoreSettings
 
@@ -52,7 +56,7 @@ class StoreDirectory:
         if not self.path.is_dir():
             raise NotAStore("this is a file; a store is a directory", path=self.path)
         found = sorted(each.name for each in self.path.iterdir())
-        if set(found) - self._left_by_a_beginning():
+        if self._foreign(found) and not self._mark.exists():
             if self.commitlog.is_dir():  # somebody has just made it
                 return False
             raise NotAStore(
@@ -61,6 +65,64 @@ class StoreDirectory:
                 path=self.path,
             )
         return True
+
+    def is_new_or_being_made(self) -> bool | None:
+        """:meth:`is_new`; ``None`` where that cannot be known, since another owner is making it."""
+        try:
+            return self.is_new()
+        except NotAStore:
+            if is_owned(self.files, self.path):
+                return None
+            raise
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Mark a new directory before strategies are made, which may make files in it.
+
+        Without the mark, what an open leaves that fails or dies there would pass for a directory
+        of something else. The owner removes the mark once the log's folder is there.
+
+        Raises :class:`~lakelog.errors.NotAStore` if something else is there.
+        """
+        if not self.is_new_or_being_made():
+            yield
+            return
+        made = [each for each in (self._mark.parent, self.path) if not each.exists()]
+        self._make_mark()
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                self._withdraw(made)
+            raise
+
+    def _make_mark(self) -> None:
+        while True:
+            self.files.make_dir(self._mark.parent)
+            with suppress(FileNotFoundError):  # another open failed, and removed the folder again
+                self.files.open(self._mark, write=True, create=True).close()
+                self.files.sync_dir(self._mark.parent)
+                return
+
+    def _withdraw(self, made: list[Path]) -> None:
+        """Leave no trace, unless there is something of a strategy."""
+        if self.commitlog.is_dir() or self._foreign(each.name for each in self.path.iterdir()):
+            return
+        self.remove_mark()
+        for each in made:
+            self.files.remove_dir(each)
+
+    def remove_mark(self) -> None:
+        """The log's folder is there: from now on that is what makes this a store."""
+        with suppress(FileNotFoundError):
+            self.files.unlink(self._mark)
+
+    @property
+    def _mark(self) -> Path:
+        return self.path / OWN_DIR / NEW_FILE
+
+    def _foreign(self, names: Iterable[str]) -> set[str]:
+        return set(names) - self._left_by_a_beginning()
 
     def _left_by_a_beginning(self) -> set[str]:
         """What may be there of a store that a power cut ended before it held anything."""

@@ -24,6 +24,8 @@ LOCK_FILE: Final = "lock"
 # What RocketMQ does not know lives in this one folder.
 OWN_DIR: Final = "lakelog"
 STORE_FILE: Final = "store.json"
+NEW_FILE: Final = "new"
+"""Stands there while a store is being made, until the log has its folder."""
 SETTINGS_FILE: Final = "lakelog.toml"
 TMP_DIR: Final = "tmp"
 QUARANTINE_DIR: Final = "quarantine"

@@ -24,14 +24,14 @@ from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.dispatchlock import DispatchLock
-from lakelog.errors import DispatchStopped, LakelogError, NotAStore
+from lakelog.errors import DispatchStopped, LakelogError
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.interfaces import QueueReader
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
-from lakelog.ownership import OwnerLock, is_owned, remove_abort, write_abort
+from lakelog.ownership import OwnerLock, remove_abort, write_abort
 from lakelog.pages.positionspage import State
 from lakelog.pages.publishing import Publisher
 from lakelog.positions import Confirmations, Positions
@@ -213,7 +213,7 @@ def _take(
     directory: StoreDirectory, core: StoreSettings, undo: ExitStack, *, attended: bool
 ) -> tuple[OwnerLock, bool]:
     """Look, lock, look again; the lock, and whether nothing was there."""
-    is_new = _is_new(directory)
+    is_new = directory.is_new_or_being_made()
     if not (directory.path / LOCK_FILE).exists():
         directory.check_segments(core.segment_size_bytes)
         directory.files.make_dir(directory.path)
@@ -224,16 +224,6 @@ def _take(
         lock.tell_attended()
     directory.check_segments(core.segment_size_bytes)
     return lock, directory.is_new() if is_new is None else is_new
-
-
-def _is_new(directory: StoreDirectory) -> bool | None:
-    """``None`` where that cannot be told, since another owner is just making it."""
-    try:
-        return directory.is_new()
-    except NotAStore:
-        if is_owned(directory.files, directory.path):
-            return None
-        raise
 
 
 def _locked(files: FileSystem, directory: StoreDirectory, undo: ExitStack) -> OwnerLock:
@@ -307,6 +297,7 @@ class _Taking:
     def _maker(self) -> SegmentMaker:
         directory = self.directory
         directory.files.make_dir(directory.commitlog)
+        directory.remove_mark()
         maker = SegmentMaker(
             directory.files,
             directory.commitlog,

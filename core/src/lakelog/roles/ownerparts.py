@@ -46,6 +46,19 @@ def owner_parts(
     :param listen: whether others may attach, if the settings say so, too
     :param succeeding: whether this process was attached, and settles what it had put
     """
+    directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
+    with directory.beginning():
+        return _parts(prepared, directory, progress, full, listen, succeeding)
+
+
+def _parts(
+    prepared: Prepared,
+    directory: StoreDirectory,
+    progress: Progress | None,
+    full: bool,
+    listen: bool,
+    succeeding: bool,
+) -> Parts:
     core, events = prepared.settings.core, prepared.registry.events
     context = prepared.context(read_only=False)
     strategies = make_strategies(prepared.registry, prepared.settings, context)
@@ -61,7 +74,6 @@ def owner_parts(
 
     health = Health(prepared.path, failed)
     context.checkpoint.on_failure = health.fail
-    directory = StoreDirectory.of(prepared.files, prepared.path, core)
     arrivals = Arrivals()
     listen = listen and _may_listen(prepared)
     owned = open_owned(
