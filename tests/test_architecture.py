@@ -29,7 +29,7 @@ LAYERS: Final = (
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "committing strategies segments source directory pieces dispatching knowndamage archived",
-    "resync scan survey commitlog appender logreader gathering bounds completion reput reading "
+    "resync scan survey commitlog outcomes appender logreader gathering bounds completion reput reading "
     "flushwait consumers topicremoval housekeeping",
     "ring",
     "recovery",

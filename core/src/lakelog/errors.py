@@ -9,7 +9,8 @@
     │   ├── MissingPlugin        the settings name a strategy that is not installed
     │   ├── DuplicateName        two plugins offer a strategy of the same name
     │   ├── BadHook              a hook is misspelt, or takes arguments that do not exist
-    │   └── BadStrategy          an object lacks a method of its Protocol
+    │   ├── BadStrategy          an object lacks a method of its Protocol
+    │   └── StrategyFailed       what a put waits for failed; its messages *are* in the log
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
     │   ├── StoreLocked          another process owns it
@@ -40,6 +41,7 @@ A message says what is wrong, where, and what to do; the parts are attributes to
 from __future__ import annotations
 
 import errno
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -115,6 +117,37 @@ class BadHook(PluginError):
 
 class BadStrategy(PluginError):
     """A factory made an object that does not do what its kind must do."""
+
+
+class StrategyFailed(PluginError):
+    """A flush strategy or a replicator failed, or did not answer, behind the append of a put.
+
+    The messages are in the log and will be read: putting them again stores them twice. Only what
+    the strategy promises of them is missing; :meth:`~lakelog.Store.flush` makes them durable.
+
+    :ivar status: ``FLUSH_DISK_TIMEOUT``, or ``FLUSH_SLAVE_TIMEOUT`` for a replicator
+    :ivar accepted: results of the messages in the log, with that status: all of the call, but for
+        a batch larger than a segment, whose pieces behind the failed one were not appended
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        plugin: str | None = None,
+        distribution: str | None = None,
+    ) -> None:
+        from lakelog.status import PutStatus
+
+        super().__init__(what, plugin=plugin, distribution=distribution)
+        self.status = PutStatus.FLUSH_DISK_TIMEOUT
+        self.accepted: Sequence[PutResult] = ()
+
+    def of(self, results: Sequence[PutResult]) -> StrategyFailed:
+        """The same error about some of the messages."""
+        error = copy(self)
+        error.accepted, error.__cause__ = results, self.__cause__
+        return error
 
 
 class StoreError(LakelogError):

@@ -77,7 +77,7 @@ class Hooks:
 
     @hookspec
     def lakelog_store_opening(self, path: Path, read_only: bool) -> None:
-        """A store is about to be opened; raise to forbid it. No file was touched yet."""
+        """A store is about to be opened; raise to forbid it. No file of a store was touched yet."""
 
     @hookspec
     def lakelog_store_recovered(self, path: Path, report: object) -> None:

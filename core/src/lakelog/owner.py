@@ -353,6 +353,8 @@ class _Taking:
             strategies.flush,
             strategies.replicator,
             self.health,
+            strategies.flush_failed,
+            strategies.replicator_failed,
         )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from lakelog.committing import Committing
 from lakelog.dispatching import Named
+from lakelog.errors import StrategyFailed
 from lakelog.interfaces import (
     AppendCallback,
     Cleaner,
@@ -34,7 +35,11 @@ _log = logging.getLogger("lakelog")
 
 @attrs.frozen
 class Strategies:
-    """One object per choice."""
+    """One object per choice.
+
+    :ivar flush_failed: makes the error for a put behind whose append the flush strategy failed
+    :ivar replicator_failed: the same for the replicator
+    """
 
     append: AppendCallback
     writer: Writer
@@ -43,6 +48,8 @@ class Strategies:
     dispatchers: Sequence[Named]
     cleaner: Cleaner | None = None
     disk_watcher: DiskWatcher | None = None
+    flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
+    replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
 
 
 def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
@@ -54,15 +61,19 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         return registry.make(kind, name, settings.section(name), context)
 
     append, writer = make(Kind.APPEND_CALLBACK, core.append), make(Kind.WRITER, core.writer)
-    flush = make(Kind.FLUSH_STRATEGY, flush_name(registry, settings))
+    flushes = flush_name(registry, settings)
+    flush = make(Kind.FLUSH_STRATEGY, flushes)
+    copies = core.replicator
     return Strategies(
         append,
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
-        make(Kind.REPLICATOR, core.replicator) if core.replicator else None,
+        make(Kind.REPLICATOR, copies) if copies else None,
         make_dispatchers(registry, settings, context),
         make_cleaner(registry, settings, context),
         make_disk_watcher(registry, settings, context),
+        registry.blame(Kind.FLUSH_STRATEGY, flushes),
+        registry.blame(Kind.REPLICATOR, copies) if copies else StrategyFailed,
     )
 
 

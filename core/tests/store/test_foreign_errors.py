@@ -1,7 +1,11 @@
-"""A strategy raises what is none of our errors: its puts are told so, and the store goes on."""
+"""A strategy fails behind an append: puts get an error that says so, and the store goes on."""
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,13 @@ from typing import Any
 import pytest
 
 from core.tests.attach.support import an_owned_hub
-from lakelog import Message, PutStatus
+from core.tests.registry.samples import plugin
+from core.tests.store.support import SEGMENT, open_small
+from lakelog import Message, PutRefused, PutStatus
 from lakelog.attach.producer import connect
 from lakelog.builtin.flush import NoFlush
-from lakelog.errors import StoreFailed
-from lakelog.interfaces import Outcome
+from lakelog.errors import StoreFailed, StrategyFailed
+from lakelog.interfaces import Factory, Kind, NoSettings, Outcome
 from lakelog.testing.crash.opener import owned_by
 
 
@@ -58,6 +64,10 @@ PUTS: dict[str, Callable[[Any], Any]] = {
     "put_async": lambda store: store.put_async(M).result(10),
     "put_batch_async": lambda store: store.put_batch_async([M, M]).result(10),
 }
+COLUMNS: dict[str, Callable[[Any], Any]] = {
+    **PUTS,
+    "put_columns": lambda store: store.put_columns("t", [b"x", b"x"], queue_ids=0),
+}
 
 
 @pytest.mark.parametrize("attached", [False, True])
@@ -70,7 +80,7 @@ def test_a_put_is_told_and_the_next_one_is_not(
         appender = owned_by(store).appender
         flush, appender._flush = appender._flush, Faulty(first)
         producer = connect(tmp_path) if attached else store
-        with pytest.raises(StoreFailed if attached else Fault, match=r"at once|at last"):
+        with pytest.raises(StoreFailed if attached else StrategyFailed, match=r"at once|at last"):
             PUTS[put](producer)
         confirmed = store.max_offset
         assert confirmed == owned_by(store).log.appended > 0
@@ -80,3 +90,144 @@ def test_a_put_is_told_and_the_next_one_is_not(
         if attached:
             producer.close()
         appender._flush = flush
+
+
+# --- the error says whose fault it is, and that the messages are in the log --------------------
+
+
+class Answers:
+    """A flush strategy or a replicator that answers its second put by what it is given."""
+
+    def __init__(self, answer: Callable[[], Any]) -> None:
+        self.answer = answer
+        self.heard = 0
+
+    def start(self, log: object) -> None:
+        """Needs no log."""
+
+    def submit(self, end_offset: int, wait: bool) -> Any:
+        self.heard += 1
+        return self.answer() if self.heard == 2 else PutStatus.PUT_OK
+
+    def close(self) -> None:
+        """Keeps nothing."""
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def raise_it() -> Any:
+        raise error
+
+    return raise_it
+
+
+class Came(Later):
+    """An outcome that comes to something, in its own thread's time."""
+
+    def __init__(self, to: Any) -> None:
+        self.to = to
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self.to
+
+
+ANSWERS: dict[str, tuple[Callable[[], Any], str]] = {
+    "raises": (raising(Fault("why")), "raised Fault: why"),
+    "says it is not in the log": (
+        raising(PutRefused(PutStatus.UNKNOWN_ERROR, "why")),
+        "raised PutRefused: UNKNOWN_ERROR: why",
+    ),
+    "None": (lambda: None, "returned None, which is no PutStatus and no future of one"),
+    "a number": (lambda: 7, "returned 7, which is no PutStatus and no future of one"),
+    "a status of what is not in the log": (
+        lambda: PutStatus.MESSAGE_ILLEGAL,
+        "answered MESSAGE_ILLEGAL, which is for messages not in the log",
+    ),
+    "a future that raises": (Later, "raised Fault: at last"),
+    "a future of None": (lambda: Came(None), "came to None, which is no PutStatus"),
+    "a future of such a status": (
+        lambda: Came(PutStatus.UNKNOWN_ERROR),
+        "answered UNKNOWN_ERROR, which is for messages not in the log",
+    ),
+}
+KINDS = {
+    "flush": (Kind.FLUSH_STRATEGY, "flush strategy 'odd'", "FLUSH_DISK_TIMEOUT"),
+    "replicator": (Kind.REPLICATOR, "replicator 'odd'", "FLUSH_SLAVE_TIMEOUT"),
+}
+
+
+def odd(kind: str, answer: Callable[[], Any]) -> dict[str, Any]:
+    """The arguments of an open with a strategy that answers so."""
+    factory = Factory(KINDS[kind][0], "odd", NoSettings, lambda *_: Answers(answer))
+    hook = KINDS[kind][0].value
+    return {"plugins": [plugin("oddly", **{hook: lambda: [factory]})], kind: "odd", "mode": "owner"}
+
+
+@pytest.mark.parametrize("put", COLUMNS)
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_names_the_strategy_and_says_not_to_put_again(
+    tmp_path: Path, kind: str, answer: str, put: str
+) -> None:
+    given, did = ANSWERS[answer]
+    with open_small(tmp_path, **odd(kind, given)) as store:
+        store.put(M)
+        with pytest.raises(StrategyFailed) as caught:
+            COLUMNS[put](store)
+        error, end = caught.value, owned_by(store).log.appended
+        assert str(error).startswith(f"plugin 'oddly': its {KINDS[kind][1]} {did}; the messages")
+        assert f"in the log all the same, before offset {end}: do not put them again" in str(error)
+        assert {each.status.name for each in error.accepted} == {KINDS[kind][2]}
+        assert [each.queue_offset for each in error.accepted] == (
+            [1] if put in ("put", "put_async") else [1, 2]
+        )
+        for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert (str(again), list(again.accepted)) == (str(error), list(error.accepted))
+        stored = [each.physical_offset for each in store.scan()]
+        assert stored[1:] == [each.physical_offset for each in error.accepted]
+        assert store.put(M).status is PutStatus.PUT_OK
+
+
+VERBS: dict[str, Callable[[Any, Any], Any]] = {
+    "put_batch": lambda store, many: store.put_batch(many),
+    "put_batch_async": lambda store, many: store.put_batch_async(many).result(10),
+}
+
+
+@pytest.mark.parametrize("put", VERBS)
+def test_pieces_behind_the_failed_one_are_not_in_the_log(tmp_path: Path, put: str) -> None:
+    many = [Message("t", b"%04d" % at + b"." * 1000, queue_id=0) for at in range(100)]
+    with open_small(tmp_path, **odd("flush", lambda: None)) as store:
+        with pytest.raises(StrategyFailed) as caught:
+            VERBS[put](store, many)
+        stored = [each.physical_offset for each in store.scan()]
+        assert SEGMENT // 2048 < len(stored) < 100
+        assert [each.physical_offset for each in caught.value.accepted] == stored
+
+
+def test_a_log_that_failed_says_so_itself(tmp_path: Path) -> None:
+    failure = StoreFailed("the disk", path=tmp_path)
+    with open_small(tmp_path, **odd("flush", raising(failure))) as store:
+        store.put(M)
+        with pytest.raises(StoreFailed, match="the disk"):
+            store.put(M)
+
+
+@pytest.mark.parametrize("put", ["put", "put_batch"])
+def test_an_exception_of_a_signals_handler_is_no_fault_of_the_strategy(
+    tmp_path: Path, put: str
+) -> None:
+    def handler(_number: int, _frame: object) -> None:
+        raise Fault("of the handler")
+
+    def signalled() -> PutStatus:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return PutStatus.PUT_OK
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with open_small(tmp_path, **odd("flush", signalled)) as store:
+            store.put(M)
+            with pytest.raises(Fault, match="of the handler"):
+                PUTS[put](store)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

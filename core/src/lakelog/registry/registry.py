@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.errors import BadStrategy, LakelogError, PluginError
+from lakelog.errors import BadStrategy, LakelogError, PluginError, StrategyFailed
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
 from lakelog.registry.collect import Offered, collect
 from lakelog.registry.conformance import check_object
@@ -89,6 +89,15 @@ class Registry:
         if problem:
             raise error_in(offered.source, f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
         return made
+
+    def blame(self, kind: Kind, name: str) -> Callable[[str], StrategyFailed]:
+        """What makes the error that says what a strategy did behind the append of a put."""
+        source = self._offered(kind, name).source
+
+        def failed(what: str) -> StrategyFailed:
+            return error_in(source, f"its {spoken(kind)} {name!r} {what}", StrategyFailed)
+
+        return failed
 
     def offers(self) -> tuple[Offer, ...]:
         """One row per strategy, for ``lakelog plugins``."""

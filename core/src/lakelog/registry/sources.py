@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -70,7 +70,10 @@ def load(source: Source) -> object:
         ) from error
 
 
-def error_in(source: Source, what: str, kind: type[PluginError] = PluginError) -> PluginError:
+Kind = TypeVar("Kind", bound=PluginError)
+
+
+def error_in(source: Source, what: str, kind: type[Kind] = PluginError) -> Kind:  # type: ignore[assignment]  # the default is a PluginError, too
     """Build an error that names the plugin and, where it is known, its package."""
     package = str(source.distribution) if source.distribution else None
     return kind(what, plugin=source.name, distribution=package)
