@@ -116,6 +116,20 @@ def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(frame, "verify_frame", nothing)
 
 
+def sealed_segment_not_committed(patch: pytest.MonkeyPatch) -> None:
+    """Its last bytes came after the commit that went before the sync."""
+
+    def sync(self: Any) -> None:
+        *sealed, active = list(self._unsynced)
+        for each in sealed:
+            each.writer.sync()
+        active.writer.sync()
+        for each in sealed:
+            self._retire(each)
+
+    patch.setattr(Segments, "sync", sync)
+
+
 def sync_of_the_newest_segment_only(patch: pytest.MonkeyPatch) -> None:
     def sync(self: Any) -> None:
         *sealed, active = list(self._unsynced)
@@ -205,7 +219,12 @@ def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
 
 
 def planned(**more: Any) -> CrashPlan:
-    return CrashPlan(**{"deletions": False, **more})
+    return CrashPlan(**{"deletions": False, "interleave": False, **more})
+
+
+def rolled(writer: str, flush: str, **more: Any) -> CrashPlan:
+    """For bugs that need a put, or a roll, in the middle of a commit or a sync."""
+    return CrashPlan(writer=writer, flush=flush, deletions=False, **more)
 
 
 def twice(**more: Any) -> CrashPlan:
@@ -244,7 +263,14 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     ),
     position_counted_before_commit: (planned(writer="staged", flush="inline"), f"{LOST}|{AHEAD}"),
     flushed_read_after_the_sync: (planned(flush="group-commit"), f"{LOST}|{AHEAD}"),
-    topic_removed_without_tombstone: (CrashPlan(flush="inline"), "its tombstone is lost"),
+    sealed_segment_not_committed: (
+        rolled("staged", "inline", points_per_run=0),
+        f"{LOST}|Bad file descriptor",
+    ),
+    topic_removed_without_tombstone: (
+        CrashPlan(flush="inline", interleave=False),
+        "its tombstone is lost",
+    ),
     queues_not_completed: (planned(flush="inline"), "should point to|goes over"),
     recovery_syncs_nothing_that_it_read: (twice(), f"{LOST}|{AHEAD}"),
     body_only_crc: (planned(flush="none", key_bytes=900), "differs in|number"),

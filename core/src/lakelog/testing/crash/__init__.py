@@ -17,12 +17,17 @@ under your strategy, say ``put_is_durable=False``; ``failing_sync=True`` lets on
 fail. Prove that your test can fail: plant a bug, as ``examples/crash_test_a_strategy.py`` does.
 
 How it works. A seeded workload puts messages (of many sizes, topics, queues and keys; single, in
-batches, asynchronously, from several threads), flushes queues, removes topics, closes and opens
-again. All of that goes through :class:`SimFileSystem`, which stands in for
+batches, asynchronously, from several threads), flushes log and queues, removes topics, closes and
+opens again. In most runs, other threads append and roll the log in the middle of its commits and
+syncs: :mod:`lakelog.testing.crash.interleaving` stops the thread that commits or syncs before a
+commit, between commit and sync, at each write and sync of a file, and behind the sync, until the
+log has rolled. All of that goes through :class:`SimFileSystem`, which stands in for
 :class:`lakelog.files.RealFileSystem`: the files are real ones, and beside them it keeps what is
 durable. At every sync, and at every acknowledgement, a crash point keeps what a crash then could
 leave, together with what was promised by then. From each point come images: directories as a crash
-could leave them. Each one is written out, recovered, and checked:
+could leave them. Every clean close is such a point, too, and is always tried
+(``points_per_run=0`` tries nothing else, which finds what only threads bring about soonest). Each
+one is written out, recovered, and checked:
 
 - every message that was promised is there, at its place and unaltered;
 - nothing is there that was never put, and nothing that an earlier recovery had taken out;
@@ -66,8 +71,9 @@ The model, harsher than most disks on purpose:
 Not in the model: sectors that are torn themselves, syncs that lie, bits that rot, and what the
 machine does to a file system without a journal beyond this.
 
-Everything follows from the seed, but for the threads: which of them comes first may differ. An
-image that breaks a promise can be kept (``keep=``), as a directory to look at.
+Everything follows from the seed, but for the threads: which of them comes first may differ, where
+they are not held up for a roll. An image that breaks a promise can be kept (``keep=``), as a
+directory to look at.
 Names of index files and store times follow the clock, too.
 ``python -m lakelog.testing.crash --help`` tells about long runs.
 """

@@ -26,6 +26,10 @@ from lakelog.testing.crash.contents import Contents, FrozenFile
 from lakelog.testing.crash.names import ROOT, Entry, FrozenNames, Names
 
 
+def _nothing(_where: str) -> None:
+    """Other threads do as they like."""
+
+
 @attrs.frozen(eq=False)
 class FrozenState:
     """A whole file system at one moment.
@@ -74,6 +78,7 @@ class _SimFile:
         return self._inner.read_at(position, length)
 
     def write_at(self, position: int, data: Body) -> None:
+        self._system.moment("before a write")
         with self._system.lock:
             self._contents.look()
             self._inner.write_at(position, data)
@@ -128,6 +133,8 @@ class SimFileSystem:
     :ivar has_failed: whether it has
     :ivar trespasses: what was mapped to be written, or stored through a map, without blocks
     :ivar recording: whether crash points are taken
+    :ivar moment: called before writes, within syncs and behind them, with no lock held: for what
+        other threads do meanwhile
     """
 
     def __init__(
@@ -148,6 +155,7 @@ class SimFileSystem:
         self.has_failed = False
         self.trespasses: list[str] = []
         self.recording = True
+        self.moment: Callable[[str], None] = _nothing
         self.lock = RLock()
         self._real = RealFileSystem()
         self._names = Names()
@@ -197,9 +205,9 @@ class SimFileSystem:
 
     # --- crash points ---
 
-    def point(self, where: str) -> None:
-        """Take a crash point: now."""
-        if not self.recording:
+    def point(self, where: str, *, always: bool = False) -> None:
+        """Take a crash point: now; ``always``, whether or not points are taken."""
+        if not (self.recording or always):
             return
         before = self.witness()
         with self.lock:
@@ -230,9 +238,11 @@ class SimFileSystem:
             durable = contents.begin_sync()  # the real file need not be synced for that
         if self.sync_seconds:
             time.sleep(self.sync_seconds)
+        self.moment("within a sync")
         with self.lock:
             contents.end_sync(durable)
         self.point(f"after sync of {self._name(path)}")
+        self.moment("behind a sync")
 
     def _counts(self, path: Path, contents: Contents) -> bool:
         known = self.fail_sync_in

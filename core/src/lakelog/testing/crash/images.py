@@ -15,6 +15,8 @@ from lakelog.testing.crash.contents import FrozenFile
 from lakelog.testing.crash.filesystem import CrashPoint, FrozenState
 from lakelog.testing.crash.names import ROOT, Change
 
+KILL: Final = "kill"
+"""The kind of image that loses nothing."""
 _FEW: Final = 24
 """So many images of one point are tried all; of more, some at random."""
 
@@ -53,7 +55,7 @@ class Image:
 def nothing_lost(state: FrozenState) -> Image:
     """What a killed process leaves: everything that programs saw."""
     kept = state.names.kept(state.names.pending)
-    return _image("kill", kept, state, lambda file: file.volatile)
+    return _image(KILL, kept, state, lambda file: file.volatile)
 
 
 def all_lost(state: FrozenState) -> Image:

@@ -20,7 +20,7 @@ _SMALL: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "consume-queue": {"file_entries": 32},
         "hash-index": {"slots": 8, "entries": 24},
         "timed": {"flush_interval_ms": 2, "flush_least_pages": 1},
-        "staged": {"commit_interval_ms": 2, "commit_least_pages": 1},
+        "staged": {"commit_interval_ms": 2, "commit_least_pages": 1, "pool_size": 16},
         "direct": {"buffer_bytes": 4096, "buffers": 4, "commit_interval_ms": 2},
     }
 )
@@ -45,9 +45,13 @@ class CrashPlan:
         that plugins offer
     :ivar failing_sync: whether in each run one sync of a file fails with ``EIO``: the store must
         then refuse everything, as what was dirty may never reach the disk, whatever later syncs say
+    :ivar interleave: whether in most runs other threads put, and roll the log, in the middle of its
+        commits and syncs; runs of ``none`` and ``inline`` without it follow from the seed alone
     :ivar in_memory: whether stores may stand on tmpfs, which is faster; the writer ``direct``
         refuses it
     :ivar steps: how many things a run does to the store
+    :ivar points_per_run: at how many points of a run crashes are tried, beside its clean closes;
+        0: only these
     :ivar images_per_whole_check: one of so many images is opened by ``lakelog.open``, takes puts
         and is closed; the others go the short way (:mod:`lakelog.testing.crash.short`)
     :ivar images_per_second_crash: one of so many images is recovered, used, and crashed again
@@ -63,8 +67,10 @@ class CrashPlan:
     deletions: bool = True
     cleaning: bool = False
     failing_sync: bool = False
+    interleave: bool = True
     in_memory: bool = attrs.field()
     steps: int = 16
+    points_per_run: int = 30
     images_per_second_crash: int = 24
     images_per_whole_check: int = 25
 

@@ -21,20 +21,20 @@ from lakelog.testing.crash.asides import LogBytes
 from lakelog.testing.crash.checker import Checker
 from lakelog.testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog.testing.crash.hasty import Place
-from lakelog.testing.crash.images import Image, images, nothing_lost
+from lakelog.testing.crash.images import KILL, Image, images, nothing_lost
 from lakelog.testing.crash.ledger import Expected, Ledger
 from lakelog.testing.crash.opener import TOOLS, Opener, Tool
 from lakelog.testing.crash.plan import CrashPlan
 from lakelog.testing.crash.short import ShortWay
 from lakelog.testing.crash.verdicts import Violation
-from lakelog.testing.crash.workload import Workload
+from lakelog.testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
 """The name of the store's directory in an image."""
-_POINTS_OF_A_RUN: Final = 60
 _IMAGES_OF_A_POINT: Final = 6
 _POINTS_OF_A_SECOND_CRASH: Final = 6
 _IMAGES_OF_A_SECOND_POINT: Final = 4
+_INTERLEAVED_SHARE: Final = 0.7
 _TOOL_SHARE: Final = 0.04
 _TOOL_SHARE_OF_SECOND_CRASHES: Final = 0.3
 _SYNC_SECONDS: Final = 0.0003
@@ -225,6 +225,7 @@ class _Simulation:
         root.mkdir()
         ledger = Ledger(put_is_durable=self.plan.promises)
         system = SimFileSystem(root, ledger.moment, _SYNC_SECONDS if self.plan.has_threads else 0)
+        system.recording = self.plan.points_per_run > 0
         workload = self._workload(root, system, ledger, rng, threads=self.plan.has_threads)
         try:
             run = workload.run_to_failure if self.plan.failing_sync else workload.run
@@ -254,6 +255,7 @@ class _Simulation:
             plan.body_bytes,
             plan.key_bytes,
             plan.cleaning,
+            plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
         )
 
     def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
@@ -264,8 +266,9 @@ class _Simulation:
             self._broken(seed, "no crash", None, f"a full disk would be SIGBUS: {trespass}")
 
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
-        count = min(len(points), _POINTS_OF_A_RUN)
-        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
+        count = min(len(points), self.plan.points_per_run)
+        closed = {number for number, point in enumerate(points) if point.where == CLOSED}
+        chosen = sorted(closed.union(rng.sample(range(len(points)), count)), reverse=True)
         for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_POINT):
             self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
             if self.outcome.images >= self.most:
@@ -274,16 +277,24 @@ class _Simulation:
     def _try(
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
-        self._check(image, expected, rng, at)
+        self._check(image, expected, rng, at, whole=point.where == CLOSED and image.kind == KILL)
         if rng.random() * self.plan.images_per_second_crash < 1:
             again = nothing_lost(point.state) if rng.random() < 0.5 else image
-            after = point.state if again.kind == "kill" else None
+            after = point.state if again.kind == KILL else None
             self._crash_again(again, after, expected, rng, at)
 
-    def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
+    def _check(
+        self,
+        image: Image,
+        expected: Expected,
+        rng: Random,
+        at: tuple[str, str],
+        *,
+        whole: bool = False,
+    ) -> None:
         self.outcome.images += 1
         tool = _some_tool(rng, _TOOL_SHARE)
-        whole = rng.random() * self.plan.images_per_whole_check < 1
+        whole = whole or rng.random() * self.plan.images_per_whole_check < 1
         try:
             self.ways.check(image, expected, rng, tool, whole=whole)
         except Violation as violation:

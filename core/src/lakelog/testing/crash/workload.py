@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -17,6 +18,7 @@ from lakelog.properties import REPAIRED_TOPIC
 from lakelog.results import PutResult
 from lakelog.store import Store
 from lakelog.testing.crash.filesystem import SimFileSystem
+from lakelog.testing.crash.interleaving import Interleaving
 from lakelog.testing.crash.ledger import Entry, Ledger
 from lakelog.testing.crash.opener import Opener, owned_by
 
@@ -24,15 +26,24 @@ TOPICS: Final = ("orders", "Müll", "%RETRY%group")
 KEYS: Final = (None, "k1", "k2", "k3 k4")
 TAGS: Final = (None, "TagA")
 _SIZES: Final = ((0, 120), (0, 120), (150, 700), (1000, 2500))
+_BATCHES: Final = ((2, 5), (2, 5), (2, 5), (8, 12))
+"""How many messages have batches; long ones are appended in pieces, in several segments."""
 _LONG_TAG: Final = "T" * 60
-_THREADS: Final = 3
+_THREADS: Final = (3, 6)
+_MOST_ROLLS: Final = 6
+"""Of one open store, in the middle of its commits and syncs."""
+CLOSED: Final = "closed"
+"""The name of the crash points behind a clean close."""
 _SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
 """Where segments are opened: they are made in the one, and go to the other."""
 
 
-@attrs.frozen
+@attrs.define
 class Workload:
-    """Acts on one store below the root of a simulated file system."""
+    """Acts on one store below the root of a simulated file system.
+
+    :ivar interleaving: rolls the log in the middle of commits and syncs; ``None``: only puts do
+    """
 
     path: Path
     opener: Opener
@@ -44,6 +55,8 @@ class Workload:
     body_bytes: int | None = None
     key_bytes: int | None = None
     cleaning: bool = False
+    interleave: bool = False
+    interleaving: Interleaving | None = attrs.field(default=None, init=False)
 
     def run_to_failure(self, steps: int) -> None:
         """Open and act until a sync fails, or to the end."""
@@ -74,14 +87,39 @@ class Workload:
         store = self.opener.open(self.path, self.system)
         positions = owned_by(store).positions
         self.ledger.flushed = lambda: positions.flushed  # of a store that is being closed, too
+        if self.interleave:
+            self._interleave(store)
         return store
+
+    def _interleave(self, store: Store) -> None:
+        rng = Random(self.rng.random())
+
+        def put(body_bytes: int) -> None:
+            self._one(store, attrs.evolve(self._message(), body=rng.randbytes(body_bytes)))
+
+        self.interleaving = Interleaving(
+            owned_by(store),
+            put,
+            rng,
+            rng.randint(1, _MOST_ROLLS),
+            lambda where: self.system.point(f"rolled {where}"),
+        )
+        self.system.moment = self.interleaving.moment
+
+    def _still(self) -> AbstractContextManager[None]:
+        """No other thread puts."""
+        return nullcontext() if self.interleaving is None else self.interleaving.still()
 
     def close(self, store: Store) -> None:
         """Close; then everything that was put is durable."""
-        end = store.max_offset
-        store.close()
+        try:
+            with self._still():
+                end = store.max_offset
+                store.close()
+        finally:
+            store.close()
         self.ledger.flushed = lambda: end
-        self.system.point("closed")
+        self.system.point(CLOSED, always=True)
 
     def act(self, store: Store) -> None:
         """One thing that a program does."""
@@ -96,6 +134,8 @@ class Workload:
             ),
         )[0]
         action(store)
+        if self.interleaving is not None:
+            self.interleaving.settle()
         if self.rng.random() < 0.7:
             store.wait_dispatched()
 
@@ -107,7 +147,8 @@ class Workload:
         self._acknowledged(entries, [store.put(message)])
 
     def _put_batch(self, store: Store) -> None:
-        messages = [self._message() for _ in range(self.rng.randint(2, 5))]
+        count = self.rng.randint(*self.rng.choice(_BATCHES))
+        messages = [self._message() for _ in range(count)]
         wait = self.rng.random() < 0.8  # one for all: a batch waits if any of its messages does
         messages = [attrs.evolve(each, wait_store_ok=wait) for each in messages]
         entries = self.ledger.start(messages)
@@ -123,7 +164,8 @@ class Workload:
     def _burst(self, store: Store) -> None:
         """Several threads at once; raises what the first of them raised."""
         failures: list[Exception] = []
-        work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in range(_THREADS)]
+        threads = range(self.rng.choice(_THREADS))
+        work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in threads]
 
         def put(messages: Sequence[Message]) -> None:
             try:
@@ -132,10 +174,10 @@ class Workload:
             except Exception as error:  # noqa: BLE001  # raised by the thread that waits for this one
                 failures.append(error)
 
-        threads = [Thread(target=put, args=(messages,)) for messages in work]
-        for thread in threads:
+        started = [Thread(target=put, args=(messages,)) for messages in work]
+        for thread in started:
             thread.start()
-        for thread in threads:
+        for thread in started:
             thread.join()
         if failures:
             raise failures[0]
@@ -145,7 +187,9 @@ class Workload:
         self.system.point("acknowledged")
 
     def _flush(self, store: Store) -> None:
-        """Queues and index are synced now and then, by their own clocks."""
+        """The log, queues and index are synced now and then, by their own clocks."""
+        if self.rng.random() < 0.5:
+            store.flush()
         store.wait_dispatched()
         for each in owned_by(store).dispatchers:
             each.dispatcher.flush()
@@ -155,20 +199,22 @@ class Workload:
         topics = [each for each in store.topics() if each != REPAIRED_TOPIC]  # which stays
         if topics:
             topic = self.rng.choice(topics)
-            deletion = self.ledger.begin_deletion(topic, store.max_offset)
-            store.delete_topic(topic)
-            self.ledger.end_deletion(deletion)
+            with self._still():
+                deletion = self.ledger.begin_deletion(topic, store.max_offset)
+                store.delete_topic(topic)
+                self.ledger.end_deletion(deletion)
             self.system.point("topic deleted")
 
     def _clean(self, store: Store) -> None:
         """Every file that goes is a point at which a crash may come."""
         store.wait_dispatched()
-        cleaning = self.ledger.begin_cleaning()
-        try:
-            store.delete_expired()
-        finally:
-            cleaning.minimum = store.min_offset
-        self.ledger.end_cleaning(cleaning)
+        with self._still():
+            cleaning = self.ledger.begin_cleaning()
+            try:
+                store.delete_expired()
+            finally:
+                cleaning.minimum = store.min_offset
+            self.ledger.end_cleaning(cleaning)
         self.system.point("cleaned")
 
     def _message(self) -> Message:
