@@ -23,14 +23,14 @@ LAYERS: Final = (
     "layout status sysflag cached signals hosts msgid properties message results errors gate "
     "putfuture queueoffsets checksum compression units threads",
     "codec arrow",
-    "access files fileidentity cleanstop zeros segmentdir identity ownership checkpoint preallocate "
-    "positions health queueends coalesce bursts settings yieldlock tombstones config swap "
-    "pages pins dispatchlock forks",
+    "access files fileidentity cleanstop zeros segmentdir identity ownership checkpoint "
+    "preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
+    "swap pages pins dispatchlock forks",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "committing strategies segments source directory pieces dispatching knowndamage archived",
-    "resync scan survey commitlog outcomes appender logreader gathering bounds completion reput reading "
-    "flushwait consumers topicremoval housekeeping",
+    "resync scan survey commitlog outcomes appender logreader gathering bounds completion reput "
+    "reading flushwait consumers topicremoval housekeeping",
     "ring",
     "recovery",
     "attach",

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from mmap import PAGESIZE
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
