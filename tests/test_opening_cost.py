@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,3 +129,40 @@ def test_a_tail_that_nobody_vouches_for_is_read_once(
     found = counted(small, path)
     assert size // 2 < found["own"][0] < size + 32 * MIB
     assert found["own again"][0] < MOST_BYTES
+
+
+FIND_AGAIN: Final = """
+import json, sys, time
+import lakelog
+from pathlib import Path
+
+def read():
+    lines = open("/proc/self/io").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+
+found = []
+with lakelog.open(sys.argv[2], mode="read") as store:
+    for _ in range(4):
+        before = read()
+        assert len(list(store.query("t", "k0"))) == 1
+        found.append(read() - before)
+        time.sleep(0.005)  # the log is not looked at more often than every 2 ms
+print(json.dumps({"queries": found}))
+"""
+
+
+def test_a_reader_reads_the_tail_of_a_store_that_nobody_closed_once(tmp_path: Path) -> None:
+    """It was read at every query, as it is not known that nobody wrote."""
+    path, size = tmp_path / "store", 64 * MIB
+    a_store(path, size)
+    with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(size // 2)
+        file.write(bytes(size // 2))
+    (path / "lakelog" / CLEAN_STOP_FILE).unlink()
+    deadline = time.monotonic() + 60
+    while time.time_ns() - (path / "commitlog" / f"{0:020d}").stat().st_ctime_ns < 3_000_000_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # a write that was just now could be followed by one of the same time
+    first, *more = counted(path, path, FIND_AGAIN)["queries"]
+    assert size // 2 < first < size + 32 * MIB
+    assert max(more) < 64 << 10, more

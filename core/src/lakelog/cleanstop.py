@@ -20,8 +20,9 @@ appended. It counts only while nobody has written since: the last segment, the c
 from __future__ import annotations
 
 import json
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from lakelog.queueoffsets import Queue
 CLEAN_STOP_FILE: Final = "clean-stop.json"
 _VERSION: Final = 1
 _LOOK_BYTES: Final = 4096
+_SETTLED_NS: Final = 2_000_000_000
 
 
 @attrs.frozen
@@ -127,6 +129,22 @@ class CleanEnd:
         elif self._stop is not None and not self._stop.is_unchanged(self._path, self._commitlog):
             self._stop = None
         return None if self._stop is None else self._stop.end_offset
+
+
+def untouched(
+    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
+) -> object | None:
+    """A value that stays equal while nobody writes to a store that nobody has open.
+
+    ``None`` where that cannot be told, as the last write was a moment ago: another one could leave
+    the same time of change.
+    """
+    names = [name for name, _ in files.list(commitlog)]
+    last = identity_at(commitlog / names[-1]) if names else None
+    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
+        return None
+    others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
+    return len(names), names[-1], last, *others
 
 
 def _stop(row: Mapping[str, Any]) -> CleanStop:

@@ -32,13 +32,20 @@ class Completion:
         reader: LogReader,
         dispatchers: Sequence[Named],
         clock: Callable[[], float] = time.monotonic,
+        untouched: Callable[[], object | None] = lambda: None,
     ) -> None:
+        """Look at nothing yet.
+
+        :param untouched: see :func:`lakelog.cleanstop.untouched`
+        """
         self._path = path
         self._reader = reader
         self._dispatchers = dispatchers
         self._clock = clock
         self._dispatching: Dispatching | None = None
         self._looked = float("-inf")
+        self._untouched = untouched
+        self._state: object | None = None
         self._lock = Lock()
 
     @property
@@ -84,23 +91,30 @@ class Completion:
     def _take_in(self) -> None:
         if not self._dispatchers:
             return
-        found = None if self._dispatching else self._begin()
+        found, state = None, self._untouched() if self._dispatching is None else None
+        if self._dispatching is None:
+            found = self._begin()
         dispatching = self._dispatching
         assert dispatching is not None  # for the type checker: it was begun
         if dispatching.failure is not None:
             raise dispatching.failure
         while True:
-            end = self._reader.end_now(dispatching.offset)
-            end = found if end is None else end  # nobody writes: it need not be looked for again
+            known = self._reader.end_now(dispatching.offset)
+            if known is None:  # nobody has the store open, and nothing says where its log ends
+                state = state or self._untouched()
+                if state is not None and state == self._state:
+                    return
+            end = found if known is None else known
             if end is not None and end <= dispatching.offset:
-                return
+                break
             try:
                 dispatching.run(self._reader.pieces(dispatching.offset, end))
             except OffsetOutOfRange:
                 if dispatching.offset >= self._reader.min_offset:
                     raise
                 continue  # deleted meanwhile: what is left begins later
-            return
+            break
+        self._state = state if known is None else None
 
     def _begin(self) -> int:
         """Ask the dispatchers what they have; costs a look at every queue, so not before a read.

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from lakelog.bounds import ReaderBounds
-from lakelog.cleanstop import CleanEnd
+from lakelog.cleanstop import CleanEnd, untouched
 from lakelog.completion import Completion
 from lakelog.consumers.offsets import HandedOffsets
 from lakelog.directory import StoreDirectory
@@ -46,7 +46,8 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
     reader = _reader(prepared, source, directory.commitlog)
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
     dispatchers = make_dispatchers(*made)
-    completion = Completion(prepared.path, reader, dispatchers)
+    written = partial(untouched, prepared.files, prepared.path, directory.commitlog)
+    completion = Completion(prepared.path, reader, dispatchers, untouched=written)
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
     table = prepared.offsets(read_only=True)
