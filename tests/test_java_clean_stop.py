@@ -55,6 +55,8 @@ def test_what_the_real_store_opened_is_read(
 ) -> None:
     a_closed_store(tmp_path)
     note = (tmp_path / "lakelog" / CLEAN_STOP_FILE).read_bytes()
+    beside = lakelog.open(tmp_path, mode="read", **SETTINGS)
+    assert beside.queue_bounds("t", 0) is None
     put = oracle._run(
         "PutSame", tmp_path, ["--count", str(count), "--mark", "a", "--exit", end], JAVA
     )
@@ -64,6 +66,8 @@ def test_what_the_real_store_opened_is_read(
         found = [each.physical_offset for each in reader.scan()]
     assert len(found) == 150 + count
     assert found[150:] == [row["offset"] for row in put]
+    assert beside.queue_bounds("t", 0) == ((0, count) if count else None)
+    beside.close()
     report = dry(tmp_path)
     assert report.start_reason != UNCHANGED
     with lakelog.open(tmp_path, mode="owner", **SETTINGS) as store:

@@ -33,6 +33,7 @@ from lakelog.fileidentity import FileIdentity, identity_at
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.identity import parsed
 from lakelog.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR, segment_name
+from lakelog.ownership import is_owned
 from lakelog.queueoffsets import Queue
 
 CLEAN_STOP_FILE: Final = "clean-stop.json"
@@ -136,9 +137,11 @@ def untouched(
 ) -> object | None:
     """A value that stays equal while nobody writes to a store that nobody has open.
 
-    ``None`` where that cannot be told, as the last write was a moment ago: another one could leave
-    the same time of change.
+    ``None`` where somebody has it open, who may write through a map and leave no such time; and
+    where the last write was a moment ago, as another one could leave the same time.
     """
+    if is_owned(files, path):
+        return None
     names = [name for name, _ in files.list(commitlog)]
     last = identity_at(commitlog / names[-1]) if names else None
     if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:

@@ -46,6 +46,7 @@ class Completion:
         self._looked = float("-inf")
         self._untouched = untouched
         self._state: object | None = None
+        self._found = 0  # where the log ended when it was looked at first
         self._lock = Lock()
 
     @property
@@ -91,17 +92,16 @@ class Completion:
     def _take_in(self) -> None:
         if not self._dispatchers:
             return
-        found, state = None, self._untouched() if self._dispatching is None else None
-        if self._dispatching is None:
-            found = self._begin()
+        found, state = None, None if self._dispatching else self._untouched()
         dispatching = self._dispatching
-        assert dispatching is not None  # for the type checker: it was begun
+        if dispatching is None:
+            dispatching, found = self._begin(), self._found
         if dispatching.failure is not None:
             raise dispatching.failure
         while True:
             known = self._reader.end_now(dispatching.offset)
-            if known is None:  # nobody has the store open, and nothing says where its log ends
-                state = state or self._untouched()
+            if known is None and found is None:  # nobody says where the log ends
+                state = self._untouched()
                 if state is not None and state == self._state:
                     return
             end = found if known is None else known
@@ -116,12 +116,10 @@ class Completion:
             break
         self._state = state if known is None else None
 
-    def _begin(self) -> int:
-        """Ask the dispatchers what they have; costs a look at every queue, so not before a read.
-
-        Where the log ends.
-        """
+    def _begin(self) -> Dispatching:
+        """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
         minimum, end = self._reader.min_offset, self._reader.max_offset
         start = resume(self._dispatchers, minimum, end)
+        self._found = end
         self._dispatching = Dispatching(self._path, self._dispatchers, start)
-        return end
+        return self._dispatching

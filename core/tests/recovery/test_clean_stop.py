@@ -24,7 +24,7 @@ from core.tests.store.support import (
 )
 from lakelog import Message, RecoveryReport
 from lakelog.checkpoint import read_checkpoint, write_checkpoint
-from lakelog.cleanstop import CLEAN_STOP_FILE
+from lakelog.cleanstop import CLEAN_STOP_FILE, CleanEnd
 from lakelog.fileidentity import FileIdentity, identity_at
 from lakelog.files import File, RealFileSystem
 from lakelog.recovery.unchanged import UNCHANGED
@@ -119,8 +119,17 @@ def test_a_reader_goes_by_it(tmp_path: Path) -> None:
         assert reader.max_offset == more[-2].end_offset
 
 
-def test_a_repair_by_a_reader_in_memory_goes_on(tmp_path: Path) -> None:
-    """A reader of a store whose queues are gone completes them up to the end that was noted."""
+def test_a_reader_does_not_go_by_it_while_abort_is_there(tmp_path: Path) -> None:
+    put = a_store(tmp_path, 40)
+    clean_end = CleanEnd(RealFileSystem(), tmp_path, tmp_path / "commitlog")
+    assert clean_end() == put[-1].end_offset
+    crash(tmp_path)
+    assert clean_end() is None
+    assert CleanEnd(RealFileSystem(), tmp_path, tmp_path / "commitlog")() is None
+
+
+def test_a_reader_completes_queues_up_to_it(tmp_path: Path) -> None:
+    """In memory, where their files are gone."""
     put = a_store(tmp_path, 40)
     shutil.rmtree(tmp_path / "consumequeue")
     with read_small(tmp_path) as reader:
