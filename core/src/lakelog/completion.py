@@ -8,7 +8,7 @@ is changed. It is the same code that an owner dispatches with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -17,6 +17,7 @@ from lakelog.directory import unread
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.errors import OffsetOutOfRange
 from lakelog.logreader import LogReader
+from lakelog.tombstones import TombstoneFile
 from lakelog.topicremoval import forgetter
 
 LOOK_SECONDS: Final = 0.002
@@ -32,16 +33,20 @@ class Completion:
         reader: LogReader,
         dispatchers: Sequence[Named],
         clock: Callable[[], float] = time.monotonic,
+        *,
         untouched: Callable[[], object | None] = lambda: None,
+        tombstones: TombstoneFile | None = None,
     ) -> None:
         """Look at nothing yet.
 
         :param untouched: see :func:`lakelog.cleanstop.untouched`
+        :param tombstones: read before the dispatchers were made, if topics may be removed meanwhile
         """
         self._path = path
         self._reader = reader
         self._dispatchers = dispatchers
         self._clock = clock
+        self._tombstones = tombstones
         self._dispatching: Dispatching | None = None
         self._looked = float("-inf")
         self._untouched = untouched
@@ -71,23 +76,30 @@ class Completion:
         for files and folders that cannot be read.
         """
         with self._lock:
-            if now or self._clock() - self._looked > LOOK_SECONDS:
+            removed = self._tombstones.news() if self._tombstones is not None else {}
+            if now or removed or self._clock() - self._looked > LOOK_SECONDS:
                 try:
+                    self._forget(removed)
                     self._take_in()
                 except OSError as error:
                     raise unread(error, self._path) from error
                 self._looked = self._clock()
-
-    def forget_topic(self, topic: str, end_offset: int) -> None:
-        """Show the queues of ``topic`` no more, whose files are gone; see ``TopicRemover``."""
-        with self._lock:
-            forgetter(self._dispatchers)(topic, end_offset)
 
     def close(self) -> None:
         """Let go of the files of queues and index; what reads on opens them again."""
         with self._lock:
             for each in self._dispatchers:
                 each.dispatcher.close()
+
+    def _forget(self, removed: Mapping[str, int]) -> None:
+        """Show queues of removed topics no more; what was put since then is dispatched again."""
+        dispatching = self._dispatching or (self._begin() if removed else None)
+        for topic, end_offset in removed.items():
+            self._state = None  # what was dispatched before is dispatched again
+            forgetter(self._dispatchers)(topic, end_offset)
+            if dispatching is not None:
+                again = max(end_offset, self._reader.min_offset)
+                dispatching.offset = min(dispatching.offset, again)
 
     def _take_in(self) -> None:
         if not self._dispatchers:

@@ -52,6 +52,7 @@ class Store(LogStore):
         super().__init__(Current(path, parts, events, again))
         self.path = path
         self.settings = settings
+        self._left_of: set[str] = set()  # topics that were deleted, and files may be left
         self._current.on_swap = _binder(ref(self))
         self._bind(parts)
 
@@ -201,13 +202,18 @@ class Store(LogStore):
         """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
 
         What is put from now on makes queues again, which go on with the same queue offsets. A
-        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does. Those
-        who have the store open for reading keep what they saw.
+        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does. It is
+        durable before anything is removed, and from then on nobody finds a message of the topic by
+        queue, time or key, in other processes neither.
 
-        Raises ``ValueError`` where no queue of ``topic`` is, and
-        :class:`~lakelog.errors.DispatchStopped` where that cannot be known.
+        Raises ``ValueError`` where no queue of ``topic`` is,
+        :class:`~lakelog.errors.DispatchStopped` where that cannot be known, and
+        :class:`~lakelog.errors.StoreError` where the disk fails: either nothing has changed, or the
+        topic is gone and files of it are left, as the message says. Then the next call of this, or
+        the next open, removes them.
         """
         owned, known = self._current.managing(), self.topics()
+        known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
             known = self.topics()  # what was put just before this call counts
         if topic not in known:
@@ -223,6 +229,10 @@ class Store(LogStore):
                 delete_topic(owned.directory.files, self.path, topic, end, forget)
         except OSError as error:
             raise readable(error, self.path) from error
+        except StoreError:
+            self._left_of.add(topic)
+            raise
+        self._left_of.discard(topic)
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics of which the log holds nothing any more; their names."""

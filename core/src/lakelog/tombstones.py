@@ -8,12 +8,13 @@ only a rebuild forgets the tombstones.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import CorruptConfig, unreadable
+from lakelog.errors import CorruptConfig, StoreError, unreadable
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.identity import parsed, shown
 from lakelog.layout import OWN_DIR
@@ -46,10 +47,54 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
 
 
 def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) -> None:
-    """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back."""
+    """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back.
+
+    ``OSError`` takes the tombstone back, as far as the disk lets us: it may have its name by then
+    and not be durable.
+    """
     found = read_tombstones(files, path)
-    if found.get(topic, -1) < end_offset:
-        write_tombstones(files, path, {**found, topic: end_offset})
+    wanted = {**found, topic: max(end_offset, found.get(topic, 0))}
+    try:
+        write_tombstones(files, path, wanted)
+    except OSError:
+        with suppress(OSError, StoreError):
+            if read_tombstones(files, path) != found:
+                write_tombstones(files, path, found)
+        raise
+
+
+class TombstoneFile:
+    """The tombstones as they stand now, whoever writes them; costs a look at the file's stamp."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        """Read them; raises as :func:`read_tombstones`, here and later."""
+        self._files = files
+        self._path = path
+        self._stamp: object = None
+        self._known: dict[str, int] = {}
+        self.news()
+
+    def end_of(self, topic: str) -> int:
+        """The offset below which records of ``topic`` do not count; 0 without a tombstone."""
+        self.news()
+        return self._known.get(topic, 0)
+
+    def news(self) -> dict[str, int]:
+        """Those that are new, or reach further, since somebody looked."""
+        stamp = _stamp(_file(self._path))
+        if stamp == self._stamp:
+            return {}
+        known, self._known = self._known, read_tombstones(self._files, self._path)
+        self._stamp = stamp  # from before: what is replaced meanwhile is read again
+        return {topic: end for topic, end in self._known.items() if end > known.get(topic, 0)}
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
 def clear_tombstones(files: FileSystem, path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lakelog.dispatching import Named
+from lakelog.errors import StoreError
 from lakelog.files import FileSystem
 from lakelog.interfaces import QueueReader, TopicRemover
 from lakelog.properties import REPAIRED_TOPIC
@@ -21,20 +22,28 @@ def delete_topic(
 ) -> None:
     """Remove a topic's queues; its records stay in the log.
 
-    The tombstone comes first: a crash in between leaves queues that can be removed again, never
-    queues that come back.
+    The tombstone comes first, and decides: before it is durable nothing has changed, and from then
+    on the topic is gone for all readers, whatever becomes of its files.
 
     :param path: the store directory
     :param end_offset: where the log ends now; records from there on make queues again
     :param forget: removes the queues of a topic, told their name and ``end_offset``; it is called
         between two dispatches
 
-    Raises ``ValueError`` for the topic of records that a repair made.
+    Raises ``ValueError`` for the topic of records that a repair made, ``OSError`` if nothing was
+    removed, and :class:`~lakelog.errors.StoreError` if the topic is gone and files are left.
     """
     if topic == REPAIRED_TOPIC:
         raise ValueError(f"topic {topic!r} stays: units of other queues lead to its records")
     add_tombstone(files, path, topic, end_offset)
-    forget(topic, end_offset)
+    try:
+        forget(topic, end_offset)
+    except OSError as error:
+        raise StoreError(
+            f"{error.strerror or error}; topic {topic!r} is gone, but files of it are left: see to "
+            "the disk, and delete it again, or let the next open remove them",
+            path=error.filename or path,
+        ) from error
 
 
 def forgetter(dispatchers: Iterable[Named]) -> Callable[[str, int], None]:

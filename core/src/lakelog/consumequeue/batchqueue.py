@@ -89,6 +89,11 @@ class BatchQueue:
         """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
         return self._files.before(offset)
 
+    def oldest(self) -> int | None:
+        """Physical offset of the record of the first unit; ``None`` where there is no unit."""
+        first = self.read(self.bounds(0)[0], 1)
+        return int(first.offsets[0]) if len(first) else None
+
     def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
         """Take units in the order of the log; those that are there already change nothing."""
         new = units.offsets >= self.reached

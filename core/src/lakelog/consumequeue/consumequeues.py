@@ -19,6 +19,7 @@ from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
 from lakelog.consumequeue.mark import LogHeads, Mark
+from lakelog.consumequeue.removed import RemovedQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.topicconfig import batch_topics
 from lakelog.errors import CorruptQueue
@@ -74,6 +75,9 @@ class ConsumeQueues:
         self._grouping = Grouping(batches, light_queues, self._tombstones)
         self._maker = QueueMaker(files, path, settings, batches, read_only=read_only)
         self._queues: dict[Queue, AnyQueue] = {}
+        self._removed = RemovedQueues(
+            files, path, self._maker, self._tombstones, read_only=read_only
+        )
         self._loaded = False
         self._thorough = not clean
         self._log = log
@@ -99,8 +103,9 @@ class ConsumeQueues:
         """
         self._maker.replaced.minimum = minimum
         start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
+        self._removed.finish()
         self.truncate(end)
-        return min(max(start, minimum), end)
+        return min(max(min(start, self._removed.again), minimum), end)
 
     def _resume_owning(self, minimum: int, end: int) -> int:
         self._lower_tombstones(end)
@@ -110,8 +115,6 @@ class ConsumeQueues:
         self._load_mended(kept)
         if self._thorough:
             self._drop_strangers(minimum)
-        if not self._clean:
-            self._drop_buried()
         if not self._clean:
             self._distrust(kept)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
@@ -140,13 +143,6 @@ class ConsumeQueues:
                 continue
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
-
-    def _drop_buried(self) -> None:
-        """Remove queues of removed topics again: a power cut can bring their files back."""
-        for name, queue in list(self._queues.items()):
-            first = queue.read(queue.bounds(0)[0], 1)
-            if len(first) and int(first.offsets[0]) < self._tombstones.get(name[0], 0):
-                self._remove(name)
 
     def _lower_tombstones(self, end: int) -> None:
         """None may reach beyond the end of the log: it would bury what is put from now on."""
@@ -256,17 +252,23 @@ class ConsumeQueues:
     def forget_topic(self, topic: str, end_offset: int) -> None:
         """Remove a topic's queues; its records below ``end_offset`` make no units any more.
 
-        To be called between two dispatches, once the tombstone is written.
+        To be called between two dispatches, once the tombstone is written. All of them are gone for
+        readers before the first file goes. ``OSError`` leaves files, which are removed at the next
+        call of this or of :meth:`remove_before`, at the next record for such a queue, or by the
+        next owner.
         """
         self._ensure_loaded()
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
-        for name in list(self._queues):
-            if name[0] == topic:
-                self._remove(name)
+        buried = [queue for name, queue in self._queues.items() if name[0] == topic]
+        self._queues = {name: each for name, each in self._queues.items() if name[0] != topic}
+        for queue in buried:
+            self._removed.take(queue)
+        self._removed.remove()
 
     def remove_before(self, minimum: int) -> int:
         """Remove files that hold nothing from physical offset ``minimum`` on; how many."""
         self._ensure_loaded()
+        self._removed.remove()
         due = [each for each in self._queues.values() if each.retreat(minimum)]
         if due:
             self.flush()  # or the list of what queues hold would miss units that go now
@@ -362,7 +364,9 @@ class ConsumeQueues:
         loaded: dict[Queue, AnyQueue] = {}
         for queue in self._maker.present():
             sound &= queue.load(thorough=self._thorough)
-            if not queue.is_empty():
+            if self._removed.owns(queue):
+                self._removed.take(queue)
+            elif not queue.is_empty():
                 loaded[queue.queue] = queue
         self._queues = loaded
         self._loaded = True
@@ -372,20 +376,20 @@ class ConsumeQueues:
         """The queue, made if it is not there."""
         found = self._queues.get(queue)
         if found is None:
-            found = self._maker.make(queue)
-            found.load(thorough=self._thorough)
+            self._removed.remove(queue)  # what is left of it must not be taken for the new one
+            found = self._made(queue)
+            if self._removed.owns(found) and not found.is_empty():  # its owner just removes it
+                self._removed.take(found)
+                found = self._made(queue)
             self._queues[queue] = found
         return found
+
+    def _made(self, queue: Queue) -> AnyQueue:
+        made = self._maker.make(queue)
+        made.load(thorough=self._thorough)
+        return made
 
     def _sync(self, least_pages: int) -> None:
         for queue in list(self._queues.values()):
             queue.flush(least_pages)  # codes that are kept apart before the units that point there
         self._maker.dirty.sync(least_pages)
-
-    def _remove(self, name: Queue) -> None:
-        """Remove a queue with all of its files."""
-        queue = self._queues.pop(name)
-        queue.remove()
-        queue.close()
-        if not self._read_only:
-            self._maker.remove_folders(name)

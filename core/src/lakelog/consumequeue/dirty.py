@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -59,7 +60,7 @@ class DirtyFiles:
         for path in self._take(least_pages):
             self._sync(path)
         for folder in self._take_folders() if not least_pages else ():
-            if folder.is_dir():
+            with suppress(FileNotFoundError):  # removed meanwhile
                 self._files.sync_dir(folder)
 
     def _take(self, least_pages: int) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -24,6 +25,9 @@ from lakelog.queueoffsets import Queue
 
 DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
 
+_UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+_NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+"""A folder that is not there, in which another queue of the topic is, or that is a link."""
 _NOWHERE: Final = "left-out"
 """A folder that is never there."""
 
@@ -90,17 +94,34 @@ class QueueMaker:
         """Where files of a queue may stand."""
         return [self._path.joinpath(name, queue[0], str(queue[1])) for name in DIRECTORIES]
 
+    def leave_out(self, queue: Queue) -> None:
+        """Look at no files of a queue any more."""
+        self._left_out |= {queue}
+
     def remove_folders(self, queue: Queue) -> None:
-        """Remove all that is there of a queue, durably."""
-        for folder in self.folders(queue):
+        """Remove all that is there of a queue, durably; raises ``OSError``, and may come again.
+
+        The folder of units goes last: as long as anything is there, the queue is among
+        :meth:`present`, or it is one of batches.
+        """
+        for folder in sorted(self.folders(queue), key=lambda each: each.parts[-3] in _UNITS):
             for name, _ in self._files.list(folder):
-                self._files.unlink(folder / name)
-            with suppress(OSError):  # it is not there, or another queue of the topic is
-                self._files.remove_dir(folder)
-                self._files.remove_dir(folder.parent)
+                self._remove(folder / name)
+            for each in (folder, folder.parent):
+                try:
+                    self._files.remove_dir(each)
+                except OSError as error:
+                    if error.errno not in _NOT_TO_GO:
+                        raise
             for each in (folder, *folder.parents[:2]):
                 if each.is_dir():
                     self._files.sync_dir(each)
+
+    def _remove(self, path: Path) -> None:
+        self.dirty.forget(path)
+        with suppress(FileNotFoundError):
+            self._files.unlink(path)
+        self.opened.drop(path)  # behind it: a sync by another thread may have opened it again
 
     def _kinds(self, kept_entries: int) -> tuple[Kind, ...]:
         """What files may stand there."""

@@ -143,6 +143,11 @@ class SimpleQueue:
             units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
         return units
 
+    def oldest(self) -> int | None:
+        """Physical offset of the record of the first unit; ``None`` where there is no unit."""
+        found = first_real(self._raw, self.first, self.end)
+        return None if found is None else int(self._raw(found, 1)[0]["offset"])
+
     def _behind(self, first: int, count: int) -> Units:
         """At most ``count`` units behind fillers."""
         found = first_real(self._raw, first, self.end, self._fills)
@@ -374,7 +379,8 @@ class SimpleQueue:
             self._ext.flush(least_pages)
 
     def close(self) -> None:
-        """Let go of files that are not shared."""
+        """Let go of files."""
+        self._files.close()
         if self._ext is not None:
             self._ext.close()
 

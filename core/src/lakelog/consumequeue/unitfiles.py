@@ -138,6 +138,11 @@ class UnitFiles:
         for base in due:
             self._dirty.wrote(self.path(base), 0, self._entries * UNIT_BYTES)
 
+    def close(self) -> None:
+        """Let go of the files: others may have their names later."""
+        for path in list(self._paths.values()):
+            self._opened.drop(path)
+
     def base(self, queue_offset: int) -> int:
         """Queue offset of the first unit of the file that ``queue_offset`` stands in."""
         return queue_offset - queue_offset % self._entries

@@ -42,17 +42,19 @@ class Finder:
     keys: KeyQuery
 
     @classmethod
-    def over(
+    def over(  # what they are made of
         cls,
         path: Path,
         reader: LogReader,
         dispatchers: Sequence[Named],
         arrivals: Waiting,
         units_per_file: int,
+        buried: Callable[[str], int],
         refresh: Callable[[], None] | None = None,
     ) -> Finder:
         """Put them together.
 
+        :param buried: the offset below which records of a topic do not count: it was removed
         :param refresh: brings the dispatchers up to date before each look, where nobody else does
 
         Raises :class:`~lakelog.errors.StoreError` where no dispatcher keeps queues.
@@ -77,7 +79,7 @@ class Finder:
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
             TimeSearch(queues, reader, minimum),
-            KeyQuery(index, reader),
+            KeyQuery(index, reader, buried),
         )
 
 

@@ -7,7 +7,7 @@ key and store time of each message are checked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import attrs
@@ -20,6 +20,11 @@ from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 DEFAULT_MESSAGES: Final = 64
 _LAST_MS: Final = (1 << 63) - 1
 _log = logging.getLogger("lakelog")
+
+
+def _nowhere(_topic: str) -> int:
+    """No topic was removed."""
+    return 0
 
 
 class MessageLog(Protocol):
@@ -38,10 +43,12 @@ class KeyQuery:
     """Finds messages by key.
 
     :ivar index: ``None`` where the store has none
+    :ivar buried: the offset below which records of a topic do not count: it was removed
     """
 
     index: KeyIndex | None
     log: MessageLog
+    buried: Callable[[str], int] = _nowhere
 
     def query(
         self,
@@ -53,8 +60,9 @@ class KeyQuery:
     ) -> list[StoredMessage]:
         """Messages of ``topic`` whose unique key, or one of whose keys, is ``key``; newest first.
 
-        A message that is damaged is passed over and logged, and so is the rest of an index that
-        is damaged; one that retention has deleted is passed over.
+        Of a topic that was removed, only what was put since then. A message that is damaged is
+        passed over and logged, and so is the rest of an index that is damaged; one that retention
+        has deleted is passed over.
 
         :param since_ms: store time of the oldest, in ms since 1970
         :param until_ms: store time of the youngest, itself included
@@ -63,10 +71,11 @@ class KeyQuery:
         """
         begin, end = _times(since_ms, until_ms)
         found: list[StoredMessage] = []
+        buried = self.buried(topic)
         for offset in self._offsets(topic, key, begin, end):
             if len(found) >= max_messages:
                 break
-            message = self._message(offset)
+            message = self._message(offset) if offset >= buried else None
             if message and begin <= message.store_timestamp_ms <= end and _has(message, topic, key):
                 found.append(message)
         return found

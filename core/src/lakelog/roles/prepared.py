@@ -18,6 +18,7 @@ from lakelog.ownership import is_followed
 from lakelog.reading.arrivals import Waiting
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
+from lakelog.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
     from lakelog.reading.finder import Finder
@@ -56,7 +57,8 @@ class Prepared:
             from lakelog.reading.finder import Finder  # brings NumPy
 
             entries = self.settings.section("consume-queue").file_entries
-            return Finder.over(self.path, reader, dispatchers, arrivals, entries, refresh)
+            buried = TombstoneFile(self.files, self.path).end_of
+            return Finder.over(self.path, reader, dispatchers, arrivals, entries, buried, refresh)
 
         return make
 

@@ -25,6 +25,7 @@ from lakelog.roles.prepared import Prepared
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.source import FileSource
 from lakelog.strategies import make_archive, make_cleaner, make_disk_watcher, make_dispatchers
+from lakelog.tombstones import TombstoneFile
 
 
 def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
@@ -45,9 +46,12 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
     )
     reader = _reader(prepared, source, directory.commitlog)
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
+    tombstones = TombstoneFile(prepared.files, prepared.path)
     dispatchers = make_dispatchers(*made)
     written = partial(untouched, prepared.files, prepared.path, directory.commitlog)
-    completion = Completion(prepared.path, reader, dispatchers, untouched=written)
+    completion = Completion(
+        prepared.path, reader, dispatchers, untouched=written, tombstones=tombstones
+    )
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
     table = prepared.offsets(read_only=True)

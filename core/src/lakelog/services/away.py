@@ -24,6 +24,7 @@ from lakelog.services.remote import Held, RemoteReput
 from lakelog.settings.catalog import SERVICES
 from lakelog.settings.effective import Settings
 from lakelog.strategies import make_dispatchers
+from lakelog.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
     from lakelog.errors import DispatchStopped
@@ -70,8 +71,9 @@ class Service:
         """Start the process; queues and index are complete and closed by now."""
         path = owned.directory.path
         sleeper = Sleeper(self._files, path)
+        tombstones = TombstoneFile(self._files, path)
         reading = self._made(owned, read_only=True)
-        completion = Completion(path, owned.reader, reading)
+        completion = Completion(path, owned.reader, reading, tombstones=tombstones)
         remote = RemoteReput(self._held(owned, completion), sleeper, failure)
         arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
         commit = owned.log.commit if owned.log.staged else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Condition, Lock
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -140,9 +140,8 @@ class RemoteReput:
         with self._pausing:
             self._halt(finish=False)
             try:
-                reads: Any = self._held.completion  # asked only whether it forgets topics
                 with self._here() as (made, _):
-                    yield (*made, Named("what reads here", reads))
+                    yield made
             finally:
                 if not self._closed and self._stopped is None:
                     self._supervisor.want(True)
