@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import pytest
 
 import lakelog
@@ -24,6 +25,7 @@ from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files import RealFileSystem
 from lakelog.pages.positionspage import PROOF, page_path, whole_end
 from lakelog.pieces import Blank
+from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog.testing.copies import copy_store
 from tests.faults.checking import takes_direct
 from tests.support.dying import LOST, MADE, Death, message, settings
@@ -294,3 +296,16 @@ def test_a_page_from_before_the_real_store_proves_nothing(oracle: Oracle, tmp_pa
     with lakelog.open(path, **settings("file")) as store:
         found = [each.physical_offset for each in store.scan(on_damage=lambda _: None)]
     assert set(acknowledged + written[:5] + written[6:]) <= set(found)
+
+
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_hole_without_proof_is_filled(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    """What stands behind it may have been acknowledged: it stays, and what comes behind it, too."""
+    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), writer, "backward", LATE)])
+    copy = attrs.evolve(death, path=str(copy_store(death.path, tmp_path / "copy")))
+    found = check(copy, acknowledged)
+    assert len(found) == len(acknowledged) + LOST + MORE
+    with lakelog.open(copy.path, mode="read", **settings(writer)) as reader:
+        (filler,) = reader.get(FILLER_TOPIC, 0, 0).messages
+    assert (filler.physical_offset, filler.size) == (acknowledged[-1] + SIZE, SIZE)
+    check_real(oracle, copy, found)

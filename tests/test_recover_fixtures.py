@@ -37,7 +37,10 @@ DAMAGED_OFFSET: Final = 22182
 _LESS: Final = {"corrupt_early": {DAMAGED_OFFSET}, "corrupt_clean_early": {DAMAGED_OFFSET}}
 """Records that the real store serves although their bodies are damaged."""
 _MORE: Final = {
-    "corrupt_late": (48, "whole records behind a damaged one: the real store cuts the log there"),
+    "corrupt_late": (
+        49,
+        "records behind a damaged one, and the one in its place: the real store cuts there",
+    ),
     "corrupt_clean_late": (4, "the same after a clean stop"),
     "no_cq": (522, "messages before the file that its recovery begins with: not dispatched"),
     CUT: (952, "it refuses to start over a file of a wrong length"),

@@ -104,6 +104,13 @@ class Dispatching:
         return self.failure
 
 
+def forget(dispatchers: Iterable[Named], offset: int) -> None:
+    """Let each dispatcher drop, durably, what stems from records at or behind ``offset``."""
+    for each in dispatchers:
+        each.dispatcher.truncate(offset)
+        each.dispatcher.flush()
+
+
 def resume(dispatchers: Iterable[Named], minimum: int, end: int) -> int:
     """Let each dispatcher look at what it has; the offset from which one lacks something."""
     return min(

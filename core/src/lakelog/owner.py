@@ -39,6 +39,7 @@ from lakelog.queueoffsets import QueueOffsets
 from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
+from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.mend import mend
 from lakelog.recovery.phases import COMPLETING, READING, begin
 from lakelog.recovery.report import RecoveryReport
@@ -256,6 +257,7 @@ class _Taking:
         directory, strategies, undo = self.directory, self.strategies, self.undo
         maker = self._maker()
         start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
+        start = fill_gaps(directory, plan, strategies.dispatchers, start)
         identity = self._mark(is_new=is_new)
         segments = _segments(maker, self.core, strategies, plan, self.health)
         undo.callback(segments.close)

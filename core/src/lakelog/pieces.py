@@ -30,6 +30,7 @@ class Damage:
     :ivar path: the segment file, where it is known
     :ivar unproven: whether whole records are among them that nothing proves to belong to the log
     :ivar head: the first of the bytes, by which they are known again
+    :ivar to_fill: whether the recovery that noted it was about to put records in its place
     """
 
     offset: int
@@ -38,6 +39,7 @@ class Damage:
     path: Path | None = None
     unproven: bool = False
     head: bytes = attrs.field(default=b"", repr=False)
+    to_fill: bool = False
 
     def is_at(self, data: memoryview) -> bool:
         """Whether ``data`` begins as these bytes did when they were judged."""

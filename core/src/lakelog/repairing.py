@@ -33,7 +33,7 @@ from lakelog.rebuild import rebuild
 from lakelog.recovering import recover
 from lakelog.recovery.damagefile import keep_damage, read_damage
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker
-from lakelog.recovery.repairact import Acting
+from lakelog.recovery.repairact import Acting, fill, keep_gaps
 from lakelog.recovery.repairplan import (
     Filling,
     Missing,
@@ -248,7 +248,8 @@ class _Repair:
             queue_id, next_offset = look.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
             fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)
-            kept = tuple(self._acting().fill(possible, fillers))
+            kept = tuple(keep_gaps(self.directory, possible))
+            fill(files, possible, fillers)
             keep_damage(files, path, 0, 0, _still_damaged(self._known(), possible))
         return fillings, kept
 

@@ -29,13 +29,15 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, bodies, fill, open_small, read_small
 from lakelog import Message, PutResult
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.directory import StoreDirectory
 from lakelog.files import RealFileSystem
 from lakelog.recovery.examine import examine
 from lakelog.recovery.mend import mend
 from lakelog.settings.model import StoreSettings
 from lakelog.testing.copies import copy_store
+
+LATER_MS = 9_000_000_000_000
 
 
 @attrs.frozen
@@ -129,7 +131,8 @@ def test_a_checkpoint_from_before_the_cut_does_not(left: Left) -> None:
 def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
     """An old record stands between damage and one that the checkpoint vouches for."""
     later = left.old[-1]
-    _store_at(left.path, later, 9_000_000_000_000)
+    _store_at(left.path, later, LATER_MS)
+    _vouch_for_all(left.path)
     report = recover_small(left.path)
     assert report.end_offset == later.end_offset
     (damage,) = report.damage
@@ -148,7 +151,8 @@ def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
 def test_what_readers_pass_over_is_kept_once(left: Left) -> None:
     """It stays in the log, and nobody gets it any more; it may be all there is of a message."""
     later = left.old[-1]
-    _store_at(left.path, later, 9_000_000_000_000)
+    _store_at(left.path, later, LATER_MS)
+    _vouch_for_all(left.path)
     before = log_bytes(left.path)
     (damage,) = recover_small(left.path).damage
     assert damage.unproven
@@ -171,6 +175,7 @@ def test_what_reaches_over_the_end_of_a_segment_is_kept_in_two(tmp_path: Path) -
     alter(tmp_path, lies_behind, lambda data: bytes(len(data)), SEGMENT - lies_behind)
     _store_at(tmp_path, results[second], 1_000)
     _forget_all_but_the_log(tmp_path)
+    _vouch_for_all(tmp_path)
     before = log_bytes(tmp_path)
     (damage,) = recover_small(tmp_path).damage
     assert damage.unproven
@@ -190,7 +195,8 @@ def test_damage_without_whole_records_is_not_copied(tmp_path: Path) -> None:
 
 def test_what_was_written_since_is_judged_anew(left: Left) -> None:
     """The real store cut the log at the damage, and went on there."""
-    _store_at(left.path, left.old[-1], 9_000_000_000_000)
+    _store_at(left.path, left.old[-1], LATER_MS)
+    _vouch_for_all(left.path)
     recover_small(left.path)
     torn, other = left.new[1], left.path.parent / "other"
     with open_small(other) as store:
@@ -231,7 +237,7 @@ def test_without_the_checkpoint_queue_offsets_prove_it(queues: bool, tmp_path: P
 def test_what_a_recovery_has_kept_needs_no_proof_again(tmp_path: Path) -> None:
     """A queue's unit alone proved it, which was not durable yet; the next crash took that away."""
     results = a_crashed_store(tmp_path, 10)
-    (tmp_path / "checkpoint").unlink()
+    _vouch_for_all(tmp_path)
     (tmp_path / "lakelog" / "queues.json").unlink(missing_ok=True)
     kept = results[5]
     flip(tmp_path, results[4])
@@ -299,6 +305,11 @@ def _instead(new: bytes, _old: bytes) -> bytes:
 
 def _store_at(path: Path, result: PutResult, time_ms: int) -> None:
     alter(path, result.physical_offset + 56, lambda _: time_ms.to_bytes(8, "big"), 8)
+
+
+def _vouch_for_all(path: Path) -> None:
+    """Let the checkpoint know by its time that all was durable: no crash made the damage."""
+    write_checkpoint(RealFileSystem(), path, StoreCheckpoint(physic_timestamp_ms=LATER_MS + 1))
 
 
 def _forget_all_but_the_log(path: Path) -> None:

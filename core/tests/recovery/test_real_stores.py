@@ -21,7 +21,7 @@ _LEFT = {
     "torn_zero": (704235, 1014, 0, 134, 0),
     "torn_zero_body": (704235, 1014, 0, 269, 0),
     "truncated_file": (704235, 1014, 0, 134, 1),
-    "corrupt_late": (704504, 1014, 1, 0, 0),
+    "corrupt_late": (704504, 1015, 0, 241, 1),  # a crash may have left it: a record is there now
     "corrupt_early": (704504, 1014, 0, 0, 0),  # the damage is before the part that is read
     "corrupt_clean_late": (483422, 674, 1, 0, 0),
     "corrupt_clean_early": (483422, 674, 1, 0, 0),

@@ -55,7 +55,11 @@ def stale(tmp_path: Path) -> Stale:
         _store_at(path, each, 1_000)
     _store_at(path, old[4], PROVED_MS)
     tear(path, new[1])
-    checkpoint = attrs.evolve(read_checkpoint(RealFileSystem(), path), confirm_offset=0)
+    checkpoint = attrs.evolve(
+        read_checkpoint(RealFileSystem(), path),
+        confirm_offset=0,
+        physic_timestamp_ms=PROVED_MS + 1,  # no crash made that damage: it stays
+    )
     write_checkpoint(RealFileSystem(), path, checkpoint)
     crash(path)
     assert recover_small(path).end_offset == old[4].end_offset

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from core.tests.recovery.support import a_crashed_store, flip, offsets, recover_small, starts
 from core.tests.store.support import SEGMENT, a_store, open_small, refused, segments
 from lakelog import PutResult
+from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.errors import BadSegment, StoreError
+from lakelog.files import RealFileSystem
+
+FILES = RealFileSystem()
 
 
 def noted(path: Path) -> list[PutResult]:
     """A store whose recovery noted damage, and was followed by a clean stop."""
     results = a_crashed_store(path)
     flip(path, results[10])
-    (path / "checkpoint").unlink()
+    read_from_the_start = attrs.evolve(read_checkpoint(FILES, path), logics_timestamp_ms=0)
+    write_checkpoint(FILES, path, read_from_the_start)
     assert recover_small(path).damage
     return results
 

@@ -242,8 +242,14 @@ class ConsumeQueues:
             self._flushing.start()
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the units of records at or behind ``end_offset``, and queues that had no others."""
+        """Drop the units of records at or behind ``end_offset``, and queues that had no others.
+
+        Marks behind it count no more: those records come again.
+        """
         self._ensure_loaded()
+        self._marks = tuple(each for each in self._marks if each.end <= end_offset)
+        if self._dispatched is not None and self._dispatched.end > end_offset:
+            self._dispatched = None
         for queue in list(self._queues.values()):
             queue.truncate(end_offset)
             if queue.is_empty():

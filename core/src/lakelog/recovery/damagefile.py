@@ -1,9 +1,9 @@
 """``lakelog/damage.json``: places of the log that are no whole record, and stay in it.
 
-``{"damage": [{"offset": N, "end_offset": N, "what": TEXT, "unproven": BOOL,
-"head": HEX}]}``; see
-:class:`~lakelog.pieces.Damage`. Readers pass over it without judging again. A recovery that reads a
-part of the log says anew what is damaged there, and leaves the rest as it was.
+``{"damage": [{"offset": N, "end_offset": N, "what": TEXT, "unproven": BOOL, "head": HEX,
+"to_fill": BOOL}]}``; see :class:`~lakelog.pieces.Damage`. Readers pass over it without judging
+again. A recovery that reads a part of the log says anew what is damaged there, and leaves the rest
+as it was.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog.directory import StoreDirectory
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.layout import OWN_DIR
 from lakelog.pieces import Damage
 
 DAMAGE_FILE: Final = "damage.json"
+_NOT_READ: Final = "noted earlier, and not read this time"
 _LOG: Final = logging.getLogger("lakelog")
 
 
@@ -42,7 +44,23 @@ def _parse(rows: Iterable[dict[str, Any]]) -> Iterator[Damage]:
         offset = int(row["offset"])
         error = CorruptRecord(str(row["what"]), offset=offset)
         unproven, head = bool(row["unproven"]), bytes.fromhex(row["head"])
-        yield Damage(offset, int(row["end_offset"]), error, None, unproven, head)
+        to_fill = bool(row.get("to_fill"))
+        yield Damage(offset, int(row["end_offset"]), error, None, unproven, head, to_fill)
+
+
+def noted_before(
+    directory: StoreDirectory, size_bytes: int, minimum: int, start: int
+) -> tuple[Damage, ...]:
+    """Known damage of a log that begins at ``minimum``, as far as it begins before ``start``."""
+    return tuple(
+        attrs.evolve(
+            each,
+            error=CorruptRecord(f"{each.error.what}; {_NOT_READ}", offset=each.offset),
+            path=directory.segment(each.offset - each.offset % size_bytes),
+        )
+        for each in read_damage(directory.files, directory.path)
+        if minimum < each.end_offset and each.offset < start
+    )
 
 
 def keep_damage(
@@ -59,14 +77,6 @@ def keep_damage(
     write_file(files, path / OWN_DIR / DAMAGE_FILE, content.encode() + b"\n")
 
 
-def told_earlier(damage: Damage, segment: Path) -> Damage:
-    """Known damage of a part of the log that is not read now; it says so."""
-    error = CorruptRecord(
-        f"{damage.error.what}; noted earlier, and not read this time", offset=damage.offset
-    )
-    return attrs.evolve(damage, error=error, path=segment)
-
-
 def _row(damage: Damage) -> dict[str, Any]:
     return {
         "offset": damage.offset,
@@ -74,4 +84,5 @@ def _row(damage: Damage) -> dict[str, Any]:
         "what": damage.error.what,
         "unproven": damage.unproven,
         "head": damage.head.hex(),
+        "to_fill": damage.to_fill,
     }

@@ -17,7 +17,6 @@ import attrs
 from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.consumequeue.ends import read_kept
 from lakelog.directory import StoreDirectory
-from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.pages.positionspage import whole_end
@@ -25,11 +24,13 @@ from lakelog.pieces import Blank, Damage, Piece
 from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.queueoffsets import Queue
 from lakelog.recovery.cutting import Cut, cut_off
-from lakelog.recovery.damagefile import read_damage, told_earlier
+from lakelog.recovery.damagefile import noted_before, read_damage
+from lakelog.recovery.gaps import Gaps
 from lakelog.recovery.helpers import sections
 from lakelog.recovery.lengths import Length, wrong_lengths
-from lakelog.recovery.missing import Claims, no_log, refuse_missing
+from lakelog.recovery.missing import Claims, damage_refused, no_log, refuse_missing
 from lakelog.recovery.padded import PaddedSource
+from lakelog.recovery.repairplan import Filling
 from lakelog.recovery.report import Aside, Missing, RecoveryReport
 from lakelog.recovery.tails import Tail, tails
 from lakelog.recovery.unchanged import UNCHANGED, left_unchanged
@@ -57,7 +58,7 @@ class Plan:
     :ivar minimum: first byte of the log
     :ivar start_offset: from where it was read; ``start_reason``: why from there
     :ivar found: what was read, and the next queue offsets
-    :ivar damage: stays in the log
+    :ivar damage: what is no whole record, with proved records behind it
     :ivar tails: what has to be set aside, in the order of the log
     :ivar lengths: files of a wrong length
     :ivar checkpoint: what it has to say; ``None`` if it is right
@@ -66,6 +67,7 @@ class Plan:
     :ivar noted: damage that an earlier recovery noted where this one did not read
     :ivar cut_at: the damage at which the settings have the log cut
     :ivar lost_ends: where queues ended, if something is missing
+    :ivar fillings: what takes the place of damage, so that nothing is built upon a hole
     """
 
     clean: bool
@@ -82,6 +84,12 @@ class Plan:
     noted: tuple[Damage, ...] = ()
     cut_at: Damage | None = None
     lost_ends: Mapping[Queue, int] = attrs.field(factory=dict)
+    fillings: tuple[Filling, ...] = ()
+
+    @property
+    def staying(self) -> tuple[Damage, ...]:
+        """The damage that nothing takes the place of."""
+        return tuple(each for each in self.damage if not each.to_fill)
 
     @property
     def end_offset(self) -> int:
@@ -90,7 +98,9 @@ class Plan:
 
     def report(self) -> RecoveryReport:
         """What would be done."""
-        cut = [Aside(each.log_offset, each.end_offset, each.reason) for each in self.tails]
+        gaps = [each.gap for each in self.fillings]
+        cut = [Aside(each.offset, each.end_offset, each.reason) for each in gaps]
+        cut += [Aside(each.log_offset, each.end_offset, each.reason) for each in self.tails]
         return RecoveryReport(
             self.clean,
             self.start_offset,
@@ -98,9 +108,9 @@ class Plan:
             self.minimum,
             self.end_offset,
             self.found.records,
-            self.noted + self.damage,
+            self.noted + self.staying,
             tuple(cut),
-            tuple(str(each) for each in self.lengths),
+            (*map(str, self.lengths), *(str(each.step()) for each in self.fillings)),
             None,
             self.seconds,
             self.missing,
@@ -202,7 +212,7 @@ class _Reading:
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
-            raise self._refusal(noted[0])
+            raise damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
         found = Survey(start.offset, start.offset)
@@ -214,7 +224,8 @@ class _Reading:
         scanned = scan(
             source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
         )
-        pieces, cut = self._add_up(scanned, found, proof)
+        gaps = Gaps.of(self.directory, self.core, checkpoint, clean=self.clean)
+        pieces, cut = self._add_up(scanned, found, proof, gaps)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
         missing = () if cut else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
@@ -237,6 +248,7 @@ class _Reading:
             noted,
             cut.damage if cut else None,
             claims.next_offsets() if missing else {},
+            tuple(gaps.fillings),
         )
 
     def _read_by_others(self, found: Survey, reached: int) -> None:
@@ -297,13 +309,7 @@ class _Reading:
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
         """Known damage before ``start``: it is still there, as far as anybody knows."""
-        known = read_damage(self.directory.files, self.directory.path)
-        minimum = self.segments[0].start_offset
-        return tuple(
-            told_earlier(each, self.directory.segment(each.offset - each.offset % self.size))
-            for each in known
-            if minimum < each.end_offset and each.offset < start
-        )
+        return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: Survey, checkpoint: StoreCheckpoint) -> Proof:
         from lakelog.recovery.proof import Proof
@@ -327,7 +333,7 @@ class _Reading:
         found.tell_doubts()
 
     def _add_up(
-        self, pieces: Iterator[Piece], found: Survey, proof: Proof
+        self, pieces: Iterator[Piece], found: Survey, proof: Proof, gaps: Gaps
     ) -> tuple[tuple[Damage, ...], Cut | None]:
         """Count what belongs to the log; damage counts only if something is behind it.
 
@@ -346,7 +352,7 @@ class _Reading:
             if isinstance(piece, Blank):
                 found.end_offset = piece.offset + piece.size
             elif self._goes_on(pending):
-                damage += [each for each in pending if isinstance(each, Damage)]
+                damage += gaps.judged(pending, found.last_timestamp_ms, piece)
                 pending.clear()
                 found.count(piece)
             else:
@@ -363,17 +369,8 @@ class _Reading:
         """What the settings say about whole records behind damage."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
-                raise self._refusal(piece)
+                raise damage_refused(piece, self.directory.commitlog)
         return not pending or self.core.on_damage != "truncate"
-
-    def _refusal(self, damage: Damage) -> BadSegment:
-        return BadSegment(
-            f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, and "
-            "whole ones are behind them. on_damage = 'refuse' forbids to go on: open the store "
-            "with on_damage='skip' to keep what is whole, or with mode='read'",
-            path=damage.path or self.directory.commitlog,
-            offset=damage.offset,
-        )
 
 
 def _marked(damage: Damage, refused: Sequence[int]) -> Damage:

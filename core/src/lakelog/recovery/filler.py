@@ -80,6 +80,11 @@ class FillerMaker:
         self._queue_offsets = QueueOffsets({queue: next_offset})
         self._now_ms = now_ms
 
+    @property
+    def next_offset(self) -> int:
+        """The queue offset of the filler to come."""
+        return self._queue_offsets.next(self._queue)
+
     def make(self, gap: Gap) -> Iterator[tuple[int, bytes]]:
         """Offsets and bytes of the records that fill ``gap``, which must be one that fits."""
         at = gap.offset

@@ -3,8 +3,9 @@
 In this order, each step durable before the next: what is missing is noted; copies go to the
 quarantine, also of damage with whole records in it that nothing proves; files behind the end go,
 from the back; lengths are put right; the tail is zeroed; what an unclean stop may have left in
-memory alone is synced; the checkpoint is lowered. Whatever stops it in between, the next recovery
-finds the same end, and goes on.
+memory alone is synced; damage is noted; the checkpoint is lowered. Gaps that records have to fill
+come last, once queues and index have dropped what pointed there, see :mod:`.gaps`. Whatever stops
+it in between, the next recovery finds the same end, and goes on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length
 from lakelog.recovery.missing import keep_missing
 from lakelog.recovery.quarantine import keep
+from lakelog.recovery.repairact import keep_gaps
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Tail, chunks
 from lakelog.segmentdir import segment_files
@@ -41,8 +43,8 @@ def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryRepo
     """
     files, path = directory.files, directory.path
     keep_missing(files, path, plan.missing, plan.lost_ends)  # before any proof of it goes
-    _keep_unproved(directory, plan.damage, size_bytes)
-    cut = _set_aside(directory, plan.tails)
+    _keep_unproved(directory, plan.staying, size_bytes)
+    kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
     _correct_lengths(files, plan.lengths, removed)
@@ -52,9 +54,12 @@ def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryRepo
     keep_damage(files, path, plan.start_offset, plan.minimum, plan.damage)
     if plan.checkpoint is not None:
         write_checkpoint(files, path, plan.checkpoint)
-    report = attrs.evolve(plan.report(), cut=tuple(cut))
+    copies, report = {each.offset: each for each in kept}, plan.report()
+    report = attrs.evolve(report, cut=tuple(copies.get(each.offset, each) for each in report.cut))
     for damage in report.damage:
         _LOG.warning("%s", damage)
+    for filling in plan.fillings:
+        _LOG.warning("%s", filling.step())
     for missing in report.missing:
         _LOG.warning("%s: missing at the end of the log: %s", path, missing)
     return report

@@ -23,6 +23,7 @@ from lakelog.files import FileSystem, read_file, write_file
 from lakelog.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.ownership import owner_pid
 from lakelog.pages.positionspage import MAGIC, OWNER_PID, page_path
+from lakelog.pieces import Damage
 from lakelog.queueends import QueueEnd
 from lakelog.queueoffsets import Queue
 from lakelog.recovery.report import Missing
@@ -115,6 +116,17 @@ def refuse_missing(missing: Sequence[Missing], commitlog: Path) -> None:
             path=commitlog,
             offset=each.offset,
         )
+
+
+def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
+    """The error for damage with whole records behind it."""
+    return BadSegment(
+        f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, and "
+        "whole ones are behind them. on_damage = 'refuse' forbids to go on: open the store "
+        "with on_damage='skip' to keep what is whole, or with mode='read'",
+        path=damage.path or commitlog,
+        offset=damage.offset,
+    )
 
 
 def no_log(claims: Claims, commitlog: Path) -> StoreError:

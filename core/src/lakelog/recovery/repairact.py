@@ -6,14 +6,14 @@ what was there, or what another repair finds and mends again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from lakelog.directory import StoreDirectory
-from lakelog.files import File
+from lakelog.files import File, FileSystem
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.preallocate import SegmentMaker
 from lakelog.recovery.filler import FillerMaker
@@ -51,26 +51,39 @@ class Acting:
             finally:
                 file.close()
 
-    def fill(self, fillings: Sequence[Filling], fillers: FillerMaker) -> Iterator[Aside]:
-        """Put records in the place of gaps, in the order of the log."""
-        for filling in fillings:
-            gap, position = filling.gap, filling.gap.offset - filling.start_offset
-            file = self.directory.files.open(filling.path, write=True)
-            try:
-                if not _is_zero(file, position, gap.size_bytes):
-                    yield self._keep(filling.path, position, gap.size_bytes, gap.offset, gap.reason)
-                if filling.to_the_end:
-                    _write_blank(file, position, gap.size_bytes)
-                else:
-                    for offset, record in fillers.make(gap):
-                        file.write_at(offset - filling.start_offset, record)
-                file.sync()
-            finally:
-                file.close()
-
     def _keep(self, path: Path, position: int, length: int, offset: int, reason: str) -> Aside:
         files, store = self.directory.files, self.directory.path
         return keep(files, store, path, position, length, offset, reason)
+
+
+def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterator[Aside]:
+    """Copy gaps to quarantine, but for those that are all zero."""
+    for filling in fillings:
+        gap, position = filling.gap, filling.gap.offset - filling.start_offset
+        file = directory.files.open(filling.path)
+        try:
+            is_zero = _is_zero(file, position, gap.size_bytes)
+        finally:
+            file.close()
+        if not is_zero:
+            where = filling.path, position, gap.size_bytes, gap.offset
+            yield keep(directory.files, directory.path, *where, gap.reason)
+
+
+def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
+    """Put records in the place of gaps, in the order of the log; they are kept by now."""
+    for filling in fillings:
+        gap = filling.gap
+        file = files.open(filling.path, write=True)
+        try:
+            if filling.to_the_end:
+                _write_blank(file, gap.offset - filling.start_offset, gap.size_bytes)
+            else:
+                for offset, record in fillers.make(gap):
+                    file.write_at(offset - filling.start_offset, record)
+            file.sync()
+        finally:
+            file.close()
 
 
 def _is_zero(file: File, position: int, length: int) -> bool:

@@ -166,8 +166,14 @@ def find_fillings(
     """What takes the place of each gap that is not a missing segment."""
     absent = {each.start_offset for each in missing}
     for gap in look.gaps:
-        for part in by_segment(gap, size_bytes):
-            start = part.offset - part.offset % size_bytes
-            if start not in absent:
-                ends = part.end_offset == start + size_bytes
-                yield Filling(directory.segment(start), start, part, ends)
+        for filling in fillings_of(directory, gap, size_bytes):
+            if filling.start_offset not in absent:
+                yield filling
+
+
+def fillings_of(directory: StoreDirectory, gap: Gap, size_bytes: int) -> Iterator[Filling]:
+    """What takes the place of a gap, segment by segment."""
+    for part in by_segment(gap, size_bytes):
+        start = part.offset - part.offset % size_bytes
+        ends = part.end_offset == start + size_bytes
+        yield Filling(directory.segment(start), start, part, ends)
