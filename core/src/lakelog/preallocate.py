@@ -186,18 +186,24 @@ class Preallocator:
     def take(self, start_offset: int) -> Blocks:
         """The segment at ``start_offset``; raises ``OSError`` only if it cannot be made now.
 
-        Want of room ahead of need is forgotten: the segment is tried again when it is needed.
+        Want of room ahead of need is forgotten: the segment is tried again when it is needed, and
+        with blocks for a first step where there is no room for a longer one.
         Raises what ``fail`` gives where the store cannot pass over the failure.
         """
         future = self._ready.pop(start_offset, None)
         if future is not None:
             with suppress(OSError):
                 return future.result()
-        return self._make(start_offset)
+        try:
+            return self._make(start_offset)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+        return self._make(start_offset, self._maker.step_bytes)
 
-    def _make(self, start_offset: int) -> Blocks:
+    def _make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
         with self._failing():
-            return self._maker.make(start_offset, self._step_bytes)
+            return self._maker.make(start_offset, step_bytes or self._step_bytes)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from lakelog.interfaces import Extendable, Sealable, Writer
@@ -39,3 +42,10 @@ class Stepwise:
         """For writers that want to hear of it."""
         if isinstance(self._inner, Sealable):
             self._inner.seal()
+
+
+def has_data(path: Path, position: int) -> bool:
+    """Whether anything was written to a file from ``position`` on, be it zeros."""
+    with path.open("rb") as file, suppress(OSError):
+        return os.lseek(file.fileno(), position, os.SEEK_DATA) >= position
+    return False

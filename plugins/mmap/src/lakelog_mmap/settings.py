@@ -9,9 +9,10 @@ import attrs
 class MmapSettings:
     """What the writer ``mmap`` can be told.
 
-    :ivar warm: whether every page of a new segment is touched before it is used: appends then
-        meet no page fault, and a roll takes as long as writing a segment
-    :ivar lock_memory: whether a segment is locked into memory (``mlock``) while it is written
+    :ivar warm: whether every page of a step of a segment is touched before it is used: appends
+        then meet no page fault, and each step takes as long as writing it
+    :ivar lock_memory: whether a step of a segment is locked into memory (``mlock``) while it is
+        written
     """
 
     warm: bool = False

@@ -6,9 +6,7 @@ that a test or the crash simulator makes there would pass unseen.
 
 from __future__ import annotations
 
-import errno
 import gc
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ from lakelog.registry import check_object
 from lakelog.testing.descriptors import open_in
 from lakelog.testing.faultyfile import FaultyFile
 from lakelog.testing.samebytes import assert_same
-from lakelog.testing.stepwise import STEP_BYTES, Stepwise
+from lakelog.testing.stepwise import STEP_BYTES, Stepwise, has_data
 from lakelog.testing.threads import beside
 
 SIZE = 1 << 16
@@ -318,7 +316,7 @@ class WriterContract:
             segment.sync()
             assert_same(bytes(segment.view(0, len(old))), old)
             assert file.trespasses == []
-            assert not _has_data(path, -(-file.allocated_end // STEP_BYTES) * STEP_BYTES)
+            assert not has_data(path, -(-file.allocated_end // STEP_BYTES) * STEP_BYTES)
         segment.close()
 
     def test_a_sync_reaches_the_disk(self, file: FaultyFile) -> None:
@@ -385,17 +383,6 @@ def _fails(segment: Stepwise, position: int = 0) -> bool:
     except OSError:
         return True
     return False
-
-
-def _has_data(path: Path, position: int) -> bool:
-    """Whether anything was written from ``position`` on, be it zeros."""
-    with path.open("rb") as file:
-        try:
-            os.lseek(file.fileno(), position, os.SEEK_DATA)
-        except OSError as error:
-            assert error.errno == errno.ENXIO
-            return False
-    return True
 
 
 def _is_open(path: Path) -> bool:
