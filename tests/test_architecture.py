@@ -114,6 +114,31 @@ def checked_files() -> list[Path]:
     return [file for file in files if file.is_file() and not file.is_symlink()]
 
 
+# --- threads ---
+
+STARTS: Final = re.compile(
+    r"\b(?:Thread|Timer)\(|\bThreadPoolExecutor\(|\bto_thread\(|run_in_executor|start_new_thread\("
+)
+
+
+def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
+    own = {
+        CORE / "threads.py",
+        CORE / "signals.py",
+        CORE / "serving" / "loop.py",
+    }  # the last: clocks
+    sources = [*CORE.rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    wrong = [
+        str(each.relative_to(ROOT))
+        for each in sources
+        if each not in own
+        and "testing" not in each.parts
+        and STARTS.search(text := each.read_text())
+        and "from lakelog.threads import" not in text
+    ]
+    assert wrong == []
+
+
 # --- the core's own modules ---
 
 

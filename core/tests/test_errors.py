@@ -32,6 +32,8 @@ SAMPLES = [
     errors.OffsetOutOfRange("behind the end", offset=5),
     errors.IllegalMessage("no topic", status=PutStatus.MESSAGE_ILLEGAL),
     errors.EntryTooLarge(8, 4),
+    errors.ReadFailed("cannot read: no luck", path="/a", error=OSError(5, "cannot read: no luck")),
+    errors.ThreadNotStarted("lakelog-reput", "can't start new thread"),
     refused(),
 ]
 
@@ -42,6 +44,12 @@ def test_words_and_parts_are_the_same(error: LakelogError) -> None:
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_a_read_that_fails_is_an_error_of_the_operating_system_too() -> None:
+    error: OSError = errors.unreadable(Path("/a"), OSError(5, "Input/output error", "/a"))
+    assert (error.errno, error.strerror, error.filename) == (5, "Input/output error", "/a")
+    assert str(error).startswith("/a: it cannot be read (Input/output error); ")
 
 
 def _kinds(kind: type[LakelogError] = LakelogError) -> Iterator[type[LakelogError]]:

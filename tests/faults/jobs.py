@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import lakelog
+import lakelog.aio
 from lakelog import Store
 from lakelog.errors import BadSegment, NotAStore
 from tests.faults.load import put_under_load
@@ -17,6 +18,7 @@ from tests.faults.workload import (
     TOPIC,
     Tell,
     keep_house,
+    message_of,
     opened,
     put_all,
     put_until_killed,
@@ -92,7 +94,7 @@ def _read(way: Callable[[Store], object], store: Store, tell: Tell) -> None:
         tell({"failed": "read", "why": why(error)})
 
 
-def _in_a_loop(work: Coroutine[Any, Any, object]) -> object:
+def _in_a_loop(work: Awaitable[object]) -> object:
     """As ``asyncio.run``, which starts a thread of its own at the end."""
     loop = asyncio.new_event_loop()
     try:
@@ -136,9 +138,33 @@ def _follow(path: Path, settings: Mapping[str, Any], seen: dict[str, int], tell:
             time.sleep(_PAUSE_SECONDS)
 
 
+def put_in_a_loop(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
+    """Open, put, read, and close, all of it in an event loop."""
+    _in_a_loop(_in_loop(path, settings, run, tell))
+
+
+async def _in_loop(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
+    try:
+        store = await lakelog.aio.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
+    except lakelog.LakelogError as error:
+        tell({"failed": "open", "why": why(error)})
+        return
+    for key in (f"{run}-{at}" for at in range(3)):
+        try:
+            result = await store.put(message_of(key))
+            await store.get(TOPIC, 0, 0)
+        except lakelog.LakelogError as error:
+            tell({"failed": key, "why": why(error)})
+        else:
+            tell({"ack": key, "end": result.end_offset, "after_failure": False, "after_strike": 0})
+    await store.close()
+    tell({"closed": True})
+
+
 WORKLOADS: Final = {
     "all": put_all,
     "house": keep_house,
+    "loop": put_in_a_loop,
     "until-killed": put_until_killed,
     "load": put_under_load,
     "slow": put_while_slow,

@@ -48,12 +48,19 @@ ALL: Final = tuple(
 WRITES_ALL: Final = {"writer": "file", "flush": "group-commit", "file": {"map_below_bytes": 0}}
 """Even short records go to the log by ``pwrite``, so that this call can fail there."""
 
-IN_A_PROCESS: Final = {
+IN_A_PROCESS: Final[Mapping[str, Any]] = {
     "writer": "file",
     "flush": "group-commit",
     "services": {"dispatch": "process"},
 }
 """Another process dispatches, with which the owner talks by ``sendmsg``."""
+
+FEW_ENTRIES: Final[Mapping[str, Any]] = {
+    "writer": "file",
+    "flush": "timed",
+    "hash-index": {"slots": 4, "entries": 4},
+}
+"""Files of the index fill up, and are sealed in a thread."""
 
 
 def named(settings: Mapping[str, Any]) -> str:

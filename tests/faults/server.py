@@ -57,7 +57,8 @@ def _import_all() -> None:
             settings = {"writer": writer, "flush": flush}
             for job in ("all", "read", "recover", "repair"):
                 WORKLOADS[job](Path(folder, writer), settings, "x", tell)
-        WORKLOADS["house"](Path(folder, "house"), settings, "x", tell)
+        for job in ("house", "loop"):
+            WORKLOADS[job](Path(folder, job), {"writer": "file", "flush": "timed"}, "x", tell)
     threads().shutdown()  # those of a process that was forked from this one are its own
     threads.cache_clear()
 

@@ -18,6 +18,7 @@ from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import (
     ALL,
     FAULTS,
+    FEW_ENTRIES,
     HARMLESS,
     IN_A_PROCESS,
     UNUSED,
@@ -38,6 +39,12 @@ SAMPLE: Final = {
     "sendmsg": IN_A_PROCESS,
 }
 """Tried by default, each where it matters most."""
+HOUSE: Final = tuple(
+    fault
+    for fault in FAULTS
+    if fault[0]
+    in ("fsync", "rename", "unlink", "rmdir", "mmap", "fstat", "stat", "opendir", "fcntl")
+)
 OTHERS: Final = {"writer": "mmap", "flush": "group-commit"}
 SYNCS: Final = ("fdatasync", "fsync")
 PATIENT: Final = {"group-commit": {"sync_flush_timeout_ms": 30_000}}
@@ -59,7 +66,8 @@ def _try(
         _check_answers(outcome, settings, fault)
         assert fault[0] == "unlink" or not _unfinished(path)
         assert (path / "abort").exists() or not _has_failed(outcome), "it seems to be a clean stop"
-        check_recovered(path, settings, kept(outcome, settings))
+        found = check_recovered(path, settings, kept(outcome, settings))
+        assert not _refused(outcome) & set(found), "refused, and in the log"
     except Exception as error:
         error.add_note(f"{settings} {fault} {more}: {outcome.failures[:3]}")
         raise
@@ -78,6 +86,15 @@ def _has_failed(outcome: Outcome) -> bool:
     """Whether the store was open and failed: the next one must recover it."""
     told = [event for event in outcome.told("failed") if event["failed"] != "open"]
     return any(event["why"].startswith("StoreFailed") for event in told)
+
+
+def _refused(outcome: Outcome) -> set[str]:
+    """Keys of messages of which it was said, one by one, that they are not in the log."""
+    return {
+        event["failed"]
+        for event in outcome.told("failed")
+        if isinstance(event["failed"], str) and event["why"].startswith("PutRefused")
+    }
 
 
 def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[str, str]) -> None:
@@ -99,30 +116,57 @@ def _skip_without_direct(settings: Mapping[str, Any], tmp_path: Path) -> None:
         pytest.skip("the file system of the temporary folder takes no O_DIRECT")
 
 
+def _sample(
+    faulty: Workers,
+    tmp_path: Path,
+    settings: Mapping[str, Any],
+    fault: tuple[str, str],
+    most: int,
+    workload: str,
+) -> None:
+    _skip_without_direct(settings, tmp_path)
+    calls = _try(faulty, tmp_path, settings, fault, nth=0, workload=workload).calls
+    unused = UNUSED if workload == "house" else (*UNUSED, "rmdir")
+    assert calls or fault[0] in unused, "the shim does not see this call"
+    for nth in some(calls, most):
+        _try(faulty, tmp_path, settings, fault, nth=nth, workload=workload)
+    for nth in some(calls, most // 3):
+        _try(faulty, tmp_path, settings, fault, nth=nth, forever=True, workload=workload)
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
 def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[str, str]) -> None:
-    settings = SAMPLE.get(fault[0], OTHERS)
-    _skip_without_direct(settings, tmp_path)
-    calls = _try(faulty, tmp_path, settings, fault, nth=0).calls
-    for nth in some(calls, 6):
-        _try(faulty, tmp_path, settings, fault, nth=nth)
-    for nth in some(calls, 2):
-        _try(faulty, tmp_path, settings, fault, nth=nth, forever=True)
+    _sample(faulty, tmp_path, SAMPLE.get(fault[0], OTHERS), fault, 6, "all")
+
+
+@pytest.mark.parametrize("fault", HOUSE, ids="-".join)
+def test_a_sample_of_calls_fails_while_house_is_kept(
+    faulty: Workers, tmp_path: Path, fault: tuple[str, str]
+) -> None:
+    _sample(faulty, tmp_path, FEW_ENTRIES, fault, 3, "house")
+
+
+@pytest.mark.parametrize("workload", ["house", "loop"])
+def test_no_thread_can_be_started(faulty: Workers, tmp_path: Path, workload: str) -> None:
+    _sample(faulty, tmp_path, FEW_ENTRIES, ("pthread_create", "EAGAIN"), 6, workload)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
-@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL, IN_A_PROCESS], ids=named)
+@pytest.mark.parametrize("workload", ["all", "house"])
+@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL, IN_A_PROCESS, FEW_ENTRIES], ids=named)
 def test_every_nth_call_fails(
     faulty: Workers,
     tmp_path: Path,
     settings: Mapping[str, Any],
     fault: tuple[str, str],
+    workload: str,
     forever: bool,
     record_property: Any,
 ) -> None:
     _skip_without_direct(settings, tmp_path)
-    runs = every_nth(lambda nth: _try(faulty, tmp_path, settings, fault, nth=nth, forever=forever))
+    more = {"forever": forever, "workload": workload}
+    runs = every_nth(lambda nth: _try(faulty, tmp_path, settings, fault, nth=nth, **more))
     record_property("runs", runs)

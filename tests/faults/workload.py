@@ -123,11 +123,16 @@ def keep_house(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) ->
         _close(store, tell)
 
 
+def _remove_old(store: Store) -> None:
+    if OLD_TOPIC in store.topics():  # or no put of it was taken
+        store.delete_topic(OLD_TOPIC)
+
+
 def _duties(store: Store) -> Mapping[str, Callable[[], object]]:
     return {
         "dispatch": store.wait_dispatched,
         "group": lambda: store.consumer("group", TOPIC, commit="batch").close(),
-        "old topic": lambda: OLD_TOPIC in store.topics() and store.delete_topic(OLD_TOPIC),
+        "old topic": lambda: _remove_old(store),
         "expired": store.delete_expired,
         "unused": store.delete_unused_topics,
         "get": lambda: store.get(TOPIC, 0, 0),

@@ -194,6 +194,7 @@ _ADVICE: Final = {
     errno.EIO: "see to the disk",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "free memory, or raise its limit (ulimit -v, vm.max_map_count for maps)",
+    errno.ENOLCK: "see to the locks of its file system",
     errno.ENFILE: "raise the system's limit of open files",
 }
 """What to do, by the number of the error; where that depends on more, nothing."""

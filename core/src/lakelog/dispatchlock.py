@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -18,7 +19,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreLocked
-from lakelog.files import File, FileSystem
+from lakelog.files import File, FileSystem, told
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_FILE
 from lakelog.pages.positionspage import PageView
@@ -60,18 +61,15 @@ class DispatchLock:
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
-            raise
+            raise told(error, "lock", self._file.path) from None
         return True
 
     def release(self) -> None:
         """Let another one write queues and index; nothing happens if that was done."""
         if self._is_open:
-            try:
-                self._try(
-                    fcntl.F_UNLCK
-                )  # a child that is just beginning may have the file open yet
-            finally:
-                self.forked()
+            with suppress(OSError):  # to close it lets go too, but not while a child has it open
+                self._try(fcntl.F_UNLCK)
+            self.forked()
 
     def forked(self) -> None:
         """Let go in a forked child, which would hold it with its parent."""

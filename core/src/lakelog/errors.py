@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import errno
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,6 @@ class LakelogError(Exception):
 def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
     """An error that was pickled; its message was put together where it was raised."""
     error = kind.__new__(kind, *words)
-    error.args = words  # which an OSError would take for a number and its name
     error.__dict__.update(parts)
     return error
 
@@ -267,8 +266,15 @@ class ReadFailed(StoreError, OSError):
     strerror: str | None = None
     filename: str | None = None
 
+    def __new__(cls, *words: object, **_parts: object) -> Self:
+        """An ``OSError`` would take words for a number and its name."""
+        made = super().__new__(cls)
+        made.args = words
+        return made
+
     def __init__(self, what: str, *, path: str | PathLike[str], error: OSError) -> None:
         super().__init__(what, path=path)
+        self.args = (f"{path}: {what}",)
         self.errno, self.strerror, self.filename = error.errno, error.strerror, str(path)
 
 

@@ -51,9 +51,11 @@ def open_store(  # all but the path are optional, and given by name
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
     Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
-    :class:`~lakelog.errors.StoreError`; whatever is raised, no file was changed. Among them:
+    :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
+    held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
     :class:`~lakelog.errors.StoreLocked` where another process owns the store and cannot be
-    attached to, :class:`~lakelog.errors.NoOwner` for ``attach`` without an owner.
+    attached to, :class:`~lakelog.errors.NoOwner` for ``attach`` without an owner,
+    :class:`~lakelog.errors.ThreadNotStarted`, and :class:`~lakelog.errors.ReadFailed` for a reader.
     """
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")

@@ -21,7 +21,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreLocked
-from lakelog.files import File, FileSystem, overwrite_file, read_file
+from lakelog.files import File, FileSystem, overwrite_file, read_file, told
 from lakelog.forks import tell_of_forks
 from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_CONTENT, LOCK_FILE
 
@@ -84,15 +84,17 @@ class OwnerLock:
         self._tell(_PUBLISHED)
 
     def _tell(self, at: int, kind: int = fcntl.F_WRLCK) -> None:
-        fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _bytes(at, kind))
+        try:
+            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _bytes(at, kind))
+        except OSError as error:
+            raise told(error, "lock", self._file.path) from None
 
     def release(self) -> None:
         """Let another process own the store; nothing happens if that was done."""
         if self._is_open:
-            try:
+            with suppress(OSError):  # to close it lets go, too
                 fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _bytes(0, fcntl.F_UNLCK, 0))
-            finally:
-                self.forked()
+            self.forked()
 
     def forked(self) -> None:
         """Let go in a child of the owner: the lock is the owner's alone, and must end with it."""
@@ -131,6 +133,8 @@ def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
         return False
     try:
         answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, _bytes(at, fcntl.F_WRLCK))
+    except OSError as error:
+        raise told(error, "look at the locks of", file.path) from None
     finally:
         file.close()
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

@@ -9,7 +9,14 @@ from typing import Any
 
 import attrs
 
-from lakelog.errors import BadStrategy, LakelogError, PluginError, StrategyFailed
+from lakelog.errors import (
+    BadStrategy,
+    LakelogError,
+    PluginError,
+    ReadFailed,
+    StoreError,
+    StrategyFailed,
+)
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
 from lakelog.registry.collect import Offered, collect
 from lakelog.registry.conformance import check_object
@@ -123,8 +130,24 @@ def _make(offered: Offered, settings: object, context: Context) -> object:
     except LakelogError as error:
         error.add_note(f"raised while plugin {offered.source.name!r} made a strategy")
         raise
+    except OSError as error:
+        if error.filename is None:
+            raise _failed(offered, error) from error
+        raise _unmade(offered, error, context) from error
     except Exception as error:
         raise _failed(offered, error) from error
+
+
+def _unmade(offered: Offered, error: OSError, context: Context) -> StoreError:
+    """A plugin can do nothing for a file that the system does not let it use."""
+    factory = offered.factory
+    what = (
+        f"{error.strerror} (plugin {offered.source.name!r}, making the {spoken(factory.kind)} "
+        f"{factory.name!r})"
+    )
+    if context.read_only:
+        return ReadFailed(what, path=error.filename, error=error)
+    return StoreError(what, path=error.filename)
 
 
 def _failed(offered: Offered, error: Exception) -> PluginError:

@@ -53,10 +53,18 @@ class Channel:
         return self._end.fileno()
 
     def send(self, kind: str, **more: object) -> None:
-        """Send a packet; nothing happens where nobody is at the other end any more."""
+        """Send a packet; nothing happens where nobody is at the other end any more.
+
+        A packet that cannot be sent ends the connection: each end takes the other for gone then,
+        and neither waits for what was lost.
+        """
         packet = json.dumps({KIND: kind, **more}).encode()
-        with self._sending, suppress(OSError):
-            self._end.send(packet)
+        with self._sending:
+            try:
+                self._end.send(packet)
+            except OSError:
+                with suppress(OSError):
+                    self._end.shutdown(socket.SHUT_RDWR)
 
     def receive(self) -> Packet | None:
         """The next packet; ``None`` once the other end is gone, or sends what is none."""
