@@ -49,7 +49,9 @@ def use(path: Path, **more: Any) -> None:
     with lakelog.open(path, mode="owner", **SETTINGS, **more) as store:
         for topic in ("t", "gone"):
             keys = map("k{}".format, range(40))
-            store.put_batch([Message(topic, b"x" * 200, keys=key, tags="a") for key in keys])
+            store.put_batch(
+                [Message(topic, b"x" * 200, keys=key, tags="a", queue_id=0) for key in keys]
+            )
             store.put(Message(topic, b"x", queue_id=7))
         assert store.wait_dispatched()
         _commit(store)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from core.tests.store.faults import NthFails
 from lakelog.errors import CorruptConfig
 from lakelog.files import RealFileSystem
-from lakelog.tombstones import add_tombstone, clear_tombstones, read_tombstones
+from lakelog.tombstones import TombstoneFile, add_tombstone, clear_tombstones, read_tombstones
 from lakelog.topicremoval import delete_topic, unused_topics
 from lakelog.units import Units
 
@@ -85,3 +87,31 @@ def test_topics_with_nothing_left() -> None:
     queues = Queues(old=[(0, 5), (0, 3)], half=[(0, 5), (0, 12)], new=[(0, 20)], empty=[(4, 4)])
     assert unused_topics(queues, 0) == ["empty"]
     assert unused_topics(queues, 500) == ["empty", "old"]
+
+
+def test_a_file_that_is_watched_says_what_is_new(tmp_path: Path) -> None:
+    add_tombstone(FILES, tmp_path, "old", 7)
+    watched = TombstoneFile(FILES, tmp_path)
+    assert watched.news() == {}
+    add_tombstone(FILES, tmp_path, "new", 100)
+    assert watched.news() == {"new": 100}
+    assert watched.news() == {}
+    add_tombstone(FILES, tmp_path, "old", 50)
+    assert (watched.end_of("old"), watched.end_of("other")) == (50, 0)
+    clear_tombstones(FILES, tmp_path)
+    assert watched.end_of("old") == 0
+
+
+@pytest.mark.parametrize("failing", ["rename", "sync_dir"])
+@pytest.mark.parametrize("before", [{}, {"other": 5}])
+def test_a_tombstone_that_is_not_durable_is_taken_back(
+    failing: str, before: dict[str, int], tmp_path: Path
+) -> None:
+    for topic, end in before.items():
+        add_tombstone(FILES, tmp_path, topic, end)
+    files = NthFails()
+    files.arm(1, errno.EIO, lambda call, at: call == failing and "lakelog" in str(at))
+    (tmp_path / "lakelog").mkdir(exist_ok=True)
+    with pytest.raises(OSError, match="EIO"):
+        add_tombstone(files, tmp_path, "t", 100)
+    assert read_tombstones(FILES, tmp_path) == before

@@ -26,6 +26,7 @@ JOB: Final[Mapping[str, Any]] = {
     "below": ".",  # only for files below this folder of the store
     "error": "EIO",
     "nth": 1,
+    "late": False,  # the workload says from when on
     "forever": False,
     "kill_after_seconds": None,
     "kill_after_events": None,  # as soon as it has told so many

@@ -12,6 +12,7 @@ import lakelog
 import lakelog.aio
 from lakelog import Store
 from lakelog.errors import BadSegment, NotAStore
+from tests.faults.deleting import delete
 from tests.faults.load import put_under_load
 from tests.faults.workload import (
     SEGMENT_BYTES,
@@ -173,4 +174,5 @@ WORKLOADS: Final = {
     "repair": repair,
     "read": read,
     "follow": follow,
+    "delete": delete,
 }

@@ -87,7 +87,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {"events": events, "exit": os.waitstatus_to_exitcode(status), "hung": hung}
 
 
-@attrs.frozen
+@attrs.define
 class _Teller:
     """Writes events to a pipe, with how often the fault has struck.
 
@@ -96,6 +96,16 @@ class _Teller:
 
     writing: int
     shim: ctypes.CDLL | None
+    job: dict[str, Any] = attrs.field(factory=dict)
+
+    def arm(self) -> None:
+        """Let the fault strike from now on, and count calls from now on."""
+        if self.shim is not None:
+            _arm(self.shim, self.job)
+
+    def disarm(self) -> None:
+        if self.shim is not None:
+            _arm(self.shim, {**self.job, "call": "none"})
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         fired = self.shim.fault_fired() if self.shim is not None else 0
@@ -118,8 +128,9 @@ def _child(job: dict[str, Any], writing: int) -> None:
         threading.excepthook = lambda hook: tell({"crashed": _traceback(hook.exc_value)})
         if job["file_limit_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_limit_bytes"], -1))
-        if tell.shim is not None:
-            _arm(tell.shim, job)
+        tell.job = job
+        if not job["late"]:
+            tell.arm()
         WORKLOADS[job["workload"]](Path(job["path"]), job["settings"], job["run"], tell)
         left = left_of(job["path"], before)
         if left:

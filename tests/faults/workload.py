@@ -47,6 +47,15 @@ class Tell(Protocol):
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Write it at once."""
 
+    def arm(self) -> None:
+        """Let a fault that comes late strike from now on."""
+
+    def disarm(self) -> None:
+        """Let nothing fail any more."""
+
+    def seen(self) -> int:
+        """How many calls there were that could have failed."""
+
     def struck_log(self) -> int:
         """How often a fault has struck a file of the log by now."""
 

@@ -8,7 +8,7 @@ is changed. It is the same code that an owner dispatches with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -47,6 +47,7 @@ class Completion:
         self._dispatchers = dispatchers
         self._clock = clock
         self._tombstones = tombstones
+        self._removed: dict[str, int] = {}
         self._dispatching: Dispatching | None = None
         self._looked = float("-inf")
         self._untouched = untouched
@@ -76,10 +77,11 @@ class Completion:
         for files and folders that cannot be read.
         """
         with self._lock:
-            removed = self._tombstones.news() if self._tombstones is not None else {}
-            if now or removed or self._clock() - self._looked > LOOK_SECONDS:
+            if self._tombstones is not None:
+                self._removed.update(self._tombstones.news())
+            if now or self._removed or self._clock() - self._looked > LOOK_SECONDS:
                 try:
-                    self._forget(removed)
+                    self._forget()
                     self._take_in()
                 except OSError as error:
                     raise unread(error, self._path) from error
@@ -91,15 +93,17 @@ class Completion:
             for each in self._dispatchers:
                 each.dispatcher.close()
 
-    def _forget(self, removed: Mapping[str, int]) -> None:
+    def _forget(self) -> None:
         """Show queues of removed topics no more; what was put since then is dispatched again."""
-        dispatching = self._dispatching or (self._begin() if removed else None)
-        for topic, end_offset in removed.items():
+        if not self._removed:
+            return
+        dispatching = self._dispatching or self._begin()
+        for topic, end_offset in self._removed.items():
             self._state = None  # what was dispatched before is dispatched again
             forgetter(self._dispatchers)(topic, end_offset)
-            if dispatching is not None:
-                again = max(end_offset, self._reader.min_offset)
-                dispatching.offset = min(dispatching.offset, again)
+            again = max(end_offset, self._reader.min_offset)
+            dispatching.offset = min(dispatching.offset, again)
+        self._removed.clear()
 
     def _take_in(self) -> None:
         if not self._dispatchers:

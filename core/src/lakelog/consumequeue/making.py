@@ -107,15 +107,28 @@ class QueueMaker:
         for folder in sorted(self.folders(queue), key=lambda each: each.parts[-3] in _UNITS):
             for name, _ in self._files.list(folder):
                 self._remove(folder / name)
-            for each in (folder, folder.parent):
-                try:
-                    self._files.remove_dir(each)
-                except OSError as error:
-                    if error.errno not in _NOT_TO_GO:
-                        raise
+            if self._remove_dir(folder):
+                self._remove_dir(folder.parent)
             for each in (folder, *folder.parents[:2]):
                 if each.is_dir():
                     self._files.sync_dir(each)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the folders of a topic in which no queue is left; raises ``OSError``."""
+        for name in DIRECTORIES:
+            folder = self._path / name / topic
+            if self._remove_dir(folder):
+                self._files.sync_dir(folder.parent)
+
+    def _remove_dir(self, folder: Path) -> bool:
+        """Whether it was there, and nothing in it."""
+        try:
+            self._files.remove_dir(folder)
+        except OSError as error:
+            if error.errno not in _NOT_TO_GO:
+                raise
+            return False
+        return True
 
     def _remove(self, path: Path) -> None:
         self.dirty.forget(path)

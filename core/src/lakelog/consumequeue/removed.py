@@ -70,15 +70,17 @@ class RemovedQueues:
 
     def finish(self) -> None:
         """Remove what an earlier process left; what cannot be removed now stays hidden."""
-        if not self._left:
+        if self._read_only or not self._tombstones:
             return
         try:
-            self._files.sync_dir(self._path / OWN_DIR)  # the tombstones, before anything goes
-            self.remove()
+            if self._left:
+                self._files.sync_dir(self._path / OWN_DIR)  # the tombstones, before anything goes
+                self.remove()
+            for topic in self._tombstones:
+                self._maker.remove_topic(topic)
         except OSError as error:
-            name = "/".join(map(str, min(self._left)))
             _LOG.warning(
-                "%s: files of removed topics are left, of queue %s first; nobody reads them, and "
-                "they are tried again: %s",
-                *(self._path, name, error),
+                "%s: files of removed topics are left; nobody reads them, and the next open tries "
+                "again: %s",
+                *(self._path, error),
             )

@@ -129,7 +129,7 @@ class Checker:
             raise Violation("queues and index do not come to the end of the log")
         ends = checked_tombstones(owned_by(store).directory.files, store.path, expected)
         live = alive(found.values(), ends)
-        gone = {topic: must for topic, (_, must) in expected.deleted.items()}
+        gone = {topic: must or topic in ends for topic, (_, must) in expected.deleted.items()}
         _check_queues(store, by_queue(live), gone, rng)
         if self.opener.has_key_index and live:
             _check_keys(store, live, found, rng)

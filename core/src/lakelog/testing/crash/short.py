@@ -240,7 +240,7 @@ class ShortWay:
             held = self._derived(directory, plan, log, live, rng)
             if beside is not None:
                 log.held[beside] = held
-        gone = {topic: must for topic, (_, must) in expected.deleted.items()}
+        gone = {topic: must or topic in ends for topic, (_, must) in expected.deleted.items()}
         for each in held:
             each.check(by_queue(live), gone, log, plan.end_offset)
 
