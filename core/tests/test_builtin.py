@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lakelog.builtin import plugin
-from lakelog.builtin.append import RocketmqAppendCallback
 from lakelog.builtin.filewriter import FileWriter
 from lakelog.builtin.flush import InlineFlush, NoFlush
+from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin

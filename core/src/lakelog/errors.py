@@ -10,7 +10,8 @@
     │   ├── DuplicateName        two plugins offer a strategy of the same name
     │   ├── BadHook              a hook is misspelt, or takes arguments that do not exist
     │   ├── BadStrategy          an object lacks a method of its Protocol
-    │   └── StrategyFailed       what a put waits for failed; its messages *are* in the log
+    │   ├── StrategyFailed       what a put waits for failed; its messages *are* in the log
+    │   └── DecodeFailed         a body cannot be had as it was put; the record itself is whole
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
     │   ├── StoreLocked          another process owns it
@@ -147,6 +148,13 @@ class StrategyFailed(PluginError):
         error = copy(self)
         error.accepted, error.__cause__ = results, self.__cause__
         return error
+
+
+class DecodeFailed(PluginError):
+    """The append callback's ``decode`` failed: bodies cannot be had as they were put.
+
+    The records are whole. What is wrong is the callback or its settings, such as a key.
+    """
 
 
 class StoreError(LakelogError):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
+from lakelog.codec.recordbatch import Decoder
 from lakelog.codec.run import sound_records
 from lakelog.codec.usual import decode_usual
 from lakelog.errors import OffsetOutOfRange
@@ -60,12 +61,14 @@ def gather(
     *,
     verify: bool = True,
     known: NDArray[np.bool_] | None = None,
+    decoder: Decoder | None = None,
 ) -> Gathered:
     """The records at ``offsets``, in any order, each ``sizes`` bytes long.
 
     :param minimum: the log's first byte
     :param end: where reading stops; ``None`` is where the files end
     :param known: which places are known to be damaged, whatever stands there
+    :param decoder: of the batches
     """
     states = np.full(len(offsets), BROKEN, np.int8)
     states[offsets < minimum] = GONE
@@ -77,7 +80,7 @@ def gather(
         good &= ~known
     rows = np.flatnonzero(good)
     order = rows[np.argsort(offsets[rows], kind="stable")]
-    parts = _Parts(offsets, sizes, states)
+    parts = _Parts(offsets, sizes, states, decoder)
     for piece in parts.by_segment(source, order):
         piece.check(parts, verify)
     return Gathered(parts.batches, parts.rows, states)
@@ -151,11 +154,11 @@ class _Piece:
         rows, starts = self.rows[there], self.starts[there]
         if not len(rows):
             return
-        batch = RecordBatch(self.buffer, self.base_offset, starts)
+        batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
         good = sound_records(batch, parts.offsets[rows], parts.sizes[rows], verify=verify)
         if not good.all():
             rows = rows[good]
-            batch = RecordBatch(self.buffer, self.base_offset, starts[good])
+            batch = batch.take(good)
         parts.states[rows] = WHOLE
         if len(rows):
             parts.add(batch, rows)
@@ -164,7 +167,10 @@ class _Piece:
 class _Parts:
     """What is being gathered."""
 
-    def __init__(self, offsets: Longs, sizes: Ints, states: NDArray[np.int8]) -> None:
+    def __init__(
+        self, offsets: Longs, sizes: Ints, states: NDArray[np.int8], decoder: Decoder | None
+    ) -> None:
+        self.decoder = decoder
         self.offsets = offsets
         self.sizes = sizes
         self.states = states
@@ -175,7 +181,7 @@ class _Parts:
         """Keep a batch, its records in the order in which they were asked for."""
         if (rows[1:] < rows[:-1]).any():
             order = np.argsort(rows)
-            batch, rows = RecordBatch(batch.buffer, 0, batch.starts[order]), rows[order]
+            batch, rows = batch.take(order), rows[order]
         self.batches.append(batch)
         self.rows.append(rows)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from lakelog.archived import OlderBounds, WithOlder
+from lakelog.arguments import whole
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.codec.usual import decode_usual
@@ -24,6 +25,7 @@ from lakelog.segments import deleted
 from lakelog.source import Extent, Source, Unbroken
 
 if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import Decoder
     from lakelog.gathering import Gathered, Ints, Longs
 
 OnDamage: TypeAlias = Callable[[Damage], None]
@@ -60,7 +62,13 @@ class LogReader:
         is_live: Callable[[], bool],
         flushed: Flushed | None = None,
         wait_flushed: Callable[[int, float], bool] | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
+        """Keep what is needed to read.
+
+        :param decoder: gives messages the bodies that were put, where these are stored otherwise
+        """
+        self._decoder = decoder
         self._source = source
         self._known = KnownDamage(source)
         self._bounds = bounds
@@ -73,7 +81,8 @@ class LogReader:
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
         self._scanned = WithOlder(self._source, archive, size_bytes)
-        self._older = LogReader(self._scanned, OlderBounds(self._bounds, archive), self._is_live)
+        bounds = OlderBounds(self._bounds, archive)
+        self._older = LogReader(self._scanned, bounds, self._is_live, decoder=self._decoder)
 
     @property
     def oldest_offset(self) -> int:
@@ -151,6 +160,8 @@ class LogReader:
 
         Raises :class:`~lakelog.errors.OffsetOutOfRange` for an offset that was deleted.
         """
+        if start is not None:
+            start = whole("start", start)
         if start and start < self.min_offset and start < (oldest := self.oldest_offset):
             raise deleted(start, oldest)
         return start
@@ -167,7 +178,8 @@ class LogReader:
         from lakelog.scan import scan  # brings NumPy, which a store that only writes can do without
 
         source = Unbroken(self._scanned, self._bounds.minimum)
-        return scan(source, start, end, verify=verify)
+        found = scan(source, start, end, verify=verify)
+        return found if self._decoder is None else _with(self._decoder, found)
 
     def _beside_nobody(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         """Scan a log that nobody writes to, until there is damage and somebody owns it after all.
@@ -234,6 +246,7 @@ class LogReader:
             *(self._source, bounds.minimum(), bounds.end(), offsets, sizes),
             verify=verify,
             known=known,
+            decoder=self._decoder,
         )
 
     def few(
@@ -245,7 +258,8 @@ class LogReader:
         from lakelog.gathering import few  # brings NumPy
 
         bounds = self._bounds
-        return few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+        found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+        return found if found is None or self._decoder is None else list(self._decoder(found))
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.
@@ -265,7 +279,10 @@ class LogReader:
 
     def look_up(self, where: int | str) -> StoredMessage:
         """The message at an offset, or with a message id."""
-        offset = parse_message_id(where).physical_offset if isinstance(where, str) else where
+        if isinstance(where, str):
+            offset = parse_message_id(where).physical_offset
+        else:
+            offset = whole("where", where, None)
         end = self._bounds.end()
         if self._older is not None and offset < self._bounds.minimum():
             return self._older.look_up(offset)
@@ -285,7 +302,8 @@ class LogReader:
     def _decode(self, offset: int) -> StoredMessage:
         for extent in self._source.extents(offset):  # open for as long as the loop holds it
             if extent.start <= offset < extent.end:
-                return self._decode_from(extent, offset)
+                stored = self._decode_from(extent, offset)
+                return stored if self._decoder is None else self._decoder((stored,))[0]
             break
         if offset < self._bounds.minimum():
             raise deleted(offset, self._bounds.minimum())
@@ -302,6 +320,13 @@ class LogReader:
         record = extent.read(offset, size)
         usual = decode_usual(bytes(record), offset) if len(record) >= RECORD_MIN_BYTES else None
         return decode(record, offset=offset) if usual is None else usual
+
+
+def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        if not isinstance(piece, Blank | Damage):
+            piece.decoder = decoder
+        yield piece
 
 
 def _unproven(offset: int, damage: Damage) -> CorruptRecord:

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog.appender import Appender
+from lakelog.bodynote import note_callback, warn_of_others
 from lakelog.bounds import OwnedBounds
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.cleanstop import forget_clean_stop
@@ -264,7 +265,9 @@ class _Taking:
         positions = attrs.evolve(Positions.at(plan.minimum, plan.end_offset), dispatched=start)
         confirmations = Confirmations(positions)
         log = self._log(segments, positions, confirmations, plan)
-        reader = LogReader(self._source(segments), OwnedBounds(positions), _never)
+        reader = LogReader(
+            self._source(segments), OwnedBounds(positions), _never, decoder=strategies.decoder
+        )
         reput = Reput(
             lambda first, end: reader.pieces(first, end, verify=False),
             Dispatching(directory.path, strategies.dispatchers, start),
@@ -315,6 +318,9 @@ class _Taking:
         """Write what says that the store is open."""
         files, path = self.directory.files, self.directory.path
         identity = read_identity(files, path) or make_identity(files, path, new=is_new)
+        warn_of_others(files, path, self.core.append)
+        if self.strategies.decoder is not None:
+            note_callback(files, path, self.core.append)
         if not (path / ABORT_FILE).exists():
             self.undo.callback(_quietly, remove_abort, files, path)  # maybe half written
         write_abort(files, path)

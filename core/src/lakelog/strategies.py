@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from lakelog.committing import Committing
+from lakelog.decoding import Decoder, decoder_of
 from lakelog.dispatching import Named
 from lakelog.errors import StrategyFailed
 from lakelog.interfaces import (
@@ -39,6 +40,7 @@ class Strategies:
 
     :ivar flush_failed: makes the error for a put behind whose append the flush strategy failed
     :ivar replicator_failed: the same for the replicator
+    :ivar decoder: gives bodies as they were put, if the append callback stores them otherwise
     """
 
     append: AppendCallback
@@ -50,6 +52,7 @@ class Strategies:
     disk_watcher: DiskWatcher | None = None
     flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
     replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
+    decoder: Decoder | None = None
 
 
 def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
@@ -72,9 +75,23 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         make_dispatchers(registry, settings, context),
         make_cleaner(registry, settings, context),
         make_disk_watcher(registry, settings, context),
-        registry.blame(Kind.FLUSH_STRATEGY, flushes),
-        registry.blame(Kind.REPLICATOR, copies) if copies else StrategyFailed,
+        registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
+        registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
+        decoder_of(append, registry, core.append),
     )
+
+
+def make_decoder(registry: Registry, settings: Settings, context: Context) -> Decoder | None:
+    """What gives bodies as they were put, for who only reads; without the plugin, nothing."""
+    name = settings.core.append
+    if name not in registry.names(Kind.APPEND_CALLBACK):
+        _log.warning(
+            "%s: the append callback %r is not installed; bodies are given as they are stored",
+            *(context.path, name),
+        )
+        return None
+    made = registry.make(Kind.APPEND_CALLBACK, name, settings.section(name), context)
+    return decoder_of(made, registry, name)
 
 
 def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:

@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from lakelog import Message
-from lakelog.builtin.append import RocketmqAppendCallback
 from lakelog.builtin.filewriter import FileWriter
+from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin

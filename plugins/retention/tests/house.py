@@ -10,8 +10,8 @@ import attrs
 
 import lakelog
 from lakelog import Store
-from lakelog.builtin.append import RocketmqAppendCallback
 from lakelog.builtin.append import make as make_rocketmq
+from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings

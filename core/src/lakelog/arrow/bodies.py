@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakelog.arrow.slices import slices
 from lakelog.codec import RecordBatch
@@ -15,20 +16,29 @@ from lakelog.sysflag import COMPRESSED
 
 def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
     """The bodies; with ``unpack`` those that are compressed are decompressed."""
-    stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
-    packed = (batch.sys_flags & COMPRESSED).astype(np.bool_) if unpack else None
+    if batch.decoder is None:
+        stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
+    else:
+        stored = pa.array([each.body for each in batch.decoded], pa.binary())
+    packed = (sys_flags(batch) & COMPRESSED).astype(np.bool_) if unpack else None
     if packed is None or not packed.any():
         return stored
     unpacked = pa.array(
-        [_unpacked(batch, row) for row in np.flatnonzero(packed).tolist()], pa.binary()
+        [_unpacked(batch, stored[row], row) for row in np.flatnonzero(packed).tolist()],
+        pa.binary(),
     )
     return pc.replace_with_mask(stored, pa.array(packed), unpacked)
 
 
-def _unpacked(batch: RecordBatch, row: int) -> bytes:
-    at = int(batch.body_positions[row])
-    body = bytes(batch.buffer[at : at + int(batch.body_lengths[row])])
+def sys_flags(batch: RecordBatch) -> NDArray[np.int32]:
+    """The system flags, which say of a body as it is given how it is compressed."""
+    if batch.decoder is None:
+        return batch.sys_flags
+    return np.array([each.sys_flag for each in batch.decoded], np.int32)
+
+
+def _unpacked(batch: RecordBatch, body: pa.BinaryScalar, row: int) -> bytes:
     try:
-        return decompress(body, int(batch.sys_flags[row]))
+        return decompress(body.as_py(), int(sys_flags(batch)[row]))
     except ValueError as error:
         raise CorruptRecord(str(error), offset=int(batch.physical_offsets[row])) from error

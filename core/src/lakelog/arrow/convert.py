@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lakelog.arrow.bodies import bodies
+from lakelog.arrow.bodies import bodies, sys_flags
 from lakelog.arrow.hosts import born_hosts, message_ids, store_hosts
 from lakelog.arrow.propertycolumns import PropertyColumns
 from lakelog.arrow.schema import schema
@@ -42,8 +42,11 @@ def to_arrow(
         without it
     :param decompress: whether compressed bodies are unpacked; ``sys_flag`` stays as stored
 
-    Raises ``ValueError`` for a column that does not exist, and
-    :class:`~lakelog.errors.CorruptRecord` for a body that cannot be unpacked.
+    ``body`` and ``sys_flag`` are those that the batch's decoder gives, if it has one.
+
+    Raises ``ValueError`` for a column that does not exist,
+    :class:`~lakelog.errors.CorruptRecord` for a body that cannot be unpacked, and
+    :class:`~lakelog.errors.DecodeFailed` for one that cannot be had as it was put.
     """
     wanted = schema(columns)
     rows = _Rows(batch, decompress)
@@ -96,7 +99,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
     "body": lambda rows: bodies(rows.batch, rows.decompress),
     "body_crc": lambda rows: pa.array(rows.batch.body_crcs.view(np.int32)),
     "flag": _numbers("flags"),
-    "sys_flag": _numbers("sys_flags"),
+    "sys_flag": lambda rows: pa.array(sys_flags(rows.batch)),
     "transaction_type": _transactions,
     "born_timestamp": lambda rows: _times(rows.batch.born_timestamps_ms),
     "born_host": lambda rows: born_hosts(rows.batch),

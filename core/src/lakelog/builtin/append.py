@@ -2,60 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder
-from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
-from lakelog.errors import SettingsError
-from lakelog.hosts import encode_host
+from lakelog.codec.callback import RocketmqAppendCallback
 from lakelog.interfaces import Context
-from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
-from lakelog.settings.model import StoreSettings
-from lakelog.status import AppendStatus
-
-
-class RocketmqAppendCallback:
-    """Encodes with :class:`~lakelog.codec.encoder.Encoder`; a batch places itself."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.encode = encoder.encode  # type: ignore[method-assign]  # saves a call per message
-
-    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode one message or many."""
-        return self._encoder.encode(messages)
-
-    def place(
-        self,
-        batch: EncodedBatch,
-        position: int,
-        remaining: int,
-        queue_offsets: QueueOffsets,
-        now_ms: int,
-    ) -> AppendStatus:
-        """Fill in what depends on the place."""
-        return batch.place(position, remaining, queue_offsets, now_ms)
 
 
 def make(_settings: Any, context: Context) -> RocketmqAppendCallback:
     """Build the callback from the core's settings."""
-    core = context.core
-    try:
-        encode_host(core.store_host)
-    except ValueError as error:
-        raise SettingsError(str(error), key="store_host") from None
-    return RocketmqAppendCallback(_encoder(core))
-
-
-def _encoder(core: StoreSettings) -> Encoder:
-    return Encoder(
-        Limits.of(core.max_message_size_bytes, core.segment_size_bytes),
-        core.store_host,
-        core.record_crc,
-        core.max_light_queues if core.light_queues else None,
-        RoundRobin(core.queues_per_topic),
-    )
+    return RocketmqAppendCallback.of(context.core)

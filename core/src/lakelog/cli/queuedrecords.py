@@ -67,5 +67,5 @@ def _met(run: Units, batch: RecordBatch) -> Iterator[Queued]:
     at = np.searchsorted(places, run.offsets)
     known = np.flatnonzero(places[np.minimum(at, len(places) - 1)] == run.offsets)
     if len(known):
-        records = RecordBatch(batch.buffer, batch.base_offset, batch.starts[at[known]])
+        records = batch.take(at[known])
         yield Queued(run[known], records)

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 from lakelog.codec.decode import decode
 
 if TYPE_CHECKING:
+    from lakelog.codec.callback import RocketmqAppendCallback
     from lakelog.codec.recordbatch import RecordBatch
     from lakelog.codec.run import decode_run
 
-__all__ = ["RecordBatch", "decode", "decode_run"]
+__all__ = ["RecordBatch", "RocketmqAppendCallback", "decode", "decode_run"]
 
-_NEED_NUMPY = {"RecordBatch": "recordbatch", "decode_run": "run"}
+_LAZY = {
+    "RecordBatch": "recordbatch",
+    "RocketmqAppendCallback": "callback",
+    "decode_run": "run",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs NumPy when it is first used."""
-    if name not in _NEED_NUMPY:
+    """Import what needs more when it is first used."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_NEED_NUMPY[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
 Ints = NDArray[np.int64]
 ShortInts = NDArray[np.int32]
 Fields = NDArray[Any]
+Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
+"""From messages as they are stored to the same ones as they were put, in order."""
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
 _NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
-_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets"})
+_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 """Attributes that are not one element per record."""
 
 
@@ -34,22 +37,31 @@ class RecordBatch:
     :ivar buffer: the bytes the records stand in, for as long as the batch is held
     :ivar base_offset: physical offset of the first byte of ``buffer``
     :ivar starts: ``int64``, where each record starts in ``buffer``
+    :ivar decoder: gives messages the bodies that were put, where these are stored otherwise. All
+        columns say what the records hold; messages, and Arrow, what was put
     """
 
-    def __init__(self, buffer: memoryview, base_offset: int, starts: Ints) -> None:
+    def __init__(
+        self, buffer: memoryview, base_offset: int, starts: Ints, decoder: Decoder | None = None
+    ) -> None:
         self.buffer = buffer
         self.base_offset = base_offset
         self.starts = starts
+        self.decoder = decoder
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, part: slice) -> RecordBatch:
         """Some of the records, with what is already known of them."""
-        some = RecordBatch(self.buffer, self.base_offset, self.starts[part])
+        some = self.take(part)
         known = vars(self).items()
         vars(some).update({name: col[part] for name, col in known if name not in _OF_THE_BUFFER})
         return some
+
+    def take(self, these: slice | NDArray[Any]) -> RecordBatch:
+        """Some of the records, in any order; ``these`` are their numbers, or a flag for each."""
+        return RecordBatch(self.buffer, self.base_offset, self.starts[these], self.decoder)
 
     # --- fields of fixed width ---
 
@@ -241,10 +253,23 @@ class RecordBatch:
         return self.buffer[start : start + int(self.sizes[at])]
 
     def message(self, at: int) -> StoredMessage:
-        """One record as a message; it was checked when the batch was decoded."""
+        """One record as a message; it was checked when the batch was decoded.
+
+        Raises :class:`~lakelog.errors.DecodeFailed` where its body cannot be had as it was put.
+        """
+        stored = self._stored(at)
+        return stored if self.decoder is None else self.decoder((stored,))[0]
+
+    def _stored(self, at: int) -> StoredMessage:
         record = self.record(at)
         usual = decode_usual(bytes(record), int(self.physical_offsets[at]), verify=False)
         return decode(record, verify=False) if usual is None else usual
+
+    @cached_property
+    def decoded(self) -> Sequence[StoredMessage]:
+        """All messages, decoded at once; raises :class:`~lakelog.errors.DecodeFailed`."""
+        stored = [self._stored(at) for at in range(len(self))]
+        return stored if self.decoder is None else self.decoder(stored)
 
     @property
     def end_offset(self) -> int:

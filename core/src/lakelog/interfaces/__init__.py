@@ -10,6 +10,7 @@ from typing import Any
 
 from lakelog.interfaces.appending import (
     AppendCallback,
+    BodyDecoder,
 )
 from lakelog.interfaces.behind import (
     Dispatcher,
@@ -59,6 +60,7 @@ from lakelog.interfaces.writing import (
 __all__ = [
     "PROTOCOLS",
     "AppendCallback",
+    "BodyDecoder",
     "Cleaner",
     "CommitRules",
     "Context",

@@ -9,13 +9,16 @@ from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:
     from lakelog.codec.encoded import EncodedBatch
-    from lakelog.message import Message
+    from lakelog.message import Message, StoredMessage
     from lakelog.queueoffsets import QueueOffsets
 
 
 @runtime_checkable
 class AppendCallback(Protocol):
-    """Turns messages into the bytes of records."""
+    """Turns messages into the bytes of records.
+
+    One that stores bodies otherwise than they are put is a :class:`BodyDecoder`, too.
+    """
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """Encode outside the append lock.
@@ -40,4 +43,23 @@ class AppendCallback(Protocol):
             when it does not fit into this segment; another status when it fits nowhere.
             ``queue_offsets`` is read, never changed: the store lets the batch advance it once the
             bytes are written.
+        """
+
+
+@runtime_checkable
+class BodyDecoder(Protocol):
+    """An append callback that stores bodies otherwise than they are put: compressed, encrypted.
+
+    It is made in stores that are open for reading, too, with ``context.read_only``.
+    """
+
+    def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """The same messages, in order, with the bodies that were put.
+
+        Each has another ``body``, and where that tells of the body another ``sys_flag``; all else
+        stays, also ``body_crc``, which is of the body as stored. Messages that this callback did
+        not make, such as those put before it was chosen, are returned as they are.
+
+        Called from any thread, with some of what a read found, and never by what looks at stored
+        bytes: dispatchers, recovery, ``verify`` and ``repair``. Whatever it raises ends the read.
         """

@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.arguments import queue_name, whole
 from lakelog.codec import RecordBatch
 from lakelog.gathering import BROKEN, WHOLE, Gathered
 from lakelog.interfaces import QueueReader
@@ -65,13 +66,12 @@ class Wanted:
 def wanted(
     queue: Queue, offset: int, max_messages: int, max_bytes: int | None, tags: TagFilter | None
 ) -> Wanted:
-    """Check what a call asks for; raises ``ValueError``."""
-    if queue[1] < 0:
-        raise ValueError(f"queue id {queue[1]} is below 0; queues are numbered from 0")
-    if max_messages < 1:
-        raise ValueError(f"max_messages is {max_messages}; ask for 1 at least")
-    most = MOST_BYTES if max_bytes is None else min(max(max_bytes, _LEAST_BYTES), MOST_BYTES)
-    return Wanted(queue, offset, max_messages, most, tags)
+    """Check what a call asks for; raises ``TypeError`` and ``ValueError``."""
+    at, most_messages = whole("offset", offset, None), whole("max_messages", max_messages, 1)
+    most = MOST_BYTES
+    if max_bytes is not None:
+        most = min(max(whole("max_bytes", max_bytes), _LEAST_BYTES), MOST_BYTES)
+    return Wanted(queue_name(*queue), at, most_messages, most, tags)
 
 
 @attrs.define(eq=False)
@@ -197,8 +197,7 @@ class Selector:
                 tagged = check_tags(batch, want.tags.tags)
             these = units[chosen[rows[tagged]]]
             if len(these):
-                some = RecordBatch(batch.buffer, 0, batch.starts[tagged])
-                found.batches.append(batch if tagged.all() else some)
+                found.batches.append(batch if tagged.all() else batch.take(tagged))
                 found.count += int(these.counts.sum())
                 found.bytes += int(these.sizes.sum(dtype=np.int64))
         if found.count:

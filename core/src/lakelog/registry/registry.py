@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -15,7 +15,6 @@ from lakelog.errors import (
     PluginError,
     ReadFailed,
     StoreError,
-    StrategyFailed,
 )
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
 from lakelog.registry.collect import Offered, collect
@@ -33,6 +32,8 @@ from lakelog.registry.sources import (
     switched_off,
 )
 from lakelog.registry.words import spoken
+
+Blamed = TypeVar("Blamed", bound=PluginError)
 
 
 @attrs.frozen
@@ -97,12 +98,12 @@ class Registry:
             raise error_in(offered.source, f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
         return made
 
-    def blame(self, kind: Kind, name: str) -> Callable[[str], StrategyFailed]:
-        """What makes the error that says what a strategy did behind the append of a put."""
+    def blame(self, kind: Kind, name: str, error: type[Blamed]) -> Callable[[str], Blamed]:
+        """What makes the error that says what a strategy did while the store is open."""
         source = self._offered(kind, name).source
 
-        def failed(what: str) -> StrategyFailed:
-            return error_in(source, f"its {spoken(kind)} {name!r} {what}", StrategyFailed)
+        def failed(what: str) -> Blamed:
+            return error_in(source, f"its {spoken(kind)} {name!r} {what}", error)
 
         return failed
 

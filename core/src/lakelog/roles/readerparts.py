@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from lakelog.bodynote import warn_of_others
 from lakelog.bounds import ReaderBounds
 from lakelog.cleanstop import CleanEnd, untouched
 from lakelog.completion import Completion
@@ -24,7 +25,13 @@ from lakelog.roles.parts import Link, NoPuts, Parts, no_flush
 from lakelog.roles.prepared import Prepared
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.source import FileSource
-from lakelog.strategies import make_archive, make_cleaner, make_disk_watcher, make_dispatchers
+from lakelog.strategies import (
+    make_archive,
+    make_cleaner,
+    make_decoder,
+    make_disk_watcher,
+    make_dispatchers,
+)
 from lakelog.tombstones import TombstoneFile
 
 
@@ -70,6 +77,8 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
 
 
 def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReader:
+    context = prepared.context(read_only=True)
+    warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
     belief = Belief(prepared.files, prepared.path)
     reader = LogReader(
         source,
@@ -77,8 +86,8 @@ def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReade
         lambda: is_owned(prepared.files, prepared.path),
         ReaderFlushed(prepared.files, prepared.path, belief.page),
         FlushWait(prepared.files, prepared.path, belief.page).wait,
+        make_decoder(prepared.registry, prepared.settings, context),
     )
-    context = prepared.context(read_only=True)
     archive = make_archive(prepared.registry, prepared.settings, context)
     if archive is not None:
         reader.add_archive(archive, prepared.settings.core.segment_size_bytes)

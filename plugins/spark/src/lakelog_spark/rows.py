@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakelog
-from lakelog.codec import RecordBatch
 from lakelog_spark.columns import names_of
 from lakelog_spark.errors import CorruptLog
 from lakelog_spark.options import FAIL, SKIP, ReadOptions
@@ -64,9 +63,7 @@ def _rows(
             yield from _collected(damages, tables, wanted)
             good = wanted.flags(batch)
             if good.any():
-                yield tables.of_records(
-                    batch if good.all() else RecordBatch(batch.buffer, 0, batch.starts[good])
-                )
+                yield tables.of_records(batch if good.all() else batch.take(good))
         yield from _collected(damages, tables, wanted)
 
 

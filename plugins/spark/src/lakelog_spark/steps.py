@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def steps(batch: RecordBatch, rows: NDArray[np.int64], step_bytes: int) -> Iterator[RecordBatch]:
     """``rows`` of a batch in parts of about so many bytes, or of one larger record."""
-    from lakelog.codec import RecordBatch
-
     behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // step_bytes
     for part in np.split(rows, np.flatnonzero(np.diff(behind)) + 1):
         if len(part):
-            yield RecordBatch(batch.buffer, batch.base_offset, batch.starts[part])
+            yield batch.take(part)

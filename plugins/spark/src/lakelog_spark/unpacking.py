@@ -33,11 +33,13 @@ def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
     from lakelog.sysflag import COMPRESSED
 
     found = {}
-    for row in np.flatnonzero(batch.sys_flags & COMPRESSED).tolist():
+    for row, message in enumerate(batch.decoded):
+        if not message.sys_flag & COMPRESSED:
+            continue
         try:
-            decompress(bytes(batch.bodies[row]), int(batch.sys_flags[row]))
+            decompress(message.body, message.sys_flag)
         except ValueError as error:
-            found[row] = CorruptRecord(str(error), offset=int(batch.physical_offsets[row]))
+            found[row] = CorruptRecord(str(error), offset=message.physical_offset)
     return found
 
 
@@ -48,13 +50,12 @@ def _partly_unpacked(
     import pyarrow as pa
 
     from lakelog.arrow import to_arrow
-    from lakelog.codec import RecordBatch
 
     rows = np.arange(len(batch))
     bad = np.isin(rows, packed)
     parts = [
         to_arrow(
-            RecordBatch(batch.buffer, batch.base_offset, batch.starts[these]),
+            batch.take(these),
             names,
             decompress=each,
         )

@@ -62,10 +62,9 @@ class LogFacts:
                     yield facts_of(rows, self.queues)
 
     def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
-        from lakelog.codec import RecordBatch
 
         places = chosen_rows(batch, *coded_topics(batch), self.chosen)
         if not len(places):
             return None
-        part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[places])
+        part = batch.take(places)
         return unpacked(part, self.columns)[0]

@@ -104,8 +104,6 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 def _rows(source: Source) -> Iterator[dict[str, Any]]:
     """What is durable now, row by row, in the order of the log."""
-    from lakelog.codec import RecordBatch
-
     damages, durable = Damages(skip=source.skip_damage), DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = store.min_offset
@@ -114,7 +112,7 @@ def _rows(source: Source) -> Iterator[dict[str, Any]]:
                 at = span.end
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
                     kept = chosen_rows(batch, *coded_topics(batch), source.chosen)
-                    part = RecordBatch(batch.buffer, batch.base_offset, batch.starts[kept])
+                    part = batch.take(kept)
                     table, errors = unpacked(part, NAMES[1:])
                     damages.bodies(errors)
                     yield from (_row(each, source.store) for each in _with_ms(table).to_pylist())

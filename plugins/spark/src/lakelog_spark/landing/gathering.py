@@ -33,7 +33,9 @@ def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
     whole = np.empty(span.end - span.start, np.uint8)
     starts: list[NDArray[np.int64]] = []
     base = at = 0
+    decoder = None
     for batch in batches:
+        decoder = batch.decoder
         first, behind = int(batch.starts[0]), int(batch.ends[-1])
         if not starts:
             base = batch.base_offset + first
@@ -43,4 +45,4 @@ def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
         whole[at : at + size] = np.frombuffer(batch.buffer, np.uint8)[first:behind]
         starts.append(batch.starts + (at - first))
         at += size
-    return RecordBatch(whole[:at].data, base, np.concatenate(starts)) if starts else None
+    return RecordBatch(whole[:at].data, base, np.concatenate(starts), decoder) if starts else None

@@ -15,7 +15,7 @@ from lakelog.codec.messageproperties import message_properties
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import IllegalMessage
 from lakelog.message import Message
-from lakelog.properties import KEYS, TAGS, UNIQUE_KEY, join_keys
+from lakelog.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
 from lakelog_spark.writing.columns import ACCEPTED
 from lakelog_spark.writing.errors import BadRow
@@ -173,7 +173,8 @@ def _properties(row: Mapping[str, Any]) -> bytes | None:
     more, unique = row.get("properties"), row.get("unique_key")
     tags, keys = row.get("tags"), row.get("keys")
     if not more and unique is None:  # the common case, and much cheaper
-        return message_properties(tags, _joined(keys) if keys else None, None) or None
+        several = _joined(keys).split(KEY_SEPARATOR) if keys else None
+        return message_properties(tags, several, None) or None
     named = dict(more or ())
     if tags is not None:
         named[TAGS] = tags

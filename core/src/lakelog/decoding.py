@@ -1,0 +1,63 @@
+"""The reading side of an append callback: bodies as they were put, or an error that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from lakelog.errors import BadStrategy, DecodeFailed, LakelogError
+from lakelog.interfaces import AppendCallback, BodyDecoder, Kind
+from lakelog.message import StoredMessage
+from lakelog.registry import Registry, check_object
+
+
+@attrs.frozen
+class Decoder:
+    """Calls ``decode``, and checks what it gives."""
+
+    decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
+    failed: Callable[[str], DecodeFailed]
+
+    def __call__(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """The messages with the bodies that were put."""
+        if not messages:
+            return messages
+        try:
+            given = self.decode(messages)
+            problem = None if given is messages else _problem(messages, given)
+        except LakelogError:
+            raise
+        except Exception as error:
+            did = f"raised {type(error).__name__}: {error}"
+            raise self.failed(f"{did}, decoding {_shown(messages)}") from error
+        if problem is not None:
+            raise self.failed(f"returned {problem}, decoding {_shown(messages)}")
+        return given
+
+
+def _problem(messages: Sequence[StoredMessage], given: Sequence[StoredMessage]) -> str | None:
+    if not isinstance(given, Sequence) or len(given) != len(messages):
+        return f"{given!r:.80} for {len(messages)} messages"
+    for one, other in zip(messages, given, strict=True):
+        if not isinstance(other, StoredMessage) or one.physical_offset != other.physical_offset:
+            return f"{other!r:.80} for the message at offset {one.physical_offset}"
+        if type(other.body) is not bytes:
+            return f"a body of {type(other.body).__name__}, not bytes"
+    return None
+
+
+def _shown(messages: Sequence[StoredMessage]) -> str:
+    first, last = messages[0].physical_offset, messages[-1].physical_offset
+    more = "" if first == last else f" to {last}"
+    return f"what stands at offset {first}{more}; check its settings, such as a key"
+
+
+def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> Decoder | None:
+    """What gives bodies as they were put; ``None`` for a callback that stores them so."""
+    if not isinstance(callback, BodyDecoder):
+        return None
+    problem = check_object(callback, BodyDecoder)
+    if problem is not None:
+        raise registry.blame(Kind.APPEND_CALLBACK, name, BadStrategy)(f"cannot read: {problem}")
+    return Decoder(callback.decode, registry.blame(Kind.APPEND_CALLBACK, name, DecodeFailed))
