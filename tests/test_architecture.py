@@ -23,8 +23,8 @@ LAYERS: Final = (
     "arguments layout status sysflag cached signals hosts msgid properties message results errors "
     "gate putfuture queueoffsets checksum compression units threads",
     "codec arrow",
-    "access files fileidentity cleanstop zeros segmentdir identity bodynote ownership "
-    "checkpoint preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
+    "access files fileidentity cleanstop zeros segmentdir identity bodynote ownership checkpoint "
+    "preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
     "swap pages pins dispatchlock forks",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
@@ -184,7 +184,9 @@ def test_the_core_imports_no_plugin() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("statement", ["import lakelog", "import lakelog; lakelog.Message('t', b'')"])
+@pytest.mark.parametrize(
+    "statement", ["import lakelog", "import lakelog; lakelog.Message('t', b'')"]
+)
 def test_an_import_of_lakelog_is_light(statement: str) -> None:
     program = f"{statement}; import sys; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run(

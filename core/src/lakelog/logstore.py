@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakelog.arguments import span_ms, whole
 from lakelog.logreader import LogReader, OnDamage
 from lakelog.message import StoredMessage
 from lakelog.pieces import Piece
@@ -49,7 +50,7 @@ class LogStore(QueueStore):
         deleted, also while it reads: it never passes over some in silence.
         """
         reader = self._reader
-        return reader.messages(reader.check_start(start), end, on_damage)
+        return reader.messages(reader.check_start(start), _end(start, end), on_damage)
 
     @iterates
     def scan_pieces(
@@ -57,7 +58,7 @@ class LogStore(QueueStore):
     ) -> Iterator[Piece]:
         """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
         reader = self._reader
-        return reader.pieces(reader.check_start(start), end, verify=verify)
+        return reader.pieces(reader.check_start(start), _end(start, end), verify=verify)
 
     @property
     @reads
@@ -110,11 +111,20 @@ class LogStore(QueueStore):
         Raises :class:`~lakelog.errors.StoreClosed`, and ``ValueError`` in the owner, which waits
         for its own puts, or calls :meth:`~lakelog.Store.flush`.
         """
-        parts = self._current.now()
+        parts, end = self._current.now(), whole("offset", offset)
         if parts.owned is not None:
             raise ValueError("this process owns the store: what it needs to be durable it flushes")
-        return parts.reader.wait_flushed(offset, timeout_ms / 1000)
+        return parts.reader.wait_flushed(end, span_ms("timeout_ms", timeout_ms) / 1000)
 
     def _known_flushed(self) -> int | None:
         parts = self._current.last()
         return parts.reader.flushed() if parts.owned is None else parts.owned.positions.flushed
+
+
+def _end(start: int | None, end: int | None) -> int | None:
+    """``end``, if a scan from ``start`` can come there."""
+    if end is None:
+        return None
+    if start is not None and whole("end", end) < start:
+        raise ValueError(f"end is {end}, before start, {start}; give an offset behind it, or None")
+    return whole("end", end)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, overload
 
 import attrs
 
+from lakelog.arguments import wrong_type
 from lakelog.sysflag import Transaction, transaction
 
 Body: TypeAlias = bytes | bytearray | memoryview
@@ -21,9 +22,10 @@ class Message:
     """A message to be put.
 
     :ivar topic: 1 to 255 bytes of UTF-8
-    :ivar body: the payload
-    :ivar tags: RocketMQ's ``TAGS``, one word to filter by
-    :ivar keys: RocketMQ's ``KEYS``: one key, or several, none of them with a space
+    :ivar body: the payload; ``b""`` for a message without one
+    :ivar tags: RocketMQ's ``TAGS``, one to filter by; without ``||``, and without white space at
+        its ends
+    :ivar keys: RocketMQ's ``KEYS``: one key, or a sequence of several, none of them with a space
     :ivar properties: further properties; or the whole encoded property string as bytes, which is
         kept byte for byte (``tags`` and ``keys`` must then be ``None``)
     :ivar queue_id: 0 or more; ``None`` lets the store choose round robin
@@ -38,7 +40,7 @@ class Message:
     """
 
     topic: str
-    body: Body = b""
+    body: Body
     tags: str | None = None
     keys: str | Sequence[str] | None = None
     properties: PropertiesLike | None = None
@@ -61,7 +63,8 @@ class MessageColumns(Sequence[Message]):
     all, or a sequence with one value per body (of ``keys``, each may be a sequence again); all
     further fields are one value for all.
 
-    Raises ``ValueError`` where such a sequence has another length than ``bodies``.
+    Raises ``ValueError`` where such a sequence has another length than ``bodies``, and
+    ``TypeError`` where it is none.
     """
 
     topic: str
@@ -81,9 +84,15 @@ class MessageColumns(Sequence[Message]):
 
     def __attrs_post_init__(self) -> None:
         """Check the lengths."""
+        if isinstance(self.bodies, str | bytes) or not hasattr(self.bodies, "__len__"):
+            raise wrong_type("bodies", self.bodies, "a list of bytes, or an Arrow array")
         for name in ("queue_ids", "tags", "keys"):
             value = getattr(self, name)
-            if not is_shared(value) and len(value) != len(self.bodies):
+            if is_shared(value):
+                continue
+            if not hasattr(value, "__len__"):
+                raise wrong_type(name, value, "one value for all, or a list of one per body")
+            if len(value) != len(self.bodies):
                 raise ValueError(f"{name} has {len(value)} entries for {len(self.bodies)} bodies")
 
     def __len__(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lakelog.arguments import wrong_type
 from lakelog.directory import readable, unread
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.housekeeping.clock import Clock, SystemClock
@@ -50,7 +51,8 @@ def open_store(  # all but the path are optional, and given by name
     :param clock: stands in for the clock by which the store keeps house, for tests
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
-    Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
+    Raises ``TypeError`` and ``ValueError`` for arguments that cannot be meant,
+    :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
     :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
     held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
     :class:`~lakelog.errors.StoreLocked` where another process owns the store and cannot be
@@ -59,7 +61,7 @@ def open_store(  # all but the path are optional, and given by name
     """
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
-    place = Path(path).absolute()
+    place = _place(path)
     opening = prepare(
         place,
         settings=settings,
@@ -91,7 +93,7 @@ def prepare(
 
     :param tolerate_missing: whether settings of plugins that are not installed are passed over
     """
-    registry = Registry.load(plugins, os.environ)
+    registry = Registry.load(_plugins(plugins), os.environ)
     effective = resolve(
         place,
         sections=registry.sections(),
@@ -105,6 +107,22 @@ def prepare(
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
     return Opening(place, effective, registry, seam, clock or SystemClock())
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_type("path", path, "the folder of a store, as a str or a Path")
+    if path == "":
+        raise ValueError("path is empty; give the folder of a store, '.' for this one")
+    return Path(path).absolute()
+
+
+def _plugins(plugins: Sequence[object] | None) -> Sequence[object] | None:
+    if plugins is None or isinstance(plugins, Registry):
+        return plugins
+    if isinstance(plugins, str) or not isinstance(plugins, Iterable):
+        raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
+    return plugins
 
 
 @attrs.frozen

@@ -6,14 +6,19 @@ property string that was read is never written anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from lakelog.arguments import wrong_type
 from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"
 KEY_SEPARATOR: Final = " "
+TAG_SEPARATOR: Final = "||"
+"""Between tags in a filter."""
+JAVA_BLANK: Final = "".join(map(chr, range(0x21)))
+"""What Java's ``trim`` takes away."""
 UNIQUE_KEY: Final = "UNIQ_KEY"
 DELAY: Final = "DELAY"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
@@ -39,10 +44,22 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     pieces: list[str] = []
     for name, value in properties.items():
         pieces += name, _NAME_VALUE, value, _PROPERTY
-    text = "".join(pieces)
+    try:
+        text = "".join(pieces)
+    except TypeError:
+        raise _no_text(properties) from None
     if text.count(_NAME_VALUE) != len(properties) or text.count(_PROPERTY) != len(properties):
         raise ValueError(_separator_inside(properties))
     return text.encode()
+
+
+def _no_text(properties: Mapping[str, str]) -> TypeError:
+    for name, value in properties.items():
+        if not isinstance(name, str):
+            return wrong_type("the name of a property", name, "a str")
+        if not isinstance(value, str):
+            return wrong_type(f"property {name!r}", value, "a str")
+    return TypeError("names and values of properties must be str")
 
 
 def _separator_inside(properties: Mapping[str, str]) -> str:
@@ -55,8 +72,39 @@ def _separator_inside(properties: Mapping[str, str]) -> str:
 
 
 def join_keys(keys: str | Sequence[str]) -> str:
-    """``keys`` as the property KEYS holds them; one string is taken as it is."""
-    return keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
+    """``keys`` as the property KEYS holds them; one string is one key.
+
+    Raises ``TypeError`` for what is no text, and ``ValueError`` for a key with a space in it, which
+    would become two.
+    """
+    several = (keys,) if isinstance(keys, str) else keys
+    if isinstance(several, bytes | bytearray) or not isinstance(several, Iterable):
+        raise wrong_type("keys", keys, "a str for one key, or a list of them")
+    found = list(several)
+    for key in found:
+        if not isinstance(key, str):
+            raise wrong_type("keys", keys, "a str for one key, or a list of them")
+        if KEY_SEPARATOR in key:
+            raise ValueError(
+                f"keys is {keys!r}: a key holds no space, since RocketMQ separates keys by spaces; "
+                f"give a list for several keys, such as {key.split()!r}"
+            )
+    return KEY_SEPARATOR.join(found)
+
+
+def check_tags(tags: str) -> str:
+    """``tags`` as the property TAGS holds them.
+
+    Raises ``TypeError`` for what is no text, and ``ValueError`` for what no filter would match.
+    """
+    if not isinstance(tags, str):
+        raise wrong_type("tags", tags, "a str: a message has one tag")
+    if TAG_SEPARATOR in tags or tags != tags.strip(JAVA_BLANK):
+        raise ValueError(
+            f"tags is {tags!r}, which no filter would match: a message has one tag, without "
+            "'||' and without white space at its ends"
+        )
+    return tags
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

@@ -64,7 +64,7 @@ class QueueStore:
         from lakelog.reading.follow import Request
 
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
-        follower = self._following if wait_ms > 0 else self._find.follower
+        follower = self._following if wait_ms else self._find.follower
         return follower.get(request, wait_ms)
 
     @reads_async
@@ -83,7 +83,7 @@ class QueueStore:
         from lakelog.reading.follow import Request
 
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
-        follower = self._following if wait_ms > 0 else self._find.follower
+        follower = self._following if wait_ms else self._find.follower
         return await follower.get_async(request, wait_ms)
 
     @reads
@@ -167,7 +167,7 @@ class QueueStore:
     @reads
     def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
         """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
-        return self._find.lists.queues.units((topic, queue_id), first, count)
+        return self._find.lists.units(topic, queue_id, first, count)
 
     # --- by time ---
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from lakelog.arguments import span_ms, topic_name, whole, wrong_type
 from lakelog.directory import readable
 from lakelog.errors import DispatchStopped, SettingsError, StoreError
 from lakelog.housekeeping.report import CleaningReport
@@ -83,7 +84,7 @@ class Store(LogStore):
         one segment goes in pieces, one wait each; :class:`~lakelog.PutRefused` then has the
         results of what is in the log already in ``accepted``.
         """
-        return self._current.last().puts.put_batch(messages)
+        return self._current.last().puts.put_batch(_sequence(messages))
 
     def put_columns(
         self,
@@ -126,7 +127,7 @@ class Store(LogStore):
         :returns: a :class:`concurrent.futures.Future` of what :meth:`put_batch` would return or
             raise; it can be awaited too
         """
-        return self._current.last().puts.put_batch_async(messages)
+        return self._current.last().puts.put_batch_async(_sequence(messages))
 
     def flush(self) -> int:
         """Make durable what was put before this call, whatever the flush strategy does.
@@ -188,8 +189,8 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.DispatchStopped` if they do not get on.
         """
-        end = self.max_offset if offset is None else offset
-        return self._current.now().waits.wait(end, timeout_ms / 1000)
+        end = self.max_offset if offset is None else whole("offset", offset)
+        return self._current.now().waits.wait(end, span_ms("timeout_ms", timeout_ms) / 1000)
 
     def resume_dispatch(self) -> None:
         """Go on after a dispatcher failed and what it failed at was seen to.
@@ -213,11 +214,12 @@ class Store(LogStore):
         the next open, removes them.
         """
         owned, known = self._current.managing(), self.topics()
+        topic_name(topic)
         known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
             known = self.topics()  # what was put just before this call counts
         if topic not in known:
-            near = ", ".join(map(repr, get_close_matches(str(topic), known)))
+            near = ", ".join(map(repr, get_close_matches(topic, known)))
             raise ValueError(
                 f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
             )
@@ -346,3 +348,11 @@ def _binder(store: ref[Store]) -> Callable[[Parts], None]:
             found._bind(parts)
 
     return bind
+
+
+def _sequence(messages: Sequence[Message]) -> Sequence[Message]:
+    """``messages``, if they are several that can be counted."""
+    if not isinstance(messages, Sequence):
+        several = "a list of messages; put() takes a single one"
+        raise wrong_type("messages", messages, several)
+    return messages

@@ -46,7 +46,7 @@ def test_values_are_those_of_each_row(rows: list[bytes], repeat: bool) -> None:
     [(["ab", "cd"], True), (["ab", "a"], False), (["", ""], True), ([None, None], True)],
 )
 def test_columns_of_messages_that_are_alike(tags: list[str | None], alike: bool) -> None:
-    put = [Message("t", b"%d" % at, tags=each, keys="k k2") for at, each in enumerate(tags)]
+    put = [Message("t", b"%d" % at, tags=each, keys=["k", "k2"]) for at, each in enumerate(tags)]
     batch = decode_run(log_of(put))
     lengths = batch.property_lengths
     assert bool((lengths == lengths[0]).all()) == alike

@@ -100,7 +100,7 @@ def test_rows_equal_messages_in_any_order(messages: list[Message], seed: Any) ->
 def test_many_different_names_of_which_some_repeat() -> None:
     names = [b"".join(b"n%d\x01v%d\x02" % (at * 7 + k, k) for k in (0, 1, 0)) for at in range(999)]
     again = [each + b"n1\x01last\x02n1\x01very last\x02" for each in names]
-    batch = decode_run(log_of([Message("t", properties=each, queue_id=0) for each in again]))
+    batch = decode_run(log_of([Message("t", b"", properties=each, queue_id=0) for each in again]))
     assert rows_of(to_arrow(batch)) == [row_of(batch.message(at)) for at in range(len(batch))]
 
 
@@ -154,6 +154,6 @@ def test_a_body_that_cannot_be_unpacked_is_named_by_its_place() -> None:
 
 
 def test_times_that_microseconds_cannot_hold_are_cut() -> None:
-    late = decode_run(log_of([Message("t", born_timestamp_ms=2**63 - 1)]))
+    late = decode_run(log_of([Message("t", b"", born_timestamp_ms=2**63 - 1)]))
     made = to_arrow(late, ["born_timestamp"])["born_timestamp"].cast("int64")
     assert made.to_pylist() == [(2**63 - 1) // 1000 * 1000]

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 
 from core.tests.codec.support import log_of
 from lakelog.message import Message
+from lakelog.properties import JAVA_BLANK
 
 _WORDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=12
 )
+_TAGS = _WORDS.map(lambda text: text.replace("|", "").strip(JAVA_BLANK))
+_KEY = _WORDS.map(lambda text: text.replace(" ", ""))
 TOPICS = st.one_of(
     st.sampled_from(["orders", "a", "ÄÖÜ" * 40, "t" * 127, "t" * 128, "t" * 255]),
     st.text("abcDEF%-_|Ωß", min_size=1, max_size=20),
@@ -26,8 +29,10 @@ MESSAGES = st.builds(
     Message,
     topic=TOPICS,
     body=st.binary(max_size=60),
-    tags=st.none() | _WORDS,
-    keys=st.none() | _WORDS | st.lists(st.text("abc1", min_size=1, max_size=4), max_size=3),
+    tags=st.none() | _WORDS.map(lambda text: text.strip(JAVA_BLANK).replace("|", "")),
+    keys=st.none()
+    | _WORDS.map(lambda text: text.replace(" ", ""))
+    | st.lists(st.text("abc1", min_size=1, max_size=4), max_size=3),
     properties=PROPERTIES,
     queue_id=st.none() | st.integers(0, 3) | st.just(2**31 - 1),
     flag=st.just(0) | _INT32,
@@ -42,8 +47,8 @@ PLAIN_MESSAGES = st.builds(
     Message,
     topic=st.sampled_from(["orders", "bills", "ÄÖÜ" * 40, "t" * 200]),
     body=st.binary(max_size=40),
-    tags=st.none() | st.just("t") | _WORDS,
-    keys=st.none() | st.just("k") | _WORDS,
+    tags=st.none() | st.just("t") | _TAGS,
+    keys=st.none() | st.just("k") | _KEY,
     queue_id=st.none() | st.integers(0, 2),
     sys_flag=st.sampled_from([0, 0, 0, 0x4, 0x8, 0xC]),
     born_timestamp_ms=st.just(1_699_999_999_000),

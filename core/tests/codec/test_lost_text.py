@@ -42,7 +42,7 @@ def _is_whole_elsewhere(record: bytes, position: int) -> bool:
 @pytest.mark.parametrize("tail", [1, 5, 19, 20, 21, 40])
 @pytest.mark.parametrize("record_crc", [False, True])
 def test_a_lost_end_of_the_properties(tail: int, record_crc: bool) -> None:
-    message = Message("orders", b"body", tags="a", keys="some key " * 5)
+    message = Message("orders", b"body", tags="a", keys=["some", "key"] * 5)
     length = len(record_of(message, record_crc=record_crc))
     position = 4 * SECTOR_BYTES - (length - tail)
     record = record_of(message, record_crc=record_crc, position=position)

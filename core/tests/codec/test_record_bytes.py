@@ -115,7 +115,7 @@ def test_prepared_and_rollback_take_no_queue_offset(kind: Transaction) -> None:
 
 
 def test_inner_batch_bit_and_empty_parts() -> None:
-    record = record_of(Message("t", sys_flag=0x80, born_timestamp_ms=0))
+    record = record_of(Message("t", b"", sys_flag=0x80, born_timestamp_ms=0))
     decoded = decode(record)
     assert (len(record), decoded.sys_flag, decoded.body, decoded.body_crc) == (92, 0x80, b"", 0)
     assert decoded.properties == {}
@@ -132,7 +132,7 @@ def test_message_ids_both_ways(host: str, offset: int, text: str) -> None:
     assert format_message_id(host, offset) == text
     assert parse_message_id(text) == MessageId(host, offset)
     assert parse_message_id(text.lower()) == MessageId(host, offset)
-    assert decode(record_of(Message("t", store_host=host), position=offset)).message_id == text
+    assert decode(record_of(Message("t", b"", store_host=host), position=offset)).message_id == text
 
 
 @pytest.mark.parametrize("text", ["", "7F", "G" * 32, "0" * 33, "0" * 55, " " * 32])
@@ -155,7 +155,7 @@ def test_bodies_of_every_kind(body: bytes) -> None:
 
 
 def test_tags_keys_and_further_properties_stand_in_this_order() -> None:
-    message = Message("t", tags="a", keys=["k1", "k2"], properties={"Z": "1", "A": "ä"})
+    message = Message("t", b"", tags="a", keys=["k1", "k2"], properties={"Z": "1", "A": "ä"})
     decoded = decode(record_of(message))
     assert decoded.properties_bytes == "TAGS\x01a\x02KEYS\x01k1 k2\x02Z\x011\x02A\x01ä\x02".encode()
     assert (decoded.tags, decoded.keys) == ("a", ["k1", "k2"])

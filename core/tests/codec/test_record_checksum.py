@@ -57,7 +57,7 @@ def test_a_stale_one_is_dropped(given: PropertiesLike, record_crc: bool) -> None
 
 def test_a_name_that_would_pass_for_it_is_refused() -> None:
     with pytest.raises(IllegalMessage, match="__CRC32#"):
-        record_of(Message("t", properties={"X__CRC32#": "0123456789"}))
+        record_of(Message("t", b"", properties={"X__CRC32#": "0123456789"}))
 
 
 def test_sealed_and_plain_records_in_one_run() -> None:

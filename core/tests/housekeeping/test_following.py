@@ -90,7 +90,7 @@ def test_files_below_the_minimum_go(tmp_path: Path) -> None:
     assert damage(tmp_path) == []
     with open_small(tmp_path, **QUEUES) as store:
         assert store.queues("t")[0].max_offset == 250
-        assert store.put(Message("t", queue_id=0)).queue_offset == 250
+        assert store.put(Message("t", b"", queue_id=0)).queue_offset == 250
 
 
 def test_queues_of_batches_and_light_queues_follow_too(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_topics_of_which_nothing_is_left_go_if_that_is_set(tmp_path: Path, wante
         report = store.delete_expired()
         assert report.topics == (("old",) if wanted else ())
         assert store.topics() == (["t"] if wanted else ["old", "t"])
-        assert store.put(Message("old", queue_id=0)).queue_offset == 20
+        assert store.put(Message("old", b"", queue_id=0)).queue_offset == 20
         assert store.wait_dispatched()
         assert store.topics() == ["old", "t"]
         assert len(store.get("old", 0, 20, 10).messages) == 1
@@ -270,7 +270,7 @@ def test_queues_go_on_by_themselves_once_their_disk_has_room(tmp_path: Path) -> 
         "maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000},
     }
     with house.open(tmp_path, **given) as store:
-        store.put(Message("t"))
+        store.put(Message("t", b""))
         with pytest.raises(DispatchStopped):
             store.wait_dispatched(timeout_ms=10_000)
         house.watcher.state, house.no_room = DiskState.STOP_WRITING, False

@@ -93,10 +93,10 @@ def test_a_full_disk_takes_no_put_from_the_first_one_on(tmp_path: Path) -> None:
     house = House(watcher=Telling(DiskState.STOP_WRITING, "0.91 of /data is used"))
     with house.open(tmp_path, cleaner=None, **WATCHED) as store:
         with pytest.raises(PutRefused, match="too full"):
-            store.put(Message("t"))
+            store.put(Message("t", b""))
         house.watcher.state = DiskState.OK
         store.disk()
-        store.put(Message("t"))
+        store.put(Message("t", b""))
 
 
 def test_a_wait_longer_than_the_machine_can_count_is_a_long_wait(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_full_disk_stops_puts_until_the_watcher_says_so(tmp_path: Path) -> Non
     house = House()
     with house.open(tmp_path, cleaner=None, **WATCHED, **ROUNDS) as store:
         assert len(house.watcher.asked) == 1
-        store.put(Message("t"))
+        store.put(Message("t", b""))
         for state, writable in [
             (DiskState.CLEAN, True),
             (DiskState.CLEAN_FORCIBLY, True),
@@ -123,12 +123,12 @@ def test_a_full_disk_stops_puts_until_the_watcher_says_so(tmp_path: Path) -> Non
             house.clock.advance_and_settle(60_000)
             assert store.is_writable is writable
             if writable:
-                store.put(Message("t"))
+                store.put(Message("t", b""))
                 continue
             for put in (
-                lambda: store.put(Message("t")),
-                lambda: store.put_batch([Message("t")]),
-                lambda: store.put_async(Message("t")).result(),
+                lambda: store.put(Message("t", b"")),
+                lambda: store.put_batch([Message("t", b"")]),
+                lambda: store.put_async(Message("t", b"")).result(),
             ):
                 with pytest.raises(PutRefused, match=r"too full .*0.91 of /data is used") as caught:
                     put()
@@ -156,7 +156,7 @@ def test_a_person_may_ask_at_once(tmp_path: Path) -> None:
             assert not reader.is_writable
         house.watcher.state = DiskState.OK
         store.disk()
-        store.put(Message("t"))
+        store.put(Message("t", b""))
 
 
 def test_a_close_is_no_pause_that_could_end(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_close_is_no_pause_that_could_end(tmp_path: Path) -> None:
     store.close()
     health.unpause()
     with pytest.raises(PutRefused, match="closed"):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
 
 
 def test_what_was_deleted_may_open_the_store_at_once(tmp_path: Path) -> None:

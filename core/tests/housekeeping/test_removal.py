@@ -119,7 +119,7 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
         store.delete_expired()
         assert len(names(tmp_path)) == 1
         assert store.delete_expired().deleted == ()
-        store.put(Message("t"))
+        store.put(Message("t", b""))
 
 
 def test_a_veto_keeps_a_segment_and_all_behind_it(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_a_folder_that_cannot_be_synced_makes_the_store_fail(tmp_path: Path) -> 
         store.delete_expired()
     assert names(tmp_path) == every[1:]
     with pytest.raises(PutRefused):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
     with pytest.raises(StoreFailed):
         store.delete_expired()
     files.unsynced.clear()

@@ -32,7 +32,7 @@ class Index:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_small(tmp_path / "s") as store:
-        store.put(Message("t", b"0", keys="a b"))
+        store.put(Message("t", b"0", keys=["a", "b"]))
         store.put(Message("t", b"1", keys="ab"))
         store.put(Message("u", b"2", keys="a"))
         store.put(Message("t", b"3", properties={"UNIQ_KEY": "a"}))

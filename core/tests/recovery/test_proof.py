@@ -220,7 +220,7 @@ def test_a_bad_record_with_newer_ones_behind_it_is_damage(tmp_path: Path) -> Non
     ]
     with open_small(tmp_path) as store:
         assert offsets(store) == starts(results[:60] + results[62:])
-        assert store.put(Message("t", queue_id=0)).queue_offset == len(results)
+        assert store.put(Message("t", b"", queue_id=0)).queue_offset == len(results)
 
 
 @pytest.mark.parametrize("queues", [True, False])

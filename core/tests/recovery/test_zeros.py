@@ -110,7 +110,7 @@ def test_a_hole_in_front_of_whole_records_is_damage(
             got = store.get("t", 0, 0, COUNT).messages
             assert [each.physical_offset for each in got] == starts(whole)
     with open_small(tmp_path) as store:
-        assert store.put(Message("t", queue_id=0)).queue_offset == COUNT
+        assert store.put(Message("t", b"", queue_id=0)).queue_offset == COUNT
 
 
 @STOPS

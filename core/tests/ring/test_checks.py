@@ -201,7 +201,7 @@ def test_hosts_of_both_families_among_many() -> None:
 def test_light_queues_cannot_be_kept_from_the_owner() -> None:
     """The owner looks for itself, whatever a producer believes of the settings."""
     rig = a_rig(lights=1)
-    one = Message("t", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    one = Message("t", b"", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
     rig.offer([one])
     rig.encoder = a_rig().encoder
     rig.offer([one])

@@ -40,7 +40,7 @@ def columns(count: int, **more: Any) -> MessageColumns:
 
 PUTS: dict[str, Sequence[Message]] = {
     "one": [message()],
-    "one, empty": [Message("t", queue_id=0, born_timestamp_ms=BORN_MS)],
+    "one, empty": [Message("t", b"", queue_id=0, born_timestamp_ms=BORN_MS)],
     "one, not waited for": [message(wait_store_ok=False)],
     "one, long topic": [message(topic="x" * 200)],
     "one, both hosts v6": [message(born_host=V6, store_host=V6)],

@@ -24,18 +24,18 @@ from lakelog.errors import (
 # --- messages ----------------------------------------------------------------------------------
 
 BAD_MESSAGES = {
-    "properties": (Message("t", properties={"a": "x" * 40_000}), "PROPERTIES_SIZE_EXCEEDED"),
+    "properties": (Message("t", b"", properties={"a": "x" * 40_000}), "PROPERTIES_SIZE_EXCEEDED"),
     "body": (Message("t", bytes(9000)), "MESSAGE_SIZE_EXCEEDED"),
-    "NUL": (Message("a\0b"), "MESSAGE_ILLEGAL"),
-    "dots": (Message("../../etc"), "MESSAGE_ILLEGAL"),
-    "parent": (Message(".."), "MESSAGE_ILLEGAL"),
-    "slash": (Message("a/b"), "MESSAGE_ILLEGAL"),
-    "no topic": (Message(""), "MESSAGE_ILLEGAL"),
-    "long topic": (Message("t" * 256), "MESSAGE_ILLEGAL"),
-    "queue": (Message("t", queue_id=-1), "MESSAGE_ILLEGAL"),
-    "host": (Message("t", born_host="here:1"), "MESSAGE_ILLEGAL"),
-    "separator": (Message("t", tags="a\x01b"), "MESSAGE_ILLEGAL"),
-    "surrogate": (Message("\udcff"), "MESSAGE_ILLEGAL"),
+    "NUL": (Message("a\0b", b""), "MESSAGE_ILLEGAL"),
+    "dots": (Message("../../etc", b""), "MESSAGE_ILLEGAL"),
+    "parent": (Message("..", b""), "MESSAGE_ILLEGAL"),
+    "slash": (Message("a/b", b""), "MESSAGE_ILLEGAL"),
+    "no topic": (Message("", b""), "MESSAGE_ILLEGAL"),
+    "long topic": (Message("t" * 256, b""), "MESSAGE_ILLEGAL"),
+    "queue": (Message("t", b"", queue_id=-1), "MESSAGE_ILLEGAL"),
+    "host": (Message("t", b"", born_host="here:1"), "MESSAGE_ILLEGAL"),
+    "separator": (Message("t", b"", tags="a\x01b"), "MESSAGE_ILLEGAL"),
+    "surrogate": (Message("\udcff", b""), "MESSAGE_ILLEGAL"),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_message_that_no_record_can_hold(name: str, tmp_path: Path) -> None:
 
 NO_MESSAGES: dict[str, Any] = {
     "body": Message("t", "text"),  # type: ignore[arg-type]  # a wrong type is the test
-    "topic": Message(5),  # type: ignore[arg-type]  # a wrong type is the test
+    "topic": Message(5, b""),  # type: ignore[arg-type]  # a wrong type is the test
     "None": None,
 }
 
@@ -90,14 +90,14 @@ def test_a_store_opened_for_reading_refuses_puts(tmp_path: Path) -> None:
         assert store.read_only
         for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
             with pytest.raises(PutRefused, match="mode='auto'") as caught:
-                put(Message("t"))
+                put(Message("t", b""))
             assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert tree(tmp_path) == before
 
 
 def test_a_closed_store_refuses_everything(tmp_path: Path) -> None:
     store = open_small(tmp_path)
-    store.put(Message("t"))
+    store.put(Message("t", b""))
     store.close()
     store.close()
     with pytest.raises(StoreClosed):
@@ -106,7 +106,7 @@ def test_a_closed_store_refuses_everything(tmp_path: Path) -> None:
         store.scan()
     for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
         with pytest.raises(PutRefused) as caught:
-            put(Message("t"))
+            put(Message("t", b""))
         assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
 
 

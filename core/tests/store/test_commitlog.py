@@ -73,7 +73,7 @@ def test_a_record_that_would_leave_less_rolls(left: int, tmp_path: Path) -> None
 @pytest.mark.parametrize("left", range(8))
 def test_a_record_that_fits_into_no_segment_rolls_nothing(left: int, tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
-        store.put(Message("t"))
+        store.put(Message("t", b""))
         with pytest.raises(PutRefused) as caught:
             store.put(a_record_of(SEGMENT - left))
         assert caught.value.status is PutStatus.MESSAGE_SIZE_EXCEEDED
@@ -201,7 +201,7 @@ def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
     for _ in range(3):
         with open_small(tmp_path, preallocate=True) as store:
             fill(store, 100)
-            store.put_async(Message("t")).result()
+            store.put_async(Message("t", b"")).result()
             list(store.scan())
         with read_small(tmp_path) as reader:
             list(reader.scan())
@@ -228,7 +228,7 @@ def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
         assert len(segments(tmp_path)) == 3
         with pytest.raises(OffsetOutOfRange):
             log.view(0, 10)
-        store.put(Message("t"))
+        store.put(Message("t", b""))
         owned(store).log.sync()
         fill(store, 100)
         owned(store).log.sync()
@@ -261,7 +261,7 @@ def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         with pytest.raises(ValueError, match="active"):
             owned(store).segments.retreat()
-        store.put(Message("t"))
+        store.put(Message("t", b""))
 
 
 def test_reading_by_place_copies_nothing(tmp_path: Path) -> None:
@@ -300,14 +300,14 @@ def test_reading_ends_at_what_is_confirmed(tmp_path: Path) -> None:
 
 def test_queue_offsets_go_on_after_a_reopen(tmp_path: Path) -> None:
     def light(names: str) -> Message:
-        return Message("top", properties={"INNER_MULTI_DISPATCH": names}, queue_id=0)
+        return Message("top", b"", properties={"INNER_MULTI_DISPATCH": names}, queue_id=0)
 
     counts: dict[tuple[str, int], int] = defaultdict(int)
     for _ in range(3):
         with open_small(tmp_path, light_queues=True) as store:
             for sys_flag in (0, PREPARED, COMMIT, ROLLBACK, 0):
                 for queue_id in (0, 5):
-                    result = store.put(Message("tx", queue_id=queue_id, sys_flag=sys_flag))
+                    result = store.put(Message("tx", b"", queue_id=queue_id, sys_flag=sys_flag))
                     queued = not sys_flag & PREPARED
                     assert result.queue_offset == (counts["tx", queue_id] if queued else 0)
                     counts["tx", queue_id] += queued
@@ -328,10 +328,10 @@ def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     now = [2_000_000_000_000]
     monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
     with open_small(tmp_path) as store:
-        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+        assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
         now[0] -= 10_000
-        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+        assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
     with open_small(tmp_path) as store:
-        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_000_000
+        assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
         now[0] += 20_000
-        assert store.put(Message("t")).store_timestamp_ms == 2_000_000_010_000
+        assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_010_000

@@ -109,12 +109,12 @@ def test_the_log_knows_which_store_time_is_durable(tmp_path: Path) -> None:
     with open_small(tmp_path / "s") as store:
         assert store._owned is not None
         log = store._owned.log
-        first = store.put(Message("t"))
+        first = store.put(Message("t", b""))
         assert log.flushed_timestamp_ms < first.store_timestamp_ms
         log.sync()
         assert log.flushed_timestamp_ms == first.store_timestamp_ms
         time.sleep(0.002)
-        second = store.put(Message("t"))
+        second = store.put(Message("t", b""))
         assert log.flushed_timestamp_ms == first.store_timestamp_ms < second.store_timestamp_ms
 
 
@@ -124,12 +124,12 @@ def test_what_was_appended_during_a_sync_counts_with_the_next(
     with open_small(tmp_path / "s") as store:
         assert store._owned is not None
         log = store._owned.log
-        sync, first = log.segments.sync, store.put(Message("t"))
+        sync, first = log.segments.sync, store.put(Message("t", b""))
 
         def slow() -> None:
             sync()
             time.sleep(0.002)
-            store.put(Message("t"))
+            store.put(Message("t", b""))
 
         monkeypatch.setattr(log.segments, "sync", slow)
         assert log.sync() == first.end_offset
@@ -144,9 +144,9 @@ def test_flushed_never_passes_what_was_committed(
     with open_small(tmp_path / "s") as store:
         assert store._owned is not None
         log = store._owned.log
-        first = store.put(Message("t"))
+        first = store.put(Message("t", b""))
         time.sleep(0.002)
-        store.put(Message("t"))
+        store.put(Message("t", b""))
         before = log.flushed_timestamp_ms
         with monkeypatch.context() as patched:
             patched.setattr(log.segments, "commit", lambda: first.end_offset)

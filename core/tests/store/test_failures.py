@@ -76,7 +76,7 @@ def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
     files.failing.clear()  # the next sync would succeed, as on Linux, and prove nothing
 
     for each in PUTS.values():
-        for message in (Message("t"), Message("t", wait_store_ok=False)):
+        for message in (Message("t", b""), Message("t", b"", wait_store_ok=False)):
             with pytest.raises(PutRefused, match="the store failed") as refused:
                 each(store, message)
             assert refused.value.status is PutStatus.SERVICE_NOT_AVAILABLE
@@ -98,7 +98,7 @@ def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
         assert [each.physical_offset for each in reader.scan()][:5] == good
     with open_small(tmp_path) as recovered:
         assert [each.physical_offset for each in recovered.scan()][:5] == good
-        recovered.put(Message("t"))
+        recovered.put(Message("t", b""))
 
 
 def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_disk_that_fails_ahead_of_need(fault: str, tmp_path: Path) -> None:
         assert time.monotonic() < deadline, "nobody heard of it"
         time.sleep(0.001)
     with pytest.raises(PutRefused, match="the store failed"):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
     assert len(list(store.scan())) == 1
     with pytest.raises(StoreFailed):
         store.close()
@@ -218,7 +218,7 @@ def test_a_segment_that_cannot_be_made_in_time(fault: str, tmp_path: Path) -> No
         store.put(Message("t", LARGE))
     assert is_eio(caught.value.__cause__)
     with pytest.raises(PutRefused, match="the store failed"):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
     with pytest.raises(StoreFailed):
         store.close()
     with open_small(tmp_path) as recovered:
@@ -237,7 +237,7 @@ def test_a_checkpoint_that_cannot_be_synced(tmp_path: Path) -> None:
     owned(store).checkpoint.advance(StoreCheckpoint(physic_timestamp_ms=1 << 60))
     assert owned(store).checkpoint.read().physic_timestamp_ms < 1 << 60
     with pytest.raises(PutRefused, match="the store failed"):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
     with pytest.raises(StoreFailed):
         store.close()
 
@@ -361,5 +361,5 @@ def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
 
         active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
         with ThreadPoolExecutor(16) as pool:
-            results = list(pool.map(lambda _: store.put(Message("t")), range(32)))
+            results = list(pool.map(lambda _: store.put(Message("t", b"")), range(32)))
         assert {each.status for each in results} == {PutStatus.PUT_OK}

@@ -78,9 +78,9 @@ def test_threads_of_every_kind_of_put(tmp_path: Path) -> None:
 def test_awaiting_a_put(tmp_path: Path) -> None:
     async def put_many(store: Store) -> list[PutResult]:
         first = await store.put_async(Message("t", b"first", queue_id=0))
-        futures = [store.put_async(Message("t", queue_id=0)) for _ in range(100)]
+        futures = [store.put_async(Message("t", b"", queue_id=0)) for _ in range(100)]
         with pytest.raises(PutRefused):
-            await store.put_async(Message("a/b"))
+            await store.put_async(Message("a/b", b""))
         return [first, *[await each for each in futures]]
 
     with open_small(tmp_path, flush="inline") as store:
@@ -92,10 +92,10 @@ def test_awaiting_a_put(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "status"),
     [
-        (Message("a/b"), PutStatus.MESSAGE_ILLEGAL),
+        (Message("a/b", b""), PutStatus.MESSAGE_ILLEGAL),
         (Message("t", bytes(SEGMENT)), PutStatus.MESSAGE_SIZE_EXCEEDED),
         (
-            Message("t", properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}),
+            Message("t", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}),
             PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
         ),
     ],
@@ -149,8 +149,8 @@ def test_closing_while_others_put(tmp_path: Path) -> None:
         try:
             while True:
                 started.set()
-                done += store.put(Message("t")).status is PutStatus.PUT_OK
-                done += store.put_async(Message("t")).result(timeout=20).status.in_log
+                done += store.put(Message("t", b"")).status is PutStatus.PUT_OK
+                done += store.put_async(Message("t", b"")).result(timeout=20).status.in_log
         except PutRefused as error:
             ends.append(error.status)
         return done
@@ -180,9 +180,9 @@ def test_no_hook_is_called_per_message(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Registry, "load", lambda *_: registry)
     with open_small(tmp_path) as store:
         with count_hook_calls(registry) as calls:
-            store.put(Message("t"))
-            store.put_batch([Message("t")] * 20)
-            store.put_async(Message("t")).result()
+            store.put(Message("t", b""))
+            store.put_batch([Message("t", b"")] * 20)
+            store.put_async(Message("t", b"")).result()
             list(store.scan())
             store.look_up(0)
             assert calls == []

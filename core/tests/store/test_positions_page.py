@@ -266,7 +266,7 @@ def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
     end = fill(store, 5)[-1].end_offset
     files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name.isdigit())
     with pytest.raises(StoreFailed):
-        store.put(Message("t"))
+        store.put(Message("t", b""))
     assert page_of(tmp_path).state is State.FAILED
     with read_small(tmp_path) as reader:
         assert reader.flushed_offset == end

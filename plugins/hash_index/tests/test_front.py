@@ -45,7 +45,7 @@ def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> No
             assert found == ([result.physical_offset] if number >= 50 else [])
         assert index.remove_before(put[-1].end_offset) == len(before) - 4
         assert index_files(tmp_path) == before[-1:]
-        more = store.put(Message("t", keys="more"))
+        more = store.put(Message("t", b"", keys="more"))
         assert store.wait_dispatched(more.end_offset)
         assert [each.physical_offset for each in store.query("t", "more")] == [more.physical_offset]
 

@@ -33,7 +33,7 @@ def messages(count: int) -> Iterator[Message]:
             f"topic-{number % 3}",
             bytes([number % 256]) * (number % 500),
             tags=f"tag-{number % 5}" if number % 2 else None,
-            keys=f"key-{number} all" if number % 4 else None,
+            keys=[f"key-{number}", "all"] if number % 4 else None,
             properties={"UNIQ_KEY": f"{number:032X}", "number": str(number), "wort": "süß"},
             queue_id=number % 4,
             flag=number - 10,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
+from lakelog.arguments import span_ms, whole
 from lakelog.consumers.consumer import BATCH_MESSAGES, Consumer
 from lakelog.consumers.places import Place
 from lakelog.message import StoredMessage
@@ -39,16 +40,15 @@ class AsyncConsumer:
     # --- reading ---
 
     async def poll(
-        self, max_messages: int = BATCH_MESSAGES, wait_ms: int = 0
+        self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0
     ) -> list[StoredMessage]:
         """The next messages, of all queues in turn.
 
         :param wait_ms: how long to wait for the first of them
         :returns: at most ``max_messages``, none if there are none in time
         """
-        if max_messages < 1:
-            raise ValueError(f"max_messages is {max_messages}; ask for 1 or more")
-        end = asyncio.get_running_loop().time() + wait_ms / 1000
+        max_messages = whole("max_messages", max_messages, 1)
+        end = asyncio.get_running_loop().time() + span_ms("wait_ms", wait_ms) / 1000
         await self._await_some(max_messages, end)
         return list(self._ready(max_messages))
 

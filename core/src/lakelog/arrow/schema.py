@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakelog.arguments import wrong_type
+
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final[dict[str, Any]] = {
     "topic": pa.string(),
@@ -41,8 +43,11 @@ COLUMNS: Final = tuple(_TYPES)
 def schema(columns: Iterable[str] | None = None) -> pa.Schema:
     """The schema of some columns, in the order given; of all of them without ``columns``.
 
-    Raises ``ValueError`` for a name that is none of :data:`COLUMNS`, or is given twice.
+    Raises ``ValueError`` for a name that is none of :data:`COLUMNS`, or is given twice, and
+    ``TypeError`` for one name in place of several.
     """
+    if isinstance(columns, str):
+        raise wrong_type("columns", columns, f"a list such as [{columns!r}]")
     names = COLUMNS if columns is None else tuple(columns)
     unknown = [name for name in names if name not in _TYPES]
     if unknown:

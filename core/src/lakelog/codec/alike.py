@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec.bodycolumn import BodyColumn
-from lakelog.codec.columns import DISPATCHED, INT, UnlikeError, as_column
+from lakelog.codec.columns import DISPATCHED, UnlikeError, queue_column
 from lakelog.codec.dtypes import SHORT, head_dtype
 from lakelog.codec.limits import as_body
-from lakelog.codec.messageproperties import ended, message_properties
+from lakelog.codec.messageproperties import are_plain, ended, message_properties
 from lakelog.codec.one import GIVEN_BITS
 from lakelog.codec.ranks import OneQueueRanks, QueueRanks
 from lakelog.codec.recordcrc import PLACEHOLDER
@@ -87,7 +87,7 @@ def properties_of(columns: MessageColumns, encoder: Encoder) -> Properties:
         shared = message_properties(tags, keys, more)  # type: ignore[arg-type]  # for all alike
         _refuse_lights(shared, encoder)
         return Properties((ended(shared) if back else shared) + back)
-    if type(tags) is str and tags.isprintable() and not more:
+    if type(tags) is str and are_plain(tags) and not more:
         text = _printable(keys)
         if text is not None:
             front = f"TAGS\x01{tags}\x02KEYS\x01".encode()
@@ -109,7 +109,7 @@ def _printable(keys: Any) -> str | None:
         text = "".join(keys)
     except TypeError:
         return None
-    return text if text.isprintable() else None
+    return text if are_plain(text) else None
 
 
 def _refuse_lights(properties: bytes, encoder: Encoder) -> None:
@@ -137,9 +137,7 @@ def queues_of(
         given = encoder.queues.choose_many(topic, count)
     elif not is_shared(given) and None in given:  # type: ignore[operator]  # a sequence then
         given = [encoder.queue_of(each) for each in columns]
-    ids = as_column([given] if is_shared(given) else list(given), INT)  # type: ignore[arg-type]  # whole numbers
-    if ids.min() < 0:
-        raise UnlikeError
+    ids = queue_column([given] if is_shared(given) else list(given))  # type: ignore[arg-type]  # whole numbers
     if len(ids) == 1 and queued:
         queue = (topic, int(ids[0]))
         return [queue] * count, ids, OneQueueRanks(queue, count)

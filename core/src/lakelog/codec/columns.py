@@ -74,10 +74,15 @@ def queue_ids_of(messages: Sequence[Message], encoder: Encoder) -> NDArray[np.in
     given = [each.queue_id for each in messages]
     if None in given:
         given = [encoder.queue_of(each) for each in messages]
+    return np.broadcast_to(queue_column(given), len(messages))
+
+
+def queue_column(given: list[Any]) -> NDArray[Any]:
+    """Queue ids as an array; of equal ones, one."""
     ids = as_column(given, INT)
-    if ids.min() < 0:
+    if ids.min() < 0 or bool in set(map(type, given[:1] if len(ids) == 1 else given)):
         raise UnlikeError
-    return np.broadcast_to(ids, len(messages))
+    return ids
 
 
 class Topics:

@@ -8,10 +8,11 @@ from typing import Final
 
 import attrs
 
+from lakelog.arguments import whole
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.hostpair import HostPair, host_pair
 from lakelog.codec.light import EncodedLight
-from lakelog.codec.limits import Limits, illegal
+from lakelog.codec.limits import Limits, illegal, misfit
 from lakelog.codec.one import EncodedOne, encode_record
 from lakelog.codec.pieces import EncodedPieces
 from lakelog.codec.queuechoice import RoundRobin
@@ -72,9 +73,10 @@ class Encoder:
         try:
             one, properties = encode_record(message, self)
         except struct.error as error:
-            raise illegal(f"a number of the message does not fit its field: {error}") from None
+            raise illegal(misfit(message) or f"a number does not fit its field: {error}") from None
         except (AttributeError, TypeError) as error:
-            raise illegal(f"{message!r} cannot be stored: {error}") from error
+            what = misfit(message) or f"{message!r:.200} cannot be stored: {error}"
+            raise illegal(what) from error
         if self.max_light_queues is not None and DISPATCHED in properties:
             return self._light(one, properties, message)
         return one
@@ -91,9 +93,10 @@ class Encoder:
         queue_id = message.queue_id
         if queue_id is None:
             return self.queues.choose(message.topic)
-        if queue_id < 0:
-            raise illegal(f"queue {queue_id} cannot be; queues are numbered from 0")
-        return queue_id
+        try:
+            return whole("queue_id", queue_id)
+        except (TypeError, ValueError) as error:
+            raise illegal(str(error)) from None
 
     def _light(self, one: EncodedOne, properties: bytes, message: Message) -> EncodedOne:
         """With offsets in light queues; a record that is in no queue takes none in these either."""

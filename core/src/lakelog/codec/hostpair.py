@@ -42,7 +42,7 @@ def host_pair(born_host: str, store_host: str) -> HostPair:
 
     Raises :class:`~lakelog.errors.IllegalMessage` where one of them is none.
     """
-    born, store = _encoded(born_host), _encoded(store_host)
+    born, store = _encoded("born_host", born_host), _encoded("store_host", store_host)
     flags = BORN_HOST_V6 if len(born) != HOST_V4_BYTES else 0
     if len(store) != HOST_V4_BYTES:
         flags |= STORE_HOST_V6
@@ -52,8 +52,8 @@ def host_pair(born_host: str, store_host: str) -> HostPair:
     )
 
 
-def _encoded(host: str) -> bytes:
+def _encoded(name: str, host: str) -> bytes:
     try:
         return encode_host(host)
     except ValueError as error:
-        raise illegal(str(error)) from None
+        raise illegal(f"{name}: {error}") from None

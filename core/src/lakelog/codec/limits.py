@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from lakelog.arguments import whole
 from lakelog.errors import IllegalMessage
 from lakelog.layout import BLANK_MIN_BYTES, MAX_PROPERTIES_BYTES, MAX_TOPIC_BYTES
 from lakelog.message import Body
@@ -63,6 +64,36 @@ def _too_large(what: str, found: int, limit: int) -> IllegalMessage:
 def illegal(what: str) -> IllegalMessage:
     """The error for a message that makes no record at all."""
     return IllegalMessage(what, status=PutStatus.MESSAGE_ILLEGAL)
+
+
+_FIELDS = {
+    "queue_id": range(1 << 31),
+    "flag": range(-(1 << 31), 1 << 31),
+    "sys_flag": range(-(1 << 31), 1 << 31),
+    "born_timestamp_ms": range(-(1 << 63), 1 << 63),
+    "reconsume_times": range(-(1 << 31), 1 << 31),
+    "prepared_transaction_offset": range(-(1 << 63), 1 << 63),
+}
+"""What the numbers of a message can be."""
+_NONE_ALLOWED = ("queue_id", "born_timestamp_ms")
+
+
+def misfit(message: object) -> str | None:
+    """Which number of ``message`` does not fit its field, and what it should be."""
+    topic = getattr(message, "topic", "")
+    if not isinstance(topic, str):
+        return f"topic {topic!r:.80} is no text that UTF-8 can hold"
+    for name, fits in _FIELDS.items():
+        value = getattr(message, name, 0)
+        if value is None and name in _NONE_ALLOWED:
+            continue
+        try:
+            whole(name, value, None)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        if value not in fits:
+            return f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}"
+    return None
 
 
 def encode_topic(topic: str) -> bytes:

@@ -9,7 +9,7 @@ from lakelog.codec.losttext import SECTOR_BYTES
 from lakelog.codec.recordcrc import is_sealed, without_seal
 from lakelog.layout import PROPERTY_SEPARATOR
 from lakelog.message import PropertiesLike
-from lakelog.properties import KEYS, TAGS, encode_properties, join_keys
+from lakelog.properties import KEYS, TAGS, check_tags, encode_properties, join_keys
 
 Keys = str | Sequence[str] | None
 
@@ -18,22 +18,41 @@ def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike 
     """The encoded properties of one message."""
     if properties:
         return _with_more(tags, keys, properties)
-    if type(tags) is str and type(keys) is str and tags.isprintable() and keys.isprintable():
-        # The common case at a quarter of the cost: separators are not printable.
-        return f"TAGS\x01{tags}\x02KEYS\x01{keys}\x02".encode()
+    if type(tags) is str and type(keys) is str:
+        texts = tags + keys
+        if texts.isprintable() and " " not in texts and "|" not in texts:  # are_plain(), inlined
+            return f"TAGS\x01{tags}\x02KEYS\x01{keys}\x02".encode()
     if tags is None and keys is None:
         return b""
     return _encoded(_named(tags, keys))
+
+
+def are_plain(texts: str) -> bool:
+    """Whether tags and keys, joined, are such that nothing of them has to be looked at closer.
+
+    Separators of properties are not printable, and there is no other white space but spaces.
+    """
+    return texts.isprintable() and " " not in texts and "|" not in texts
 
 
 def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> bytes:
     if isinstance(properties, bytes | bytearray | memoryview):
         return _as_given(tags, keys, bytes(properties))
     try:
-        named = _named(tags, keys) | dict(properties)
+        more = dict(properties)
     except (ValueError, TypeError):
-        raise illegal("properties must be a mapping of names to values, or bytes") from None
-    return _unsealed(_encoded(named))
+        raise illegal(
+            f"properties is {properties!r:.80}; give a mapping of names to values, or bytes"
+        ) from None
+    named = _named(tags, keys)
+    for name, value in () if named.keys().isdisjoint(more) else named.items():
+        if more.get(name, value) != value:
+            field = name.lower()
+            raise illegal(
+                f"{field} is {value!r}, and properties has {name} {more[name]!r:.80}; give one of "
+                "them"
+            )
+    return _unsealed(_encoded(named | more))
 
 
 def _encoded(named: dict[str, str]) -> bytes:
@@ -62,11 +81,16 @@ def _unsealed(properties: bytes) -> bytes:
 
 
 def _named(tags: str | None, keys: Keys) -> dict[str, str]:
+    if type(tags) is str and type(keys) is str and are_plain(tags + keys):
+        return {TAGS: tags, KEYS: keys}
     named = {}
-    if tags is not None:
-        named[TAGS] = tags
-    if keys is not None:
-        named[KEYS] = join_keys(keys)
+    try:
+        if tags is not None:
+            named[TAGS] = check_tags(tags)
+        if keys is not None:
+            named[KEYS] = join_keys(keys)
+    except (TypeError, ValueError) as error:
+        raise illegal(str(error)) from None
     return named
 
 
@@ -91,8 +115,8 @@ def column_properties(
 
 
 def _are_printable(texts: Sequence[Keys]) -> bool:
-    """Whether all of them are strings without anything odd in them."""
+    """Whether all of them are strings, and plain."""
     try:
-        return "".join(texts).isprintable()  # type: ignore[arg-type]  # join tells which they are
+        return are_plain("".join(texts))  # type: ignore[arg-type]  # join tells which they are
     except TypeError:
         return False

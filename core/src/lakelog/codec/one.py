@@ -138,7 +138,7 @@ def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes
         encoder.limits.check(len(body), len(properties), size)
     flags = message.sys_flag & GIVEN_BITS | hosts.sys_flag
     queue_id = message.queue_id
-    if queue_id is None or queue_id < 0:
+    if type(queue_id) is not int or queue_id < 0:
         queue_id = encoder.queue_of(message)
     born = message.born_timestamp_ms
     head = hosts.pack(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Literal, TypeAlias
 
+from lakelog.arguments import span_ms, whole, wrong_type
 from lakelog.consumers.fetching import Fetched, Fetching
 from lakelog.consumers.names import offsets_name
 from lakelog.consumers.offsets import Offsets
@@ -20,6 +21,7 @@ from lakelog.consumers.places import EARLIEST, LATEST, Place, check_place, find,
 from lakelog.consumers.queueaccess import QueueAccess
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
+from lakelog.reading.tagfilter import tag_filter
 
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 
@@ -59,10 +61,12 @@ class Consumer:
             committed when the next one begins, and at close
 
         Raises :class:`~lakelog.errors.SettingsError`, and ``StoreReadOnly`` for ``batch`` in a
-        store that is open for reading.
+        store that is open for reading; ``TypeError`` for arguments of a wrong type, and
+        ``ValueError`` for tags without one.
         """
         offsets_name(topic, group)
         _check(commit, queue_ids, offsets)
+        tag_filter(topic, tags)
         self.group = group
         self.topic = topic
         self._all_queues = queue_ids is None
@@ -82,14 +86,13 @@ class Consumer:
 
     # --- reading ---
 
-    def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: int = 0) -> list[StoredMessage]:
+    def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[StoredMessage]:
         """The next messages, of all queues in turn.
 
         :param wait_ms: how long to wait for the first of them
         :returns: at most ``max_messages``, none if there are none in time
         """
-        if max_messages < 1:
-            raise ValueError(f"max_messages is {max_messages}; ask for 1 or more")
+        max_messages, wait_ms = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
         self._begin()
         if not self._waiting:
             self._fill(max_messages, wait_ms)
@@ -111,7 +114,7 @@ class Consumer:
         while not self._closed:
             if not self._waiting:
                 self._begin()
-                self._fill(BATCH_MESSAGES, int(_NAP_S * 1000) if follow else 0)
+                self._fill(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0)
             if not self._waiting:
                 self._settle()
                 if not follow or self._is_over():
@@ -150,7 +153,7 @@ class Consumer:
         if self._by_batch:
             self.commit()
 
-    def _fill(self, max_messages: int, wait_ms: int) -> None:
+    def _fill(self, max_messages: int, wait_ms: float) -> None:
         """Fetch; wait if there is nothing."""
         deadline = time.monotonic() + wait_ms / 1000
         while True:
@@ -188,8 +191,7 @@ class Consumer:
         An offset beyond the queue's ends is corrected by the next poll, as in RocketMQ.
         """
         self._check_queue(queue_id)
-        if offset < 0:
-            raise ValueError(f"offset is {offset}; queue offsets start at 0")
+        offset = whole("offset", offset)
         self._waiting = deque(each for each in self._waiting if each.queue_id != queue_id)
         self._delivered[queue_id] = self._fetching.positions[queue_id] = offset
 
@@ -198,9 +200,14 @@ class Consumer:
 
         :param to: ``earliest``, ``latest``, a time with its time zone, or a queue offset; of
             places beyond a queue's ends, the nearest end
+
+        Raises :class:`~lakelog.errors.SettingsError` for what is no place, ``ValueError`` for an
+        offset below 0.
         """
-        if not isinstance(to, int):
-            check_place(to)
+        if isinstance(to, int):
+            whole("to", to)
+        else:
+            check_place(to, "to")
         for queue_id in self._fetching.positions:
             self.seek(queue_id, self._find(queue_id, to))
         self.commit()
@@ -293,12 +300,20 @@ class Consumer:
 def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> None:
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
-    if queue_ids is not None and (not queue_ids or min(queue_ids) < 0):
-        raise SettingsError(
-            f"{list(queue_ids)} are no queues; give ids from 0 on, or None for all", key="queue_ids"
-        )
+    if queue_ids is not None:
+        _check_queues(queue_ids)
     if commit == "batch" and offsets.read_only:
         raise StoreReadOnly(
             "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
             "or open it with mode='auto'"
+        )
+
+
+def _check_queues(queue_ids: Sequence[int]) -> None:
+    if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
+        raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
+    ids = [whole("queue_ids", each, None) for each in queue_ids]
+    if not ids or min(ids) < 0:
+        raise SettingsError(
+            f"{ids} are no queues; give ids from 0 on, or None for all", key="queue_ids"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lakelog.arguments import text
 from lakelog.config.consumeroffsets import SEPARATOR
 from lakelog.errors import SettingsError
 
@@ -17,7 +18,7 @@ _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 def check_group(group: str) -> str:
     """The name of a group, if RocketMQ allows it; raises ``SettingsError``."""
-    if not _GROUP.fullmatch(group):
+    if not _GROUP.fullmatch(text("group", group, "billing")):
         raise SettingsError(
             f"a consumer group's name has letters a-z A-Z, digits and _ - | % only, not {group!r}",
             key="group",
@@ -33,7 +34,7 @@ def check_group(group: str) -> str:
 
 def offsets_name(topic: str, group: str) -> str:
     """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
-    if not topic or SEPARATOR in topic:
+    if not topic or SEPARATOR in text("topic", topic, "orders"):
         raise SettingsError(
             f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
             f"{SEPARATOR!r}",

@@ -15,17 +15,17 @@ Place: TypeAlias = str | datetime
 """``earliest``, ``latest``, or the time at which a message was stored, with its time zone."""
 
 
-def check_place(place: Place) -> Place:
+def check_place(place: Place, argument: str = "start") -> Place:
     """The place, if it is one; raises ``SettingsError``."""
     if isinstance(place, datetime):
         if place.tzinfo is None:
             raise SettingsError(
-                f"the time {place} has no time zone; add one, such as tzinfo=UTC", key="start"
+                f"the time {place} has no time zone; add one, such as tzinfo=UTC", key=argument
             )
     elif place not in (EARLIEST, LATEST):
         raise SettingsError(
             f"{place!r} is no place in a queue; give 'earliest', 'latest' or a datetime",
-            key="start",
+            key=argument,
         )
     return place
 

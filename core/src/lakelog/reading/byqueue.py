@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import attrs
 
+from lakelog.arguments import queue_name, topic_name, whole
 from lakelog.interfaces import QueueReader
 from lakelog.queueoffsets import Queue
 from lakelog.reading.results import QueueInfo
+from lakelog.units import Units
 
 
 def java_order(text: str) -> bytes:
@@ -32,6 +34,8 @@ class QueueList:
 
     def infos(self, topic: str | None = None) -> list[QueueInfo]:
         """Every queue, or those of one topic, by topic in Java's order, then by queue id."""
+        if topic is not None:
+            topic_name(topic)
         minimum = self.minimum()
         wanted = [each for each in self.queues.queues() if topic is None or each[0] == topic]
         wanted.sort(key=lambda queue: (java_order(queue[0]), queue[1]))
@@ -40,7 +44,12 @@ class QueueList:
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         """First queue offset that is there and the next that will be; ``None``: no such queue."""
-        return self.queues.bounds((topic, queue_id), self.minimum())
+        return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
+
+    def units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units from queue offset ``first``, as they stand."""
+        queue = queue_name(topic, queue_id)
+        return self.queues.units(queue, whole("first", first), whole("count", count))
 
     def _info(self, queue: Queue, minimum: int) -> QueueInfo | None:
         bounds = self.queues.bounds(queue, minimum)

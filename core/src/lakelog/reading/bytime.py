@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from lakelog.arguments import queue_name, time_ms
 from lakelog.interfaces import QueueReader
 from lakelog.reading.heads import HeadLog, Heads
 
@@ -38,8 +39,10 @@ class TimeSearch:
         younger. So between two times the upper one comes before the lower one, as in RocketMQ.
         0 where no such queue is. Messages that cannot be read are passed over.
 
-        Raises ``ValueError`` for a boundary of another name, or a queue id below 0.
+        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a time that can
+        only be seconds, a boundary of another name, or a queue id below 0.
         """
+        timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
         if boundary not in ("lower", "upper"):
             raise ValueError(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
         bounds = self._bounds(topic, queue_id)
@@ -60,9 +63,7 @@ class TimeSearch:
         return None if found is None else found.time_ms
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        if queue_id < 0:
-            raise ValueError(f"queue id {queue_id} is below 0; queues are numbered from 0")
-        return self.queues.bounds((topic, queue_id), self.minimum())
+        return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
 
 
 def _search(heads: Heads, low: int, high: int, is_behind: Callable[[int], bool]) -> tuple[int, int]:

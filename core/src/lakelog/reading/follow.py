@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, Protocol
 
 import attrs
 
+from lakelog.arguments import span_ms, whole
 from lakelog.message import StoredMessage
 from lakelog.reading.arrivals import Waiting
 from lakelog.reading.results import GetResult, GetStatus
@@ -45,12 +45,12 @@ class Getter(Protocol):
 
 @attrs.frozen
 class Request:
-    """What a call of :meth:`QueueFollower.get` asks for; raises ``TypeError`` for other types."""
+    """What a call of :meth:`QueueFollower.get` asks for; the getter checks it."""
 
-    topic: str = attrs.field(validator=attrs.validators.instance_of(str))
-    queue_id: int = attrs.field(converter=operator.index)
-    offset: int = attrs.field(converter=operator.index)
-    max_messages: int = attrs.field(default=32, converter=operator.index)
+    topic: str
+    queue_id: int
+    offset: int
+    max_messages: int = 32
     max_bytes: int | None = None
     tags: str | None = None
 
@@ -69,7 +69,7 @@ class QueueFollower:
         other tags it looks on, so that ``next_offset`` may be further on. Any other status is
         returned at once.
         """
-        end = time.monotonic() + wait_ms / 1000
+        end = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
         while True:
             seen = self.arrivals.version
             result = self._get(request)
@@ -84,7 +84,7 @@ class QueueFollower:
         """:meth:`get` in an event loop, which goes on meanwhile."""
         import asyncio
 
-        end = time.monotonic() + wait_ms / 1000
+        end = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
         while True:
             seen, result = await in_thread(self._look, request)
             left = end - time.monotonic()
@@ -114,7 +114,7 @@ class QueueFollower:
         :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
         :param batch: how many messages are taken from the store at a time
         """
-        request = Request(topic, queue_id, start or 0, batch, None, tags)
+        request = Request(topic, queue_id, _first(start), batch, None, tags)
         while True:
             seen, ended = self.arrivals.version, self.arrivals.closed
             result = self._get(request)
@@ -137,7 +137,7 @@ class QueueFollower:
         batch: int = BATCH_MESSAGES,
     ) -> AsyncIterator[StoredMessage]:
         """:meth:`read` in an event loop: files are read in a thread, and no thread waits."""
-        request = Request(topic, queue_id, start or 0, batch, None, tags)
+        request = Request(topic, queue_id, _first(start), batch, None, tags)
         while True:
             ended = self.arrivals.closed
             seen, result = await in_thread(self._look, request)
@@ -164,6 +164,10 @@ class QueueFollower:
             max_bytes=request.max_bytes,
             tags=request.tags,
         )
+
+
+def _first(start: int | None) -> int:
+    return 0 if start is None else whole("start", start)
 
 
 def _is_answer(result: GetResult) -> bool:

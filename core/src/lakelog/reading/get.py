@@ -67,7 +67,8 @@ class QueueGetter:
         :returns: the messages, RocketMQ's status, and where to go on; see
             :mod:`lakelog.reading.selection`
 
-        Raises ``ValueError`` for a queue id below 0, fewer than one message, and tags without one.
+        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
+        0, fewer than one message, and tags without one.
         """
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
         plain = self._short_way.get(want)

@@ -12,13 +12,13 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.arguments import FOREVER_MS, text, time_ms, topic_name, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.interfaces import KeyIndex
 from lakelog.message import StoredMessage
 from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 
 DEFAULT_MESSAGES: Final = 64
-_LAST_MS: Final = (1 << 63) - 1
 _log = logging.getLogger("lakelog")
 
 
@@ -67,13 +67,15 @@ class KeyQuery:
         :param since_ms: store time of the oldest, in ms since 1970
         :param until_ms: store time of the youngest, itself included
 
-        Raises :class:`~lakelog.errors.MissingIndex`.
+        Raises :class:`~lakelog.errors.MissingIndex`; ``TypeError`` for arguments of a wrong type,
+        and ``ValueError`` for a key that no message can have, times that can only be seconds, and
+        fewer than one message.
         """
-        begin, end = _times(since_ms, until_ms)
+        (begin, end), most = _times(since_ms, until_ms), whole("max_messages", max_messages, 1)
         found: list[StoredMessage] = []
         buried = self.buried(topic)
         for offset in self._offsets(topic, key, begin, end):
-            if len(found) >= max_messages:
+            if len(found) >= most:
                 break
             message = self._message(offset) if offset >= buried else None
             if message and begin <= message.store_timestamp_ms <= end and _has(message, topic, key):
@@ -94,14 +96,20 @@ class KeyQuery:
 
         Raises :class:`~lakelog.errors.MissingIndex`.
         """
-        found: list[int] = []
+        found, most = list[int](), whole("max_count", max_count, 1)
         for offset in self._offsets(topic, key, *_times(since_ms, until_ms)):
-            if len(found) >= max_count:
+            if len(found) >= most:
                 break
             found.append(offset)
         return found
 
     def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        topic_name(topic)
+        if KEY_SEPARATOR in text("key", key, "order-42"):
+            raise ValueError(
+                f"key is {key!r}, which no message has: RocketMQ separates keys by spaces; ask for "
+                "one of them"
+            )
         if self.index is None:
             raise MissingIndex(
                 "messages cannot be found by key without an index: install lakelog-hash-index, "
@@ -130,7 +138,11 @@ class KeyQuery:
 
 
 def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
-    return 0 if since_ms is None else since_ms, _LAST_MS if until_ms is None else until_ms
+    begin = 0 if since_ms is None else time_ms("since_ms", since_ms)
+    end = FOREVER_MS if until_ms is None else time_ms("until_ms", until_ms)
+    if begin > end:
+        raise ValueError(f"since_ms is {begin}, behind until_ms, {end}; give the older one first")
+    return begin, end
 
 
 def _has(message: StoredMessage, topic: str, key: str) -> bool:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog.arguments import wrong_type
 from lakelog.consumequeue.javahash import java_hash
-from lakelog.properties import SCHEDULE_TOPIC
+from lakelog.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from lakelog.units import Longs
 
 ALL: Final = "*"
-_JAVA_BLANK: Final = "".join(map(chr, range(0x21)))
 _FIRST_NO_HASH: Final = -(1 << 31) - 1
 """Codes up to this one are places in a ``consumequeue_ext`` file, and say nothing of the tags."""
 
@@ -51,11 +51,13 @@ def tag_filter(topic: str, expression: str | None) -> TagFilter | None:
     The tags code of a delayed message is its time of delivery: in ``SCHEDULE_TOPIC_XXXX`` the tags
     alone decide, where RocketMQ compares hashes with the lower half of that time.
 
-    Raises ``ValueError`` for an expression without a tag.
+    Raises ``TypeError`` for what is no text, and ``ValueError`` for an expression without a tag.
     """
+    if expression is not None and not isinstance(expression, str):
+        raise wrong_type("tags", expression, "a str such as 'TagA || TagB', or None for all")
     if expression is None or expression in ("", ALL):
         return None
-    tags = [tag for part in expression.split("||") if (tag := part.strip(_JAVA_BLANK))]
+    tags = [tag for part in expression.split(TAG_SEPARATOR) if (tag := part.strip(JAVA_BLANK))]
     if not tags:
         raise ValueError(f"tags {expression!r} name no tag; give one like 'TagA || TagB', or '*'")
     hashes = tuple({java_hash(tag) for tag in tags})

@@ -90,7 +90,7 @@ def test_a_power_cut_loses_what_was_not_durable(
     other = Counter({("other", b""): 2}) if followed else Counter()
     if followed:
         with open_to_append(store) as owner:
-            owner.put_batch([lakelog.Message("other")] * 2)
+            owner.put_batch([lakelog.Message("other", b"")] * 2)
     hand_over(store, None)
     assert counts(store) == expected() + other
 

@@ -199,7 +199,7 @@ def test_flags_say_what_the_body_is() -> None:
         ({"keys": ["a b"]}, "'a b' is null, empty or holds a space"),
         ({"keys": [None]}, "key None"),
         ({"properties": [("a", None)]}, "property 'a' is null"),
-        ({"queue_id": -1}, "queue -1 cannot be"),
+        ({"queue_id": -1}, "queue_id is -1"),
         ({"queue_id": 1 << 40}, "row 1 of partition 5"),
         ({"flag": 1 << 31}, "flag 2147483648 does not fit into 32 bits"),
         ({"sys_flag": PREPARED}, "transaction_type IN"),

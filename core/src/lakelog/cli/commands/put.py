@@ -60,7 +60,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     if sum([bool(bodies), stdin, jsonl is not None]) != 1:
         raise typer.BadParameter("give BODY, or --stdin, or --jsonl FILE: one of them")
     like = Message(
-        topic, tags=tags, keys=_keys(keys), queue_id=queue, properties=_pairs(properties)
+        topic, b"", tags=tags, keys=_keys(keys), queue_id=queue, properties=_pairs(properties)
     )
     with ExitStack() as stack:
         messages = _messages(stack, like, bodies, jsonl)
