@@ -133,6 +133,22 @@ class LettingGo(SoundlyStaged):
             self.memory = bytearray(len(self.memory))
 
 
+class LettingGoEarly(SoundlyStaged):
+    """Looks at the seal behind the write, and gives up what came during it."""
+
+    class segment(Segment):
+        is_sealed = False
+
+        def seal(self) -> None:
+            self.is_sealed = True
+
+        def commit(self) -> int:
+            end = super().commit()
+            if self.is_sealed:
+                self.memory[end:] = bytes(len(self.memory) - end)
+            return end
+
+
 class OldOnlyInFile(SoundlyStaged):
     """Has nothing in memory of what was there before it."""
 

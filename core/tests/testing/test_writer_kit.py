@@ -63,6 +63,11 @@ class Kit(WriterContract):
         (stagedwriters.TryingAgain, "test_a_failed_commit_is_an_os_error_for_good", "file"),
         (stagedwriters.LettingGo, "test_a_full_segment_is_read_on", "file path"),
         (
+            stagedwriters.LettingGoEarly,
+            "test_a_roll_in_the_middle_of_a_commit_loses_nothing",
+            "file path",
+        ),
+        (
             stagedwriters.OldOnlyInFile,
             "test_views_reach_over_the_end_of_what_was_committed",
             "file",

@@ -288,6 +288,33 @@ class WriterContract:
         segment.close()
         assert_same(path.read_bytes(), expected.ljust(SIZE, b"\x00"))
 
+    def test_a_roll_in_the_middle_of_a_commit_loses_nothing(
+        self, file: FaultyFile, path: Path
+    ) -> None:
+        """The last bytes and the seal come while a commit writes: the next one writes the rest.
+
+        The store's sync does that, before it closes the segment.
+        """
+        segment = self.make().open(file, SIZE, 0)
+        segment.write(0, b"first")
+
+        def roll() -> None:
+            segment.write(5, b"second")
+            if isinstance(segment, Sealable):
+                segment.seal()
+
+        file.meanwhile = roll
+        segment.commit()
+        if file.meanwhile is not None:  # a commit that writes nothing
+            file.meanwhile = None
+            roll()
+        assert_same(bytes(segment.view(0, 11)), b"firstsecond")
+        assert segment.commit() == 11
+        assert_same(bytes(segment.view(0, 11)), b"firstsecond")
+        segment.sync()
+        segment.close()
+        assert_same(path.read_bytes(), b"firstsecond".ljust(SIZE, b"\x00"))
+
     def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
         """What did not get there is not reported as committed, and not tried again."""
         segment = _opened(self.make(), file)
