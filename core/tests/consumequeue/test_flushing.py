@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from core.tests.consumequeue.support import SMALL, plain, queues
 from lakelog.checkpoint import read_checkpoint
 from lakelog.consumequeue.dirty import DirtyFiles
+from lakelog.consumequeue.ends import read_kept
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import StoreFailed
 from lakelog.files import File, RealFileSystem
+from lakelog.layout import OWN_DIR
 from lakelog.testing import FaultyFile
 from lakelog.testing.records import STORED_AT_MS
 
@@ -23,11 +26,13 @@ class Watched(RealFileSystem):
     synced: list[str]
     folders: list[Path]
     failing: bool
+    meanwhile: list[Callable[[], object]]
 
     def __init__(self) -> None:
         object.__setattr__(self, "synced", [])
         object.__setattr__(self, "folders", [])
         object.__setattr__(self, "failing", False)
+        object.__setattr__(self, "meanwhile", [])
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         return _WatchedFile(super().open(path, write=write, create=create), self)
@@ -45,6 +50,8 @@ class _WatchedFile(FaultyFile):
     def sync(self) -> None:
         if self._watched.failing:
             self.failing.add("sync")
+        while self._watched.meanwhile:
+            self._watched.meanwhile.pop()()
         super().sync()
         self._watched.synced.append(self.path.parent.parent.name)
 
@@ -189,3 +196,19 @@ def test_few_changed_pages_can_wait(tmp_path: Path, files: Watched) -> None:
     dirty.sync(0)
     assert files.synced == ["topic"]
     opened.close()
+
+
+def test_what_is_dispatched_during_a_sync_is_not_taken_for_durable(
+    tmp_path: Path, files: Watched
+) -> None:
+    """Its file may have been synced before: list and checkpoint follow with the next sync."""
+    (tmp_path / OWN_DIR).mkdir()
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    files.meanwhile.append(lambda: made.dispatch(plain("t", range(5, 15), 1000)))
+    made.flush()
+    assert read_kept(files, tmp_path).ends == {("t", 0): 5}
+    assert logics_ms(tmp_path) == STORED_AT_MS + 4 * 200
+    made.flush()
+    assert read_kept(files, tmp_path).ends == {("t", 0): 15}
+    made.close()
