@@ -20,6 +20,7 @@ from lakelog.files import RealFileSystem
 from lakelog.testing.crash import CrashPlan
 from lakelog.testing.crash.longrun import FLUSHES, WRITERS
 from lakelog.testing.crash.opener import Opener
+from tests.crash.test_planted_bugs import sealed_segment_not_committed
 
 THREADS: Final = 6
 SESSIONS: Final = 2
@@ -102,3 +103,19 @@ def test_no_clean_close_of_many_loses_anything(writer: str, flush: str, tmp_path
     opener = opener_of(writer, flush)
     for seed in range(MANY):
         assert lost(tmp_path / f"{seed}", opener, seed) == []
+
+
+def test_a_sealed_segment_that_was_not_committed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By messages that are lost, or by a commit to a file that is closed; in one of six runs."""
+    sealed_segment_not_committed(monkeypatch)
+    opener = opener_of("staged", "group-commit")
+    assert any(breaks(tmp_path / f"{seed}", opener, seed) for seed in range(MANY))
+
+
+def breaks(path: Path, opener: Opener, seed: int) -> bool:
+    try:
+        return bool(lost(path, opener, seed))
+    except lakelog.StoreFailed:
+        return True
