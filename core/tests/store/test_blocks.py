@@ -25,6 +25,8 @@ SIZE = 16 * STEP
 PAGE = 4096
 STEPS: dict[str, Any] = {"segment_size_bytes": SIZE, "allocation_step_bytes": STEP}
 AHEAD = "lakelog-preallocate"
+STRAYS: list[Path] = []
+"""Files that were closed before blocks of them were allocated."""
 
 
 class Disk(RealFileSystem):
@@ -46,6 +48,9 @@ class _Asking(RealFile):
     def allocate(self, length: int, position: int = 0) -> None:
         thread = threading.current_thread().name
         self._disk.before(position, length, thread)  # type: ignore[attr-defined]  # set past a frozen class
+        link = Path(f"/proc/self/fd/{self.fileno()}")
+        if not link.exists() or link.readlink().name != self.path.name:
+            STRAYS.append(self.path)
         super().allocate(length, position)
 
 
@@ -198,6 +203,7 @@ def test_a_step_ends_before_its_file_is_closed(tmp_path: Path) -> None:
         go_on.set()
         assert rolling.result().physical_offset == SIZE
         fill(store, 1)
+    assert STRAYS == []  # the store is closed, and its threads have ended
 
 
 def test_what_was_a_hole_stays_one_through_a_recovery(tmp_path: Path) -> None:
