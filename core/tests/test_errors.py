@@ -12,6 +12,7 @@ import pytest
 
 from lakelog import errors
 from lakelog.errors import LakelogError
+from lakelog.files import unreadable
 from lakelog.status import PutStatus
 
 
@@ -47,7 +48,7 @@ def test_words_and_parts_are_the_same(error: LakelogError) -> None:
 
 
 def test_a_read_that_fails_is_an_error_of_the_operating_system_too() -> None:
-    error: OSError = errors.unreadable(Path("/a"), OSError(5, "Input/output error", "/a"))
+    error: OSError = unreadable(Path("/a"), OSError(5, "Input/output error", "/a"))
     assert (error.errno, error.strerror, error.filename) == (5, "Input/output error", "/a")
     assert str(error).startswith("/a: it cannot be read (Input/output error); ")
 

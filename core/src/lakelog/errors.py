@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
-    from pathlib import Path
 
     from lakelog.results import PutResult
     from lakelog.status import PutStatus
@@ -394,13 +393,3 @@ class OutcomeUnknown(LakelogError):
 
     The message is in the log once, or not at all: look before you put it again.
     """
-
-
-def unreadable(path: Path, error: OSError) -> ReadFailed:
-    """The error for a file that is there and cannot be read."""
-    return ReadFailed(
-        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
-        "limit of open files",
-        path=path,
-        error=error,
-    )

@@ -17,6 +17,7 @@ from typing import Final, Protocol, runtime_checkable
 import attrs
 
 from lakelog.access import PRIVATE, Access, access_of, make_folder, open_regular
+from lakelog.errors import ReadFailed
 from lakelog.fileidentity import FileIdentity, stamp
 from lakelog.message import Body
 from lakelog.zeros import next_not_zero
@@ -330,6 +331,16 @@ def _exchange(one: Path, other: Path) -> bool:
     if error in _NO_EXCHANGE:
         return False
     raise OSError(error, os.strerror(error), str(other))
+
+
+def unreadable(path: Path, error: OSError) -> ReadFailed:
+    """The error for a file that is there and cannot be read."""
+    return ReadFailed(
+        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
+        "limit of open files",
+        path=path,
+        error=error,
+    )
 
 
 def read_file(files: FileSystem, path: Path) -> bytes | None:

@@ -266,7 +266,10 @@ class _Taking:
         confirmations = Confirmations(positions)
         log = self._log(segments, positions, confirmations, plan)
         reader = LogReader(
-            self._source(segments), OwnedBounds(positions), _never, decoder=strategies.decoder
+            self._source(segments),
+            OwnedBounds(positions),
+            lambda: False,  # an owner does not read what another process writes
+            decoder=strategies.decoder,
         )
         reput = Reput(
             lambda first, end: reader.pieces(first, end, verify=False),
@@ -394,8 +397,3 @@ def _quietly(undo: Callable[..., object], *arguments: object) -> None:
     """What is told is why the store cannot be opened, and no failure on the way back."""
     with suppress(LakelogError, OSError):
         undo(*arguments)
-
-
-def _never() -> bool:
-    """An owner writes under its own eyes."""
-    return False

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import CorruptConfig, StoreError, unreadable
-from lakelog.files import FileSystem, read_file, write_file
+from lakelog.errors import CorruptConfig, StoreError
+from lakelog.files import FileSystem, read_file, unreadable, write_file
 from lakelog.identity import parsed, shown
 from lakelog.layout import OWN_DIR
 

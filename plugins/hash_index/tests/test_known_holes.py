@@ -35,7 +35,9 @@ def opened(path: Path, mode: lakelog.Mode = "owner") -> lakelog.Store:
 def crashed(path: Path) -> list[int]:
     """A store of many segments and index files; the last index file was not full."""
     with opened(path) as store:
-        results = [store.put(Message("t", b"." * 300, keys=["all", f"k{at}"])) for at in range(COUNT)]
+        results = [
+            store.put(Message("t", b"." * 300, keys=["all", f"k{at}"])) for at in range(COUNT)
+        ]
     (path / "abort").write_text("4711")
     return [each.physical_offset for each in results]
 

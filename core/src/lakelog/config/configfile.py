@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 
 from lakelog.config.lenient import parse_object
-from lakelog.errors import CorruptConfig, unreadable
-from lakelog.files import FileSystem, overwrite_file, read_file
+from lakelog.errors import CorruptConfig
+from lakelog.files import FileSystem, overwrite_file, read_file, unreadable
 
 _log = logging.getLogger("lakelog")
 _BACKUP: Final = ".bak"

@@ -43,6 +43,13 @@ class Stepwise:
         if isinstance(self._inner, Sealable):
             self._inner.seal()
 
+    def finish(self) -> None:
+        """What a store does with a full segment."""
+        self.seal()
+        self.commit()
+        self.sync()
+        self.close()
+
 
 def has_data(path: Path, position: int) -> bool:
     """Whether anything was written to a file from ``position`` on, be it zeros."""

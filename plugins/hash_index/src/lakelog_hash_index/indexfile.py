@@ -8,8 +8,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from lakelog.cached import cached_property
-from lakelog.errors import CorruptIndex, unreadable
-from lakelog.files import FileSystem
+from lakelog.errors import CorruptIndex
+from lakelog.files import FileSystem, unreadable
 from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import ENTRY, SLOT, Header, Shape
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import StoreError, unreadable
-from lakelog.files import FileSystem
+from lakelog.errors import StoreError
+from lakelog.files import FileSystem, unreadable
 from lakelog.layout import (
     AT_MAGIC,
     BLANK,

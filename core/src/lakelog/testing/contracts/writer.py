@@ -172,11 +172,11 @@ class WriterContract:
         segment = _opened(self.make(), file)
         segment.write(0, b"record")
         view = segment.view(0, 6)
-        assert _is_open(path)
+        assert open_in(path)
         segment.close()
         del segment, view
         gc.collect()
-        assert not _is_open(path)
+        assert not open_in(path)
 
     def test_views_of_earlier_segments_stay_right(self, tmp_path: Path) -> None:
         """Memory that a writer uses again must not be under anybody's eyes."""
@@ -186,7 +186,7 @@ class WriterContract:
             expected.append(_fill(segment, random.Random(number)))
             if number % 2 == 0:  # held, and let go of, in turns
                 views.append(segment.view(0, len(expected[-1])))
-            _finish(segment)
+            segment.finish()
         for view, due in zip(views, expected[::2], strict=True):
             assert_same(view, due)
 
@@ -198,7 +198,7 @@ class WriterContract:
             assert_same(bytes(segment.view(0, SIZE)), bytes(SIZE))
             segment.write(0, b"%d" % number * (SIZE - 600 * number))
             assert_same(bytes(segment.view(SIZE - 600 * number, 600 * number)), bytes(600 * number))
-            _finish(segment)
+            segment.finish()
             assert_same(path.read_bytes()[SIZE - 600 * number :], bytes(600 * number))
 
     # --- commits ---
@@ -295,13 +295,12 @@ class WriterContract:
 
         The store's sync does that, before it closes the segment.
         """
-        segment = self.make().open(file, SIZE, 0)
+        segment = _opened(self.make(), file)
         segment.write(0, b"first")
 
         def roll() -> None:
             segment.write(5, b"second")
-            if isinstance(segment, Sealable):
-                segment.seal()
+            segment.seal()
 
         file.meanwhile = roll
         segment.commit()
@@ -384,14 +383,6 @@ def _opened(writer: Writer, file: FaultyFile, position: int = 0) -> Stepwise:
     return Stepwise(writer, file, SIZE, position)
 
 
-def _finish(segment: Stepwise) -> None:
-    """What a store does with a full segment."""
-    segment.seal()
-    segment.commit()
-    segment.sync()
-    segment.close()
-
-
 def _fill(segment: Stepwise, choose: random.Random, start: int = 0) -> bytes:
     """Write pieces of all sizes back to back from ``start``; what was written."""
     written = bytearray()
@@ -410,8 +401,3 @@ def _fails(segment: Stepwise, position: int = 0) -> bool:
     except OSError:
         return True
     return False
-
-
-def _is_open(path: Path) -> bool:
-    """Whether this process has a descriptor of ``path``."""
-    return bool(open_in(path))
