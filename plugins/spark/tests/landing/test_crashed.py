@@ -20,6 +20,7 @@ from lakelog.testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, i
 from lakelog.testing.crash.opener import Opener
 from lakelog_spark.landing import ranges
 from lakelog_spark.landing.durable import DurableEnd
+from lakelog_spark.landing.gathering import Span
 from lakelog_spark.landing.ranges import Bounds, next_spans
 from lakelog_spark.whole import edges
 
@@ -143,7 +144,7 @@ def damage_at_the_end_passed_over(patch: pytest.MonkeyPatch) -> None:
         damage = [each for each in store.scan_pieces(start, end) if isinstance(each, Damage)]
         behind = max((edges(each)[1] for each in damage), default=0)
         if end is None and behind > (spans[-1].end if spans else start):
-            spans.append(ranges.Span(spans[-1].end if spans else start, behind))
+            spans.append(Span(spans[-1].end if spans else start, behind))
         yield from spans
 
     patch.setattr(ranges, "_cut", cut)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.checkpoint import read_checkpoint
+from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.errors import LakelogError, PluginError
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
@@ -27,6 +27,8 @@ from lakelog.testing.crash.verdicts import (
     by_queue,
     check_bounds,
     check_claim,
+    check_lowered,
+    check_synced_time,
     check_tail,
     check_units,
     checked_tombstones,
@@ -60,13 +62,15 @@ class Checker:
         :param before: the log as the crash left it
         :param tool: what works on the store first
         """
-        claimed = self.claimed(path)
+        claimed, checkpoint = self.claimed(path), read_checkpoint(self.opener.real, path)
         if tool is not None:
             self.mended(path, tool)
         store = self.opened(path)
         try:
             check_claim(claimed, store.max_offset)
             _check_tail(store)
+            found = {each.physical_offset: each for each in store.scan(on_damage=_pass_over)}
+            self.check_times(path, checkpoint, store.max_offset, found)
             kept = self.examine(store, expected, rng)
             self.check_asides(path, expected, kept, before, store.min_offset)
             _puts_again(store, rng)
@@ -84,6 +88,21 @@ class Checker:
         if self.opener.settings.core.on_damage != "truncate":
             return claimed
         return min([claimed, *(each.offset for each in read_damage(self.opener.real, path))])
+
+    def check_times(
+        self,
+        path: Path,
+        before: StoreCheckpoint,
+        end_offset: int,
+        found: Mapping[int, StoredMessage],
+    ) -> None:
+        """What the checkpoint says of a store that was recovered is in its log.
+
+        :param before: what it said before
+        """
+        if self.opener.settings.core.on_damage != "truncate":
+            check_synced_time(before, found)
+        check_lowered(read_checkpoint(self.opener.real, path), end_offset, found)
 
     def opened(self, path: Path) -> Store:
         """The store, recovered."""
@@ -199,7 +218,12 @@ def _check_keys(
         return
     key = rng.choice(message.keys)
     due = [each for each in live if each.topic == message.topic and key in each.keys]
-    got = [each.physical_offset for each in store.query(message.topic, key, max_messages=10_000)]
+    try:
+        found_by_key = store.query(message.topic, key, max_messages=10_000)
+        got = [each.physical_offset for each in found_by_key]
+    except LakelogError as error:
+        text = f"key {key!r} of {message.topic} gives {type(error).__name__}: {error}"
+        raise Violation(text) from error
     if any(each not in found for each in got):
         raise Violation(f"key {key!r} of {message.topic} gives what is not in the log")
     there = {each.physical_offset for each in live}

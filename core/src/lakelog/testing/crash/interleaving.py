@@ -2,13 +2,14 @@
 
 Which thread comes first is not left to chance: at a chosen moment of a commit or a sync, its thread
 stands still, and others put messages until the log has rolled. Their bytes are in the log then;
-whether they wait for durability, and how that ends, goes on beside the commit or the sync.
+whether they wait for durability, and how that ends, goes on beside the commit or the sync. While
+queues and index are flushed, a message is put and dispatched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from threading import Lock, Thread, get_ident
 from typing import Any, Final
@@ -20,6 +21,7 @@ _MOST_PUTS: Final = 12
 _RECORD_BYTES: Final = 2_000
 """A record is longer than its body by less than this."""
 _MOST_SMALL_BYTES: Final = 40
+_MOST_FLUSHED: Final = 6
 _LOOK_SECONDS: Final = 0.0001
 
 
@@ -49,7 +51,7 @@ class Interleaving:
         self._rolled = rolled
         self._threads: list[Thread] = []
         self._failures: list[Exception] = []
-        self._inside: set[int] = set()
+        self._inside: dict[int, Callable[[str], None]] = {}
         self._one_at_a_time = Lock()
         for name in ("commit", "sync"):
             setattr(owned.segments, name, self._around(name, getattr(owned.segments, name)))
@@ -58,30 +60,58 @@ class Interleaving:
         """With moments before and behind; those inside come from the file system."""
 
         def watched() -> Any:
-            self._inside.add(get_ident())
-            try:
+            with self._within(self._roll):
                 self.moment(f"before {name}")
                 result = call()
                 self.moment(f"behind {name}")
-            finally:
-                self._inside.discard(get_ident())
             return result
 
         return watched
+
+    @contextmanager
+    def _within(self, act: Callable[[str], None]) -> Iterator[None]:
+        """This thread may stand still at its next moments, until ``act`` has returned.
+
+        Who waits for queues while these are flushed may commit the log: one within the other.
+        """
+        here, before = get_ident(), self._inside.get(get_ident())
+        self._inside[here] = act
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._inside[here]
+            else:
+                self._inside[here] = before
 
     def moment(self, where: str) -> None:
         """Perhaps roll the log now; only in a thread that commits or syncs it.
 
         A thread that appends holds the append lock, and so would wait for itself.
         """
-        if get_ident() not in self._inside or not self._one_at_a_time.acquire(blocking=False):
+        act = self._inside.get(get_ident())
+        if act is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
             if self._left > 0 and self._rng.random() < self._chance:
                 self._left -= 1
-                self._roll(where)
+                act(where)
         finally:
             self._one_at_a_time.release()
+
+    def flushing(self, dispatched: Callable[[], object]) -> AbstractContextManager[None]:
+        """While this lasts, this thread flushes queues or index; at some moments, more is put.
+
+        :param dispatched: waits until all that was put is dispatched
+        """
+
+        def act(_where: str) -> None:
+            for _ in range(self._rng.randint(1, _MOST_FLUSHED)):
+                self._append(self._rng.randint(0, _MOST_SMALL_BYTES))
+                self._threads[-1].join()
+            dispatched()
+
+        return self._within(act)
 
     def _roll(self, where: str) -> None:
         start = self._segments.active_offset

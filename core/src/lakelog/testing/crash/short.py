@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog.checkpoint import read_checkpoint
 from lakelog.codec import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.consumequeue.consumequeues import ConsumeQueues
@@ -181,7 +182,7 @@ class ShortWay:
         """
         others = before.others()
         checker = Checker(self.opener)
-        claimed = checker.claimed(path)
+        claimed, checkpoint = checker.claimed(path), read_checkpoint(self.opener.real, path)
         if tool is not None:
             checker.mended(path, tool)
         directory = self._directory(path)
@@ -190,6 +191,7 @@ class ShortWay:
         segments = read_segments(directory.files, directory.commitlog)
         check_tail(segments, self.opener.settings.core.segment_size_bytes, plan.end_offset)
         log = self._log(directory, plan, segments)
+        checker.check_times(path, checkpoint, plan.end_offset, log.found)
         kept = compared(log.found, since(plan.minimum, expected), log.equal)
         beside = None if tool is not None else (plan.checkpoint, tuple(segments), others)
         self._check_derived(directory, plan, log, expected, rng, beside)
@@ -327,5 +329,8 @@ def _check_keys(index: KeyIndex, live: Sequence[StoredMessage], rng: Random) -> 
     topic, key = message.topic, rng.choice(message.keys)
     due = [each for each in live if each.topic == topic and key in each.keys]
     due_at = {each.physical_offset for each in due}
-    got = [each for each in index.offsets(topic, key, 0, _LAST_MS) if each in due_at]
+    try:
+        got = [each for each in index.offsets(topic, key, 0, _LAST_MS) if each in due_at]
+    except LakelogError as error:
+        raise Violation(f"key {key!r} of {topic} gives {type(error).__name__}: {error}") from error
     same([*dict.fromkeys(got)][::-1], due, f"key {key!r} of {topic}")

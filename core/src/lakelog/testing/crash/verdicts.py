@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lakelog.checkpoint import StoreCheckpoint
 from lakelog.files import FileSystem, read_file
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
@@ -35,6 +36,36 @@ def check_claim(claimed: int, end_offset: int) -> None:
     """A checkpoint moves only after the sync that it claims."""
     if claimed > end_offset:
         raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end_offset}")
+
+
+def check_synced_time(claimed: StoreCheckpoint, found: Mapping[int, StoredMessage]) -> None:
+    """The store time up to which the log is said to be durable is that of a message in it.
+
+    :param claimed: the checkpoint as the crash left it
+    """
+    last_ms = _last_ms(found)
+    if found and claimed.physic_timestamp_ms > last_ms:
+        raise Violation(
+            f"the checkpoint claims messages up to {claimed.physic_timestamp_ms} ms as durable, "
+            f"the log ends at {last_ms} ms"
+        )
+
+
+def check_lowered(
+    checkpoint: StoreCheckpoint, end_offset: int, found: Mapping[int, StoredMessage]
+) -> None:
+    """A recovery leaves no claim that goes beyond the log that it left."""
+    last_ms = _last_ms(found)
+    times_ms = checkpoint.logics_timestamp_ms, checkpoint.index_timestamp_ms
+    if checkpoint.confirm_offset > end_offset or (found and max(times_ms) > last_ms):
+        raise Violation(
+            f"after the recovery, {checkpoint} claims more than the log has: {end_offset} bytes, "
+            f"{last_ms} ms"
+        )
+
+
+def _last_ms(found: Mapping[int, StoredMessage]) -> int:
+    return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
 def read_segments(files: FileSystem, commitlog: Path) -> dict[int, bytes]:

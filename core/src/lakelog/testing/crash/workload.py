@@ -110,6 +110,12 @@ class Workload:
         """No other thread puts."""
         return nullcontext() if self.interleaving is None else self.interleaving.still()
 
+    def _meanwhile(self, store: Store) -> AbstractContextManager[None]:
+        """Other threads put while this one flushes queues or index."""
+        if self.interleaving is None:
+            return nullcontext()
+        return self.interleaving.flushing(store.wait_dispatched)
+
     def close(self, store: Store) -> None:
         """Close; then everything that was put is durable."""
         try:
@@ -129,7 +135,7 @@ class Workload:
                 *(self._delete, self._clean),
             ),
             (
-                *(60, 12, 6, 30 if self.threads else 0, 4),
+                *(60, 12, 6, 30 if self.threads else 0, 8),
                 *(4 if self.deletions else 0, 8 if self.cleaning else 0),
             ),
         )[0]
@@ -192,7 +198,8 @@ class Workload:
             store.flush()
         store.wait_dispatched()
         for each in owned_by(store).dispatchers:
-            each.dispatcher.flush()
+            with self._meanwhile(store):
+                each.dispatcher.flush()
 
     def _delete(self, store: Store) -> None:
         store.wait_dispatched()

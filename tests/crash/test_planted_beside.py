@@ -1,0 +1,183 @@
+"""Bugs in writers, flushes, recovery, queues and index, each planted in turn.
+
+Most need a put, or a roll, in the middle of a commit or a sync; each is found by the simulator.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from lakelog.builtin.filewriter import FileSegmentWriter
+from lakelog.builtin.flush import InlineFlush
+from lakelog.commitlog import CommitLog
+from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.status import PutStatus
+from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
+from lakelog_direct.chunk import Chunk
+from lakelog_direct.staged import StagedSegmentWriter
+from lakelog_flush.line import Line
+from lakelog_hash_index.sealer import Sealer
+from tests.crash.test_planted_bugs import (
+    AHEAD,
+    LOST,
+    MOST_IMAGES,
+    Plant,
+    nothing,
+    planned,
+    rolled,
+    twice,
+)
+
+# --- writers ---
+
+
+def buffer_given_back_at_a_late_seal(patch: pytest.MonkeyPatch) -> None:
+    """The seal is looked at behind the write: what came meanwhile is lost with the buffer."""
+
+    def commit(self: StagedSegmentWriter) -> int:
+        with self._lock:
+            end = self._end
+            if end > self._committed:
+                self._put_through(end)
+            if self._sealed and self._loan is not None:
+                self._give_back()
+                self._committed = self._end
+        return end
+
+    patch.setattr(StagedSegmentWriter, "commit", commit)
+
+
+def rest_of_a_block_taken_for_written(patch: pytest.MonkeyPatch) -> None:
+    def write_out(self: Chunk, file: Any, target: int, spare: Any) -> None:
+        with self._lock:
+            if target > self._written:
+                self._write(file, target, spare)
+                self._written = -(-target // self._block) * self._block
+
+    patch.setattr(Chunk, "write_out", write_out)
+
+
+def put_during_a_sync_taken_for_synced(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: FileSegmentWriter) -> None:
+        if self._end != self._synced:
+            self._file.sync()
+            self._synced = self._end
+
+    patch.setattr(FileSegmentWriter, "sync", sync)
+
+
+# --- flushes ---
+
+
+def put_answered_by_a_sync_that_began_before(patch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a sync under way waits for its end."""
+    running = Lock()
+
+    def submit(self: InlineFlush, end_offset: int, wait: bool) -> PutStatus:
+        log = self._log
+        if wait and log is not None and log.flushed < end_offset:
+            if running.acquire(blocking=False):
+                try:
+                    log.sync()
+                finally:
+                    running.release()
+            else:
+                with running:
+                    pass
+        return PutStatus.PUT_OK
+
+    patch.setattr(InlineFlush, "submit", submit)
+
+
+def sync_answers_the_whole_line(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Line, "take_covered", lambda self, _flushed: self.take_all())
+
+
+def time_of_a_sync_read_behind_it(patch: pytest.MonkeyPatch) -> None:
+    """The checkpoint then vouches for messages that came during the sync."""
+    real = CommitLog._sync
+
+    def sync(self: CommitLog) -> None:
+        real(self)
+        self.flushed_timestamp_ms = self.last_timestamp_ms
+
+    patch.setattr(CommitLog, "_sync", sync)
+
+
+# --- recovery ---
+
+
+def checkpoint_not_lowered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakelog.recovery.mend.write_checkpoint", nothing)
+
+
+def abort_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    """After a power cut, the store passes for one that was closed cleanly."""
+
+    def write_abort(files: SimFileSystem, path: Path) -> None:
+        files.open(path / "abort", write=True, create=True).close()
+
+    patch.setattr("lakelog.owner.write_abort", write_abort)
+    patch.setattr("lakelog.owner.write_checkpoint", nothing)  # which syncs the folder, too
+
+
+# --- queues and index ---
+
+
+def queues_trusted_after_a_kill(patch: pytest.MonkeyPatch) -> None:
+    """What the dead process wrote and did not sync is listed as durable at the next flush."""
+    patch.setattr(ConsumeQueues, "_distrust", nothing)
+
+
+def index_vouched_for_before_its_sync(patch: pytest.MonkeyPatch) -> None:
+    def seal(self: Sealer, file: Any) -> None:
+        reached = file.header.end_timestamp_ms
+        self._checkpoint.advance(attrs.evolve(self._checkpoint.read(), index_timestamp_ms=reached))
+        file.close()
+
+    patch.setattr(Sealer, "_seal", seal)
+
+
+SECTORS: Final = {"hash-index": {"slots": 8, "entries": 60}}
+"""Entries of an index stand in three sectors, of which the one in the middle may be lost."""
+SHORT_FILES: Final = {"consume-queue": {"file_entries": 4}}
+KEYS: Final = "key .* gives|it does not open"
+QUEUES: Final = "should point to|goes over"
+BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
+    buffer_given_back_at_a_late_seal: (
+        rolled("staged", "group-commit", points_per_run=0),
+        LOST,
+    ),
+    rest_of_a_block_taken_for_written: (rolled("direct", "inline"), f"{LOST}|{AHEAD}"),
+    put_during_a_sync_taken_for_synced: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
+    put_answered_by_a_sync_that_began_before: (rolled("file", "inline"), f"{LOST}|{AHEAD}"),
+    sync_answers_the_whole_line: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
+    time_of_a_sync_read_behind_it: (rolled("file", "timed"), f"{AHEAD}|claims more"),
+    checkpoint_not_lowered: (rolled("file", "none"), "claims more than the log has"),
+    abort_is_not_durable: (twice(), f"{LOST}|{AHEAD}|{QUEUES}|not zero|claims more"),
+    queues_trusted_after_a_kill: (twice(settings=SHORT_FILES), QUEUES),
+    index_vouched_for_before_its_sync: (planned(flush="inline", steps=80, settings=SECTORS), KEYS),
+}
+
+
+RARE: Final = (index_vouched_for_before_its_sync,)
+"""Found by a thousand images or more."""
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [pytest.param(each, marks=pytest.mark.slow if each in RARE else ()) for each in BUGS],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, what = BUGS[plant]
+    plant(monkeypatch)
+    outcome = simulate(plan, MOST_IMAGES, seed=7)
+    assert outcome.violations, f"{plant.__name__} was not found in {outcome.images} images"
+    assert re.search(what, outcome.violations[0].what), outcome
