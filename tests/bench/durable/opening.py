@@ -29,19 +29,17 @@ SEGMENT_BYTES: Final = 1 << 30
 _KEY: Final = "k0"
 _BEGIN: Final = "/begin-of-what-is-counted"
 _END: Final = "/end-of-what-is-counted"
-_LARGE: Final = 1 << 20
 
 
 def a_store(directory: Path, segments: int) -> Path:
     """A store of default settings that was closed; all segments but the last one are full.
 
-    Full is: a record of 1 MiB, and a blank over the rest, which is a hole in the file. Whoever
+    Full is: a record of 1 KiB, and a blank over the rest, which is a hole in the file. Whoever
     opens the store reads what he would read of any other, and the disk need not hold 64 GiB.
     """
     store = directory / f"store-{segments}"
     with lakelog.open(store, mode="owner") as opened:
-        body = os.urandom(_LARGE if segments > 1 else 1024)
-        put = opened.put(Message(TOPIC, body, queue_id=0, keys=_KEY))
+        put = opened.put(Message(TOPIC, os.urandom(1024), queue_id=0, keys=_KEY))
     if segments > 1:
         _lengthen(store, put.end_offset, segments)
         lakelog.recover(store, full=True)
@@ -95,10 +93,9 @@ def _counted(command: Sequence[str]) -> Sample:
     sample: dict[str, float] = json.loads(_run(command).splitlines()[-1])
     sample.pop("bench", None)
     if shutil.which("strace"):
-        _, _, calls = _run(["strace", "-f", "-o", "/dev/stderr", *command], errors=True).partition(
-            _BEGIN
-        )
-        between = calls.partition(_END)[0].splitlines()
+        lines = _run(["strace", "-f", "-o", "/dev/stderr", *command], errors=True).splitlines()
+        calls = "\n".join(line for line in lines if "execve(" not in line)  # it has the names, too
+        between = calls.partition(_BEGIN)[2].partition(_END)[0].splitlines()
         sample["calls"] = sum("resumed>" not in line for line in between)
     return sample
 
