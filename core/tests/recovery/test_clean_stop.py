@@ -25,7 +25,7 @@ from core.tests.store.support import (
 from lakelog import Message, RecoveryReport
 from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.cleanstop import CLEAN_STOP_FILE, CleanEnd
-from lakelog.fileidentity import FileIdentity, identity_at
+from lakelog.fileidentity import FileIdentity
 from lakelog.files import File, RealFileSystem
 from lakelog.recovery.unchanged import UNCHANGED
 from lakelog.testing import FaultyFile
@@ -387,18 +387,3 @@ def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(
     assert "cannot be noted" in caplog.text
     assert not (tmp_path / "abort").exists()
     assert opened(tmp_path).end_offset == put[-1].end_offset
-
-
-def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:
-    """The kernel's time of change is the same for writes that follow at once."""
-    path = tmp_path / "file"
-    for _ in range(300):
-        path.write_bytes(bytes(100))
-        file = RealFileSystem().open(path, write=True)
-        stamped = file.stamp()
-        assert stamped is not None
-        assert identity_at(path) == stamped
-        file.write_at(5, b"x")
-        assert identity_at(path) != stamped
-        file.close()
-        path.unlink()
