@@ -1,6 +1,6 @@
 """Wrong arguments are errors that name the argument, what was given, and what it should be.
 
-Each call in here once gave an answer in silence, or an error that named no argument.
+Nearly all calls in here once gave an answer in silence, or an error that named no argument.
 """
 
 from __future__ import annotations
@@ -214,12 +214,17 @@ def test_a_wrong_argument_is_named(store: Store, what: str) -> None:
         call(store)
 
 
-@pytest.mark.parametrize("put", PUTS)
-@pytest.mark.parametrize("what", MESSAGES)
+@pytest.mark.parametrize(
+    ("what", "put"),
+    [
+        (what, put)
+        for what in MESSAGES
+        for put in PUTS
+        if put != "columns" or what not in NO_COLUMNS
+    ],
+)
 def test_a_wrong_field_of_a_message_is_named(store: Store, what: str, put: str) -> None:
     fields, said = MESSAGES[what]
-    if put == "columns" and what in NO_COLUMNS:
-        return
     message = Message(**{"topic": "t", "body": b"x", **fields})
     end = store.max_offset
     with pytest.raises(PutRefused, match=said) as caught:
