@@ -170,7 +170,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     ),
     "put_columns of bodies of a number": (lambda s: s.put_columns("t", 5), r"bodies is 5 \(int\)"),
     "put_columns of one body": (lambda s: s.put_columns("t", b"x"), r"bodies is b'x' \(bytes\)"),
-    "delete a number": (lambda s: s.delete_topic(5), r"topic is 5 \(int\)"),
+    "delete a number": (lambda s: s.delete_topic(5), "no queue of topic 5 is here"),
     # --- consumers
     "a group of a number": (lambda s: s.consumer(5, "t"), r"group is 5 \(int\)"),
     "a consumer of a number": (lambda s: s.consumer("g", 5), r"topic is 5 \(int\)"),
