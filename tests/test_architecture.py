@@ -46,7 +46,8 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
-    "arrow cached checksum codec compression errors files hookspecs hosts identity interfaces "
+    "arrow cached checksum cli.exitcodes cli.notthere cli.progress codec compression errors files "
+    "hookspecs hosts identity interfaces "
     "layout message msgid pieces pins properties queueoffsets results serving.notify "
     "settings.model signals status sysflag testing threads units verifying"
 )

@@ -6,6 +6,8 @@ Each test that spoils a byte names the file and the place where it must be told.
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -69,6 +71,30 @@ def test_what_is_missing_after_a_crash_is_told(store_fixtures: StoreFixtures, na
             if count
         }
     )
+
+
+@pytest.mark.parametrize("name", [each for each in DAMAGED if "corrupt" not in each])
+def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
+    store_fixtures: StoreFixtures, tmp_path: Path, name: str
+) -> None:
+    fixture = store_fixtures.copy(name, tmp_path)
+    given = ("--broker-conf", str(fixture.folder / "options"))
+    done = lakelog_command("verify", str(fixture.store), "--all", *given)
+    if name == "truncated_file":
+        assert done.returncode == 1
+        assert "the file is truncated: 49009 bytes are left of 65536" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "crashed, whole; `lakelog recover` mends it" in done.stdout
+    assert lakelog_command("recover", str(fixture.store), *given).returncode == 0
+    done = lakelog_command("verify", str(fixture.store), "--all", *given)
+    assert f"{fixture.store}: whole" in done.stdout
+
+
+def lakelog_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lakelog.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", ["corrupt_early", "corrupt_clean_early", "corrupt_clean_late"])

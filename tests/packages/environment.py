@@ -10,12 +10,20 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    PathDistribution,
+    distribution,
+)
 from pathlib import Path
 
 import attrs
 from packaging.requirements import Requirement
+
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
 @attrs.frozen
@@ -45,21 +53,71 @@ class Environment:
 
     def install(self, project: Path) -> None:
         """Build the project in ``project`` with what is here, and install it without its needs."""
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-        run([*command, *offline, "--target", str(self.site), "--upgrade", str(project)])
+        target = ["--target", str(self.site), "--upgrade", str(project)]
+        run([*PIP, "install", "--quiet", *offline, *target])
 
     def link(self, *requirements: str) -> None:
         """Make installed distributions, and all that they need, visible."""
-        for found in _closure(requirements):
-            for name in _top_level(found):
-                target = self.site / name
-                if not target.exists():
-                    target.symlink_to(Path(str(found.locate_file(name))))
+        for found in _closure(requirements, distribution):
+            self._link(found)
+
+    def bring(self, wheels: Path, requirement: str) -> None:
+        """What ``pip install`` of it does: the wheels in a folder, and all that they ask for.
+
+        What is not among the wheels, and installed here, is linked.
+        """
+        ours = {_wheel_name(each.name): each for each in wheels.glob("*.whl")}
+
+        def find(name: str) -> Distribution:
+            wheel = ours.get(_normal(name))
+            return distribution(name) if wheel is None else _InWheel.of(wheel)
+
+        found = list(_closure((requirement,), find))
+        wanted = [str(each.wheel) for each in found if isinstance(each, _InWheel)]
+        offline = ["--no-index", "--no-deps", "--no-cache-dir"]
+        run([*PIP, "install", "--quiet", *offline, "--target", str(self.site), *wanted])
+        for each in found:
+            if not isinstance(each, _InWheel):
+                self._link(each)
+
+    def _link(self, found: Distribution) -> None:
+        for name in _top_level(found):
+            target = self.site / name
+            if not target.exists():
+                target.symlink_to(Path(str(found.locate_file(name))))
 
     def run(self, *arguments: str, cwd: Path, **environ: str) -> str:
         """Run its interpreter; what it printed."""
         return run([str(self.python), *arguments], cwd, environ)
+
+
+class _InWheel(PathDistribution):
+    """A distribution of which there is a wheel, and nothing is installed."""
+
+    wheel: Path
+
+    @classmethod
+    def of(cls, wheel: Path) -> _InWheel:
+        """Its metadata."""
+        folder = next(each for each in zipfile.Path(wheel).iterdir() if ".dist-info" in each.name)
+        found = cls(folder)
+        found.wheel = wheel
+        return found
+
+
+def build_wheels(folder: Path, *projects: Path) -> None:
+    """Build the wheels of ``projects`` into a folder, with what is here."""
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    run([*PIP, "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *map(str, projects)])
+
+
+def _wheel_name(file: str) -> str:
+    return _normal(file.partition("-")[0])
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def run(command: list[str], cwd: Path | None = None, environ: dict[str, str] | None = None) -> str:
@@ -87,8 +145,11 @@ def requirements_of(project: Path, extra: str = "") -> list[str]:
     return [*table.get("dependencies", []), *table.get("optional-dependencies", {}).get(extra, [])]
 
 
-def _closure(requirements: tuple[str, ...]) -> Iterator[Distribution]:
-    waiting, seen = [(Requirement(text), frozenset({""})) for text in requirements], set[str]()
+def _closure(
+    requirements: tuple[str, ...], find: Callable[[str], Distribution]
+) -> Iterator[Distribution]:
+    waiting = [(Requirement(text), frozenset({""})) for text in requirements]
+    seen: dict[str, frozenset[str]] = {}
     while waiting:
         requirement, extras = waiting.pop()
         if requirement.marker and not any(
@@ -96,13 +157,14 @@ def _closure(requirements: tuple[str, ...]) -> Iterator[Distribution]:
         ):
             continue
         try:
-            found = distribution(requirement.name)
+            found = find(requirement.name)
         except PackageNotFoundError:
             raise AssertionError(f"{requirement} is not installed here: run make setup") from None
-        if found.name not in seen:
-            seen.add(found.name)
+        name, wanted = _normal(found.name), frozenset({"", *requirement.extras})
+        if name not in seen:
             yield found
-            wanted = frozenset({"", *requirement.extras})
+        if not wanted <= seen.get(name, frozenset()):
+            seen[name] = wanted | seen.get(name, frozenset())
             waiting += [(Requirement(text), wanted) for text in found.requires or ()]
 
 

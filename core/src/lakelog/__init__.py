@@ -7,7 +7,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform != "linux":
+    raise ImportError(
+        f"lakelog needs Linux (its locks, futexes and maps), and this is {sys.platform!r}: run it "
+        "on Linux, in a container, or in WSL 2"
+    )
 
 from lakelog.errors import LakelogError, PutRefused
 from lakelog.message import Message, StoredMessage

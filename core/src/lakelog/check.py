@@ -69,7 +69,8 @@ def check_checkpoint(
         return
     if content is None or len(content) < CHECKPOINT.size:
         size = f"{len(content or b'')} bytes" if content is not None else "no file"
-        yield Problem(file, 0, "the checkpoint is missing", f"{CHECKPOINT_BYTES} bytes", size)
+        words = "the checkpoint is missing"
+        yield Problem(file, 0, words, f"{CHECKPOINT_BYTES} bytes", size, recoverable=True)
         return
     found = read_checkpoint(seam, path)
     for position, what, claimed, most in (

@@ -49,7 +49,14 @@ def problems(
     """
     segments = segment_files(directory, listing)
     found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
-    found += [_odd_length(each, size_bytes) for each in segments if each.length != size_bytes]
+    alone = len(segments) == 1
+    found += [
+        _odd_length(each, size_bytes)
+        if alone and _may_be_of_another_size(each.length, size_bytes)
+        else _wrong_length(each, size_bytes)
+        for each in segments
+        if each.length != size_bytes
+    ]
     found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
     pairs = pairwise(segments)
     return found + [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
@@ -91,6 +98,28 @@ def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
         f"the segment is {segment.length} bytes long and should be {size_bytes} "
         "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
         "what is whole",
+        path=segment.path,
+        offset=segment.start_offset + min(segment.length, size_bytes),
+        expected=size_bytes,
+        found=segment.length,
+    )
+
+
+def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    """Of a segment whose length no other setting explains."""
+    if segment.length < size_bytes:
+        what = (
+            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; bring it "
+            "back from a copy if there is one; else 'lakelog recover' keeps every whole record in "
+            "it, and extends it by zeros"
+        )
+    else:
+        what = (
+            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
+            "recover' cuts it, and keeps what stands behind in lakelog/quarantine"
+        )
+    return BadSegment(
+        what,
         path=segment.path,
         offset=segment.start_offset + min(segment.length, size_bytes),
         expected=size_bytes,

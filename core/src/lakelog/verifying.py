@@ -27,6 +27,9 @@ class Problem:
     :ivar what: the kind of problem; the same words for all of one kind
     :ivar expected: what should be there, in words; empty where nothing can be told
     :ivar found: what is there
+    :ivar recoverable: a crash leaves it so, and a recovery puts it right from the log: what is
+        missing at the end, or leads behind the log. In a store that was closed cleanly it is a
+        problem like any other
     """
 
     path: Path
@@ -34,6 +37,7 @@ class Problem:
     what: str
     expected: str = ""
     found: str = ""
+    recoverable: bool = False
 
     def __str__(self) -> str:
         """For a terminal."""

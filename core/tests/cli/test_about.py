@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from core.tests.cli.conftest import Run
-from lakelog.cli.app import make_app
+from lakelog.cli.app import COMMANDS, make_app
 from lakelog.errors import StoreFailed
 from lakelog.hookspecs import hookimpl
 from lakelog.registry import Registry
@@ -73,6 +77,77 @@ def test_plugins_without_a_store(lakelog: Run) -> None:
     assert lakelog("plugins", "--set", "flush=none").returncode == 2
 
 
+IMPORTED = """
+import sys
+sys.argv = ["lakelog", {argument!r}]
+from lakelog.cli.main import run
+try:
+    run()
+except SystemExit:
+    pass
+print(*sorted({{name.partition(".")[0] for name in sys.modules}}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "needless"),
+    [
+        ("--version", {"typer", "rich", "numpy", "pluggy", "cattrs", "psutil"}),
+        ("--help", {"numpy", "cattrs", "pyarrow", "pyspark", "lz4"}),
+    ],
+)
+def test_what_needs_no_store_imports_little(argument: str, needless: set[str]) -> None:
+    program = IMPORTED.format(argument=argument)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert "lakelog" in imported
+    assert imported & needless == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_first_sentence_of_each(name: str) -> None:
+    """A copy, so that listing commands imports none of them."""
+    module = importlib.import_module(f"lakelog.cli.commands.{name}")
+    app = getattr(module, "app", None)
+    text = app.info.help if app is not None else inspect.getdoc(getattr(module, name))
+    assert text is not None
+    assert " ".join(text.partition("\n\n")[0].split()) == COMMANDS[name]
+
+
+def test_every_command_is_in_the_list() -> None:
+    folder = Path(sys.modules["lakelog.cli.app"].__file__ or "").with_name("commands")
+    assert {each.stem for each in folder.glob("[!_]*.py")} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("dispatch", "lakehouse"), ("export", "lakehouse"), ("sql", "spark")]
+)
+def test_a_command_of_a_package_that_is_not_here_names_it(
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_installed(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("lakelog.cli.rootgroup.version", not_installed)
+    done = CliRunner().invoke(make_app(), [command, "STORE"])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'lakelog[{extra}]'" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("lakelog_spark") is None, reason="needs the plugin spark")
+def test_a_command_of_a_plugin_that_is_switched_off_says_so(
+    lakelog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKELOG_DISABLE_PLUGINS", "spark")
+    done = lakelog("dispatch", "STORE")
+    assert done.returncode == 2
+    assert "LAKELOG_DISABLE_PLUGINS" in done.stderr
+
+
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; import lakelog.cli.main as m; m.run()"
@@ -81,7 +156,7 @@ def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install lakelog-core[cli]" in done.stderr
+    assert "pip install 'lakelog-core[cli]'" in done.stderr
 
 
 class _Greeter:
@@ -111,7 +186,7 @@ def test_ctrl_c_while_the_commands_are_loaded_ends_it_quietly() -> None:
         "import os, signal, sys\n"
         "class Hit:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'lakelog.cli.commands.serve':\n"
+        "        if name == 'lakelog.cli.rootgroup':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Hit())\n"
         "sys.argv = ['lakelog', '--help']\n"

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from core.tests.cli.conftest import Run
+from lakelog import Message
+from lakelog.opening import open_store
 
 
 def _state(folder: Path) -> dict[str, tuple[bytes, int, int]]:
@@ -74,14 +76,14 @@ def test_scan_takes_a_part(lakelog: Run, store: Path) -> None:
     assert [row["body"] for row in rows] == ["a", "b", "c"]
     second, third = rows[1]["physical_offset"], rows[2]["physical_offset"]
     part = lakelog("scan", store, "--start", second, "--end", third).stdout
-    assert part == f"{second} orders/1@1 b'b'\n"
+    assert part == f"{second} orders/1@1 'b'\n"
     assert len(lakelog("scan", store, "--limit", 2).stdout.splitlines()) == 2
 
 
 def test_scan_shortens_long_bodies_for_people(lakelog: Run) -> None:
     assert lakelog("put", "s", "t", "x" * 100, "--tags", "T", "--keys", "k1 k2").returncode == 0
     said = lakelog("scan", "s").stdout
-    assert said == f"0 t/0@0 tags=T keys=k1,k2 {b'x' * 60!r}... (100 bytes)\n"
+    assert said == f"0 t/0@0 tags=T keys=k1,k2 {'x' * 60!r}... (100 bytes)\n"
 
 
 def test_dump_prints_everything(lakelog: Run, store: Path) -> None:
@@ -195,7 +197,7 @@ def test_dump_tells_of_units_whose_record_is_damaged(lakelog: Run, store: Path) 
     rows = list(map(json.loads, done.stdout.splitlines()))
     assert [row["cqOffset"] for row in rows if row["kind"] == "msg"] == [0, 2]
     assert [row["queueOffset"] for row in rows if row["kind"] == "rec"] == [0, 2]
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "queue orders/1 from offset 0: 1 units point to no whole record" in done.stderr
 
 
@@ -207,3 +209,22 @@ def test_an_output_on_a_full_disk_is_said(tmp_path: Path, store: Path) -> None:
         )
     assert done.returncode == 5
     assert done.stderr == "lakelog: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("für 5 €".encode(), "'für 5 €'"),
+        ("标签".encode(), "'标签'"),
+        (b"\xe4\xff", r"b'\xe4\xff'"),
+        (b"a\x1b[2J\nb", r"'a\x1b[2J\nb'"),
+        ("\u202etxt".encode(), r"'\u202etxt'"),
+        ("é".encode() * 61, f"'{'é' * 60}'... (122 bytes)"),
+    ],
+)
+def test_a_body_that_is_text_is_printed_as_text(
+    lakelog: Run, tmp_path: Path, body: bytes, shown: str
+) -> None:
+    with open_store(tmp_path / "bodies", segment_size_bytes="64KiB") as store:
+        store.put(Message("t", body, queue_id=0))
+    assert lakelog("scan", "bodies").stdout.endswith(f" {shown}\n")

@@ -110,6 +110,7 @@ def serving(
         command(path, "--log-format", "json", "--log-file", str(log), *more, settings=settings),
         env=clean_environ() | dict(environ or {}),
         stdin=subprocess.DEVNULL,
+        start_new_session=True,  # its process group is its own
     ) as process:
         try:
             yield started(Serving(process, path / "store", log))

@@ -1,49 +1,49 @@
-"""The commands put together, those of plugins included."""
+"""The commands put together, those of plugins included; a command is imported when it runs."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import typer
 
-from lakelog.cli import exitcodes, times
-from lakelog.cli.commands.clean import clean
-from lakelog.cli.commands.config import app as config
-from lakelog.cli.commands.dump import dump
-from lakelog.cli.commands.get import get
-from lakelog.cli.commands.groups import groups
-from lakelog.cli.commands.init import init
-from lakelog.cli.commands.pins import app as pins
-from lakelog.cli.commands.plugins import plugins
-from lakelog.cli.commands.put import put
-from lakelog.cli.commands.query import query
-from lakelog.cli.commands.queues import queues
-from lakelog.cli.commands.rebuild import rebuild
-from lakelog.cli.commands.recover import recover
-from lakelog.cli.commands.repair import repair
-from lakelog.cli.commands.scan import scan
-from lakelog.cli.commands.serve import serve
-from lakelog.cli.commands.stats import stats
-from lakelog.cli.commands.tail import tail
-from lakelog.cli.commands.top import top
-from lakelog.cli.commands.topics import topics
-from lakelog.cli.commands.verify import verify
-from lakelog.cli.group import LakelogGroup
+from lakelog.cli import exitcodes
+from lakelog.cli.rootgroup import RootGroup
 from lakelog.errors import LakelogError
 from lakelog.registry import Registry
 
-Command: TypeAlias = Callable[..., None]
-COMMANDS: Final[tuple[Command, ...]] = (
-    *(init, put, get, query, tail, scan),
-    *(topics, queues, groups, stats),
-    *(dump, verify, recover, repair, rebuild, clean, plugins),
-    *(serve, top),
-)
-TAKE_TIMES: Final[tuple[Command, ...]] = (get, query)
+COMMANDS: Final = {
+    "init": "Make an empty store; a store that is there already is left as it is.",
+    "put": "Append messages, and print where each is; a store is made where there is none.",
+    "get": "Print messages of a queue in its order.",
+    "query": "Print the messages that have a key, the newest first.",
+    "tail": "Print the last messages of a topic in the log's order; with -f, new ones as they "
+    "come.",
+    "scan": "Print the messages from one offset up to another; damage is told on stderr.",
+    "topics": "List topics, with how many queues and messages each has.",
+    "queues": "List queues: the first offset, the next one to come, and where the last record "
+    "ends.",
+    "groups": "List consumer groups: the next offset of each queue, and the lag in messages.",
+    "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
+    "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
+    "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "
+    "damaged.",
+    "recover": "Recover a store after any stop, complete its queues and index, and leave a clean "
+    "stop.",
+    "repair": "Mend the log so that RocketMQ keeps all of it, too; then queues and index, where "
+    "wrong.",
+    "rebuild": "Build queues, index, or both again from the log; nobody may own the store.",
+    "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
+    "plugins": "List installed strategies and plugins with their distributions and settings.",
+    "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
+    "top": "Watch a store at work: rates, lags, flush latency, disks, processes, attached "
+    "producers.",
+    "config": "Show settings: values, origins, and the schema.",
+    "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
+}
+"""By name, the first sentence of its help: to list commands needs no import of them."""
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
 
 
@@ -51,7 +51,7 @@ def make_app() -> typer.Typer:
     """The application with lakelog's own commands."""
     app = typer.Typer(
         name="lakelog",
-        cls=LakelogGroup,
+        cls=RootGroup,
         help=f"{HELP}\n\n{exitcodes.HELP}",
         no_args_is_help=True,
         add_completion=False,
@@ -59,10 +59,8 @@ def make_app() -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback()(_options)
-    for command in COMMANDS:
-        app.command(epilog=times.HELP if command in TAKE_TIMES else None)(command)
-    app.add_typer(config, name="config")
-    app.add_typer(pins, name="pins")
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_not_imported)
     return app
 
 
@@ -76,6 +74,11 @@ def start() -> None:
         typer.echo(f"lakelog: {error}", err=True)
         sys.exit(exitcodes.of(error))
     app()
+
+
+def _not_imported() -> None:
+    """Stands for a command that :class:`RootGroup` imports before it runs."""
+    raise AssertionError("the command was not imported")
 
 
 def _print_anything() -> None:

@@ -15,7 +15,7 @@ from lakelog.errors import (
 )
 
 OK: Final = 0
-DAMAGED: Final = 1
+FOUND: Final = 1
 USAGE: Final = 2
 NOT_OPENED: Final = 3
 REFUSED: Final = 4
@@ -24,10 +24,10 @@ LATE: Final = 6
 INTERRUPTED: Final = 130
 
 HELP: Final = (
-    "Exit codes: 0 ok; 1 damage was found, or a check failed; 2 wrong usage, settings or plugins, "
-    "or no such topic, queue or group; 3 the store could not be opened; "
-    "4 a put was refused or failed; 5 the output could not be written; "
-    "6 serve did not stop in time; 130 interrupted."
+    "Exit codes: 0 all right; 1 something was found: damage, loss, a failed check, nothing that "
+    "matches, only dead letters; 2 wrong usage, settings or plugins, or no such topic, queue or "
+    "group; 3 the store could not be opened; 4 a put, or a commit to a table, was refused or "
+    "failed; 5 the output could not be written; 6 serve did not stop in time; 130 interrupted."
 )
 
 _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
@@ -36,11 +36,14 @@ _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
     (IllegalMessage, REFUSED),
     (StoreFailed, REFUSED),
     (StoreError, NOT_OPENED),
-    (CorruptRecord, DAMAGED),
+    (CorruptRecord, FOUND),
 )
 """The first class that fits counts; every other error of lakelog is one of usage."""
 
 
 def of(error: LakelogError) -> int:
-    """The exit code that an error means."""
+    """The exit code that an error means: of a plugin's, what its class has as ``exit_code``."""
+    stated = getattr(error, "exit_code", None)
+    if isinstance(stated, int):
+        return stated
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), USAGE)

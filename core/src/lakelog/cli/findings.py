@@ -6,20 +6,32 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import attrs
 import typer
 
+from lakelog.cli.crashes import Crash
 from lakelog.cli.output import write_lines
+from lakelog.cli.walk import print_damage
 from lakelog.errors import BadSegment
 from lakelog.pieces import Damage
+from lakelog.recovery.report import Missing
 from lakelog.verifying import Problem
 
 MOST_TOLD: Final = 20
 
 
 class Reporter:
-    """Problems go to stderr as text, or to stdout as JSON, as they are found."""
+    """Problems go to stderr as text, or to stdout as JSON, as they are found.
 
-    def __init__(self, *, as_json: bool) -> None:
+    :param crash: what it explains is counted, and printed as JSON only
+    :ivar behind: places where queues and index lag behind the log, or are ahead of it
+    :ivar torn_bytes: behind the last record of a log whose owner crashed
+    """
+
+    def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
+        self.behind = 0
+        self.torn_bytes = 0
+        self._crash = crash
         self._as_json = as_json
         self._found: Counter[str] = Counter()
 
@@ -31,6 +43,11 @@ class Reporter:
     def tell(self, problems: Iterable[Problem]) -> None:
         """Take what is wrong with queues and index."""
         for problem in problems:
+            if self._crash is not None and self._crash.explains(problem):
+                self.behind += 1
+                if self._as_json:
+                    self.line(_row(problem) | {"kind": "behind"})
+                continue
             self._found[problem.what] += 1
             if self._as_json:
                 self.line(_row(problem))
@@ -50,12 +67,30 @@ class Reporter:
         else:
             typer.echo(f"segment: {problem}", err=True)
 
-    def damage(self, damage: Damage) -> None:
-        """Tell of damage in the log; a walk has said it on stderr already."""
+    def missing(self, missing: Missing) -> None:
+        """Tell of records that were durable once, and are lost."""
+        self._found["missing"] += 1
         if self._as_json:
+            self.line({"kind": "missing", **attrs.asdict(missing)})
+        else:
+            typer.echo(f"missing: records from {missing}", err=True)
+
+    def damage(self, damage: Damage) -> None:
+        """Tell of damage in the log, also on stderr."""
+        torn = self.is_torn(damage)
+        if torn:
+            self.torn_bytes += damage.end_offset - damage.offset
+        else:
+            print_damage(damage)
+        if self._as_json:
+            kind = "torn" if torn else "damage"
             place = {"offset": damage.offset, "end_offset": damage.end_offset}
             path = str(damage.path) if damage.path is not None else None
-            self.line({"kind": "damage", "path": path, **place, "what": str(damage.error)})
+            self.line({"kind": kind, "path": path, **place, "what": str(damage.error)})
+
+    def is_torn(self, damage: Damage) -> bool:
+        """Whether it is no damage: bytes of a put that a crash cut off."""
+        return self._crash is not None and self._crash.explains_damage(damage)
 
     def line(self, row: Mapping[str, Any]) -> None:
         """One line of JSON."""

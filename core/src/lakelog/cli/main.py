@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Final
 
 NEEDED: Final = ("typer", "rich")
 """What the extra ``cli`` brings."""
 MISSING_EXIT_CODE: Final = 2
-
-
 INTERRUPTED_EXIT_CODE: Final = 130
 
 
@@ -22,13 +21,17 @@ def run() -> None:
 
 
 def _start() -> None:
-    try:
-        from lakelog.cli.app import start
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        sys.stderr.write(f"lakelog needs {error.name} here: pip install lakelog-core[cli]\n")
+    if sys.argv[1:] == ["--version"]:  # needs none of what the commands need
+        from importlib.metadata import version
+
+        sys.stdout.write(f"{version('lakelog-core')}\n")
+        return
+    missing = next((name for name in NEEDED if find_spec(name) is None), None)
+    if missing is not None:
+        sys.stderr.write(f"lakelog needs {missing} here: pip install 'lakelog-core[cli]'\n")
         sys.exit(MISSING_EXIT_CODE)
+    from lakelog.cli.app import start
+
     start()
 
 

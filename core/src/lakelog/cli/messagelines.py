@@ -12,8 +12,8 @@ from lakelog.cli.output import write_lines
 from lakelog.cli.shown import shown
 from lakelog.message import StoredMessage
 
-SHOWN_BYTES: Final = 60
-"""How much of a body a line for people shows."""
+SHOWN: Final = 60
+"""So many characters of a body, or bytes of one that is no text, a line for people shows."""
 
 
 def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> None:
@@ -60,5 +60,18 @@ def for_people(message: StoredMessage) -> str:
     place = f"{message.physical_offset} {message.topic}/{message.queue_id}@{message.queue_offset}"
     words = [f"tags={message.tags}"] if message.tags else []
     words += [f"keys={','.join(message.keys)}"] if message.keys else []
-    more = f"... ({len(message.body)} bytes)" if len(message.body) > SHOWN_BYTES else ""
-    return shown(" ".join([place, *words, f"{message.body[:SHOWN_BYTES]!r}{more}"]))
+    return f"{shown(' '.join([place, *words]))} {_start(message.body)}"
+
+
+def _start(body: bytes) -> str:
+    r"""The start of a body, in quotes: as text if it is UTF-8, else as Python writes bytes.
+
+    >>> _start("für 5 €".encode()), _start(b"\xe4"), _start(b"a\n\x1b[2J")
+    ("'für 5 €'", "b'\\xe4'", "'a\\n\\x1b[2J'")
+    """
+    try:
+        whole: str | bytes = body.decode()
+    except UnicodeDecodeError:
+        whole = body
+    more = f"... ({len(body)} bytes)" if len(whole) > SHOWN else ""
+    return f"{whole[:SHOWN]!r}{more}"

@@ -1,11 +1,12 @@
-"""Walks the log of an open store with a progress bar; damage is told on stderr as it is met."""
+"""Walks the log of an open store with a progress bar, and reports damage as it is met."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import attrs
 import typer
 
 from lakelog.cli.progress import progress
@@ -19,26 +20,58 @@ from lakelog.store import Store
 PartT = TypeVar("PartT", bound="Part")
 
 
-def walk(store: Store, start: int | None = None, end: int | None = None) -> Iterator[Piece]:
-    """Everything in the log from ``start`` to ``end``, each damage already told."""
+@attrs.define
+class Damages:
+    """Counts damage, and prints each on stderr.
+
+    :ivar count: how many places there were
+    """
+
+    count: int = 0
+
+    def __call__(self, damage: Damage) -> None:
+        """Take one."""
+        print_damage(damage)
+        self.count += 1
+
+
+def walk(
+    store: Store, on_damage: Damages, start: int | None = None, end: int | None = None
+) -> Iterator[Piece]:
+    """Everything in the log from ``start`` to ``end``."""
     first = max(store.min_offset, start or 0)
     last = _log_end(store) if end is None else end
     # lines on a terminal are progress enough, and a bar between them would only flicker
     hidden = sys.stdout.isatty()
-    return _walked(store.scan_pieces(start, end), first, last, hidden=hidden)
+    pieces = store.scan_pieces(start, end)
+    return _walked(pieces, first, last, hidden=hidden, on_damage=on_damage)
 
 
-def walk_parts(store: Store, processes: int | None) -> Iterator[Part]:
+def walk_parts(
+    store: Store, processes: int | None, on_damage: Callable[[Damage], None]
+) -> Iterator[Part]:
     """Everything in the log, read by several processes."""
     parts = parallel_scan(store, processes)
-    return _walked(parts, store.min_offset, _log_end(store), hidden=False)
+    return _walked(parts, store.min_offset, _log_end(store), hidden=False, on_damage=on_damage)
 
 
-def _walked(parts: Iterator[PartT], first: int, last: int, *, hidden: bool) -> Iterator[PartT]:
+def print_damage(damage: Damage) -> None:
+    """One line on stderr."""
+    typer.echo(f"damaged: {damage}", err=True)
+
+
+def _walked(
+    parts: Iterator[PartT],
+    first: int,
+    last: int,
+    *,
+    hidden: bool,
+    on_damage: Callable[[Damage], None],
+) -> Iterator[PartT]:
     with progress("reading", max(0, last - first), hidden=hidden) as advance:
         for part in parts:
             if isinstance(part, Damage):
-                typer.echo(f"damaged: {part}", err=True)
+                on_damage(part)
             yield part
             advance(_end_of(part) - first)
 

@@ -114,7 +114,7 @@ class QueuesVerifier:
             self._wait_for_late()
         for found in self._queues.values():
             if found.files.fits:
-                yield from found.finish(end_offset if self._checked.living else None)
+                yield from found.finish(end_offset, living=self._checked.living)
 
     def close(self) -> None:
         """Let go of files."""

@@ -290,15 +290,17 @@ class UnitCheck:
         elif not stated or stated >= place:  # else its place was taken, and RocketMQ left it out
             self._note_missing(place, offset)
 
-    def _strangers(self, end: int) -> Iterator[Problem]:
-        """Pass the units before ``end``, which are of no record."""
+    def _strangers(self, end: int, log_end: int | None = None) -> Iterator[Problem]:
+        """Pass the units before ``end``, which are of no record; ``log_end`` if that is known."""
         if self.next < end:
             yield from self._missed()
         while self.next < end:
             units = self.files.read(self.next, min(end, self.next + _LOOKED_THROUGH))
             for at in np.flatnonzero(self._judged(units)).tolist():
                 path, position = self.files.place(self.next + at)
-                yield Problem(path, position, OF_NO_RECORD, "", self._text(units[at]))
+                behind = log_end is not None and int(units["offset"][at]) >= log_end
+                text = self._text(units[at])
+                yield Problem(path, position, OF_NO_RECORD, "", text, recoverable=behind)
             self.next += len(units)
 
     def _note_missing(self, number: int, offset: int) -> None:
@@ -312,7 +314,7 @@ class UnitCheck:
             yield self._lacks(self._missing)
             self._missing = None
 
-    def _lacks(self, missing: _Missing) -> Problem:
+    def _lacks(self, missing: _Missing, *, at_end: bool = False) -> Problem:
         path, position = self.files.place(missing.number)
         return Problem(
             path,
@@ -321,6 +323,7 @@ class UnitCheck:
             f"{missing.count} from queue offset {missing.number} on, the first of them of the "
             f"record at {missing.offset}",
             "nothing",
+            recoverable=at_end,
         )
 
     def _behind_end(self, expected: RawUnits, stated: Longs | None) -> None:
@@ -331,10 +334,13 @@ class UnitCheck:
 
     # --- the end ---
 
-    def finish(self, end_offset: int | None) -> Iterator[Problem]:
-        """What is left; units of records at or behind ``end_offset`` are not judged."""
+    def finish(self, end_offset: int, *, living: bool) -> Iterator[Problem]:
+        """What is left of a log that ends at ``end_offset``.
+
+        Beside a living owner, units of records at or behind it are not judged.
+        """
         yield from self._missed()
-        if end_offset is not None:
+        if living:
             while self.next < self.files.end:
                 part = self.files.read(self.next, self.next + _LOOKED_THROUGH)
                 new = part["offset"] >= end_offset
@@ -344,11 +350,11 @@ class UnitCheck:
                 if new.any():
                     break
         else:
-            yield from self._strangers(self.files.end)
+            yield from self._strangers(self.files.end, end_offset)
         if self._leapt is not None:
             yield self._leapt
         if self._late is not None:
-            yield self._lacks(self._late)
+            yield self._lacks(self._late, at_end=True)
 
     def leave_out(self) -> None:
         """Compare with no unit that is there."""

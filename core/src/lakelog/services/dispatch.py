@@ -34,7 +34,7 @@ from lakelog.services.loop import DispatchLoop
 from lakelog.services.order import Order
 from lakelog.services.ownerspage import OwnersPage
 from lakelog.services.parent import die_with
-from lakelog.signals import soon
+from lakelog.services.process import OF_THE_OWNER
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
 from lakelog.threads import started
@@ -176,7 +176,8 @@ def _errno(error: BaseException | None) -> int | None:
 
 def main(fd: int) -> int:
     """Take the order from the socket, and carry it out; the exit status."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's to hear
+    for number in OF_THE_OWNER:
+        signal.signal(number, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=fd))
     packet = channel.receive()
     if packet is None:
@@ -191,7 +192,6 @@ def main(fd: int) -> int:
 def _carry_out(order: Order, channel: Channel) -> int:
     try:
         process = DispatchProcess(order, channel)
-        signal.signal(signal.SIGTERM, lambda *_: soon(process.stop))
         process.run()
     except (LakelogError, OSError, ImportError) as error:
         channel.send("closed", error=shortened(f"{type(error).__name__}: {error}"))

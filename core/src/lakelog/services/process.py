@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +16,10 @@ from lakelog.services.channel import Channel
 from lakelog.services.order import Order
 
 MODULE: Final = "lakelog.services.dispatch"
+OF_THE_OWNER: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that come to a whole process group or control group: the owner stops its process in order
+then. The process inherits them blocked, until it ignores them: else it would die while it starts.
+"""
 
 
 @attrs.define(eq=False)
@@ -37,6 +42,7 @@ class Process:
         It is killed when the thread ends that called this.
         """
         channel, theirs = Channel.pair()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_OWNER)
         try:
             popen = subprocess.Popen(
                 [interpreter(), "-P", "-m", MODULE, str(theirs.fileno())],
@@ -49,6 +55,7 @@ class Process:
             channel.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         channel.send("start", **attrs.asdict(order))
         return cls(channel, popen)

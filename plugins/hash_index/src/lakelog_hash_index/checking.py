@@ -51,14 +51,23 @@ class IndexVerifier:
     """A :class:`~lakelog.verifying.Verifier`.
 
     Beside a living owner, keys are looked for up to the record of the last entry that was counted
-    when the check began.
+    when the check began. Beside one, and after a crash, entries that the header does not count yet
+    are no fault.
     """
 
     def __init__(
-        self, files: FileSystem, directory: Path, shape: Shape, minimum: int, *, living: bool
+        self,
+        files: FileSystem,
+        directory: Path,
+        shape: Shape,
+        minimum: int,
+        *,
+        living: bool,
+        crashed: bool = False,
     ) -> None:
         self._directory = directory
         self._living = living
+        self._growing = living or crashed
         self._minimum = minimum
         self._skipped: list[tuple[int, int]] = []
         self._damaged = DamagedRanges()
@@ -99,7 +108,7 @@ class IndexVerifier:
         elif length not in (0, shape.length):
             yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
         elif length:
-            for each in examine(file, growing=self._living):
+            for each in examine(file, growing=self._growing):
                 yield Problem(each.path, each.position, BROKEN, "", each.what)
             header = file.header()
             if not header.is_empty and header.begin_offset < end:
@@ -132,8 +141,8 @@ class IndexVerifier:
         none = np.zeros(0, np.int64)
         end = min(end_offset, self._reach) if self._living else _ENDLESS
         for entries, _ in self._cursor.until(end, 0):
-            yield from self._compare(entries, none, none)
-        yield from self._missed()
+            yield from self._compare(entries, none, none, end_offset)
+        yield from self._missed(at_end=True)
 
     def close(self) -> None:
         """Maps go with the object."""
@@ -142,7 +151,9 @@ class IndexVerifier:
         while self._own:
             yield self._own.pop(0)
 
-    def _compare(self, entries: Entries, offsets: Longs, hashes: Longs) -> Iterator[Problem]:
+    def _compare(
+        self, entries: Entries, offsets: Longs, hashes: Longs, log_end: int = _ENDLESS
+    ) -> Iterator[Problem]:
         if np.array_equal(offsets, entries.offsets) and np.array_equal(hashes, entries.hashes):
             if len(offsets):
                 yield from self._missed()
@@ -153,8 +164,9 @@ class IndexVerifier:
         strange = ~np.isin(found, expected) & ~self._damaged.hits(entries.offsets)
         for at in np.flatnonzero(strange).tolist():
             path, position = self._place(entries, at)
-            what = f"hash {int(entries.hashes[at])} of the record at {int(entries.offsets[at])}"
-            yield Problem(path, position, OF_NO_KEY, "", what)
+            offset = int(entries.offsets[at])
+            what = f"hash {int(entries.hashes[at])} of the record at {offset}"
+            yield Problem(path, position, OF_NO_KEY, "", what, recoverable=offset >= log_end)
 
     def _is_skipped(self, offsets: Longs) -> NDArray[np.bool_]:
         skipped = np.zeros(len(offsets), np.bool_)
@@ -181,11 +193,12 @@ class IndexVerifier:
     def _place(self, entries: Entries, at: int) -> tuple[Path, int]:
         return self._cursor.place(entries, at) or (self._directory, 0)
 
-    def _missed(self) -> Iterator[Problem]:
+    def _missed(self, *, at_end: bool = False) -> Iterator[Problem]:
         missing, self._missing = self._missing, None
         if missing is not None:
             expected = f"{missing.count} keys of the records from {missing.first} to {missing.last}"
-            yield Problem(missing.path, missing.position, MISSING, expected, "nothing")
+            place = missing.path, missing.position
+            yield Problem(*place, MISSING, expected, "nothing", recoverable=at_end)
 
 
 def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:

@@ -154,7 +154,14 @@ class ReaderIndex:
         from lakelog_hash_index.checking import IndexVerifier
 
         folder = self._context.path / INDEX_DIR
-        return IndexVerifier(self._context.files, folder, self._shape, minimum, living=living)
+        return IndexVerifier(
+            self._context.files,
+            folder,
+            self._shape,
+            minimum,
+            living=living,
+            crashed=(self._context.path / ABORT_FILE).exists(),
+        )
 
     # --- KeyIndex ---
 

@@ -28,9 +28,14 @@ _HOMES = {
     "session": "local",
     "ship": "shipping",
 }
+_NEED_SPARK = {"finish_write", "register", "ship"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _NEED_SPARK:
+        from lakelog_spark.fitting import need_spark
+
+        need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

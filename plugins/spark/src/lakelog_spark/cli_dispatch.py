@@ -9,10 +9,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import attrs
 import typer
 
+from lakelog.cli import exitcodes
 from lakelog.errors import SettingsError
+from lakelog_spark.cli_bar import both, landing_bar
 from lakelog_spark.cli_engines import EngineName
+from lakelog_spark.cli_topics import check_topics
 
 if TYPE_CHECKING:
     from threading import Event
@@ -25,8 +29,6 @@ if TYPE_CHECKING:
     from lakelog_spark.landing.sparkplace import SparkPlace
 
 _MIB = 1 << 20
-_STOPPED = 130
-"""The exit code of a run that should have landed all, and was told to stop."""
 
 
 class Format(StrEnum):
@@ -132,7 +134,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
     The table itself says how far it has come: a run that was killed, or a second one, neither loses
     nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
-    then, as not all may have landed. Retention keeps what has not landed yet, also while this does
+    then, as not all may have landed. It is 1 where damage ends the run, and with --once where all
+    rows became dead letters. Retention keeps what has not landed yet, also while this does
     not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
     catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
@@ -155,29 +158,62 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters)
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
     alive = Alive.of_this_process()
-    running = _running(engine, processes, to, master, _settings(conf or []), alive)
-    with stopped_by_signals() as stop, running as (run, place):
+    told, config = _Told(alive), _settings(conf or [])
+    with (
+        stopped_by_signals() as stop,
+        landing_bar(source.path) as bar,
+        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
+    ):
         pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
         targets = targets_for(wish, place)
-        lander = Dispatcher(source, targets, run, bounds, alive, pinning)
+        watched = run if bar is None else bar.watched(run)
+        lander = Dispatcher(source, targets, watched, bounds, alive, pinning)
         try:
-            is_done = _land(lander, alive, stop, None if once else interval_ms / 1000)
+            is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
         except Exception:
             lander.give_up()
             raise
         lander.finish()
     if not is_done:
         typer.echo("lakelog: stopped before all had landed; the next run goes on there", err=True)
-        raise typer.Exit(_STOPPED)
+        raise typer.Exit(exitcodes.INTERRUPTED)
+    if once and told.nothing_parsed:
+        typer.echo(
+            f"lakelog: all {told.rows} rows are dead letters, as no body parses: see --body",
+            err=True,
+        )
+        raise typer.Exit(exitcodes.FOUND)
 
 
-def _land(lander: Dispatcher, alive: Alive, stop: Event, interval_seconds: float | None) -> bool:
+@attrs.define
+class _Told:
+    """What landed so far, as it was printed.
+
+    :ivar rows: dead letters too
+    """
+
+    alive: Alive
+    rows: int = 0
+    dead_letters: int = 0
+
+    @property
+    def nothing_parsed(self) -> bool:
+        """Whether rows landed, and each is a dead letter."""
+        return 0 < self.rows == self.dead_letters
+
+    def __call__(self, landed: Landed) -> None:
+        """Print what a pass did."""
+        _say(landed)
+        self.rows += landed.rows
+        self.dead_letters += landed.dead_letters
+        self.alive.say(f"landed up to {landed.end}")
+
+
+def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float | None) -> bool:
     """Once, or until it is stopped; whether that is as it should be."""
     from lakelog_spark.landing.runner import Woken, until_done, until_stopped
 
-    def say(landed: Landed) -> None:
-        _say(landed)
-        alive.say(f"landed up to {landed.end}")
+    alive = say.alive
 
     alive.ready()
     if interval_seconds is None:
@@ -217,7 +253,8 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Write what a store holds now to a table, or to one file, without Java.
 
-    Tables follow the rules of `dispatch`: another export adds what is new.
+    Tables follow the rules of `dispatch`: another export adds what is new. A --topic that the store
+    does not have is wrong usage; where --since leaves nothing over, the exit code is 1.
     """
     from lakelog_spark.landing.dispatcher import Source
     from lakelog_spark.landing.exporting import to_file, to_table
@@ -230,12 +267,20 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         skip_damage=corrupt is Corrupt.SKIP,
         chosen=Chosen.of(topics, since, system_topics=system_topics),
     )
+    check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
         rows = to_file(source, to, made.value)
     else:
-        with _running(EngineName.ARROW, processes) as (run, _):
-            rows = to_table(source, f"{made.value}:{to}", table, run, _say)
+        with (
+            landing_bar(source.path) as bar,
+            _running(EngineName.ARROW, processes, on_done=both(bar, _nothing)) as (run, _),
+        ):
+            engine = run if bar is None else bar.watched(run)
+            rows = to_table(source, f"{made.value}:{to}", table, engine, _say)
     typer.echo(f"{rows} rows")
+    if not rows and (topics or since):
+        typer.echo("lakelog: no durable message of the store is among those asked for", err=True)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

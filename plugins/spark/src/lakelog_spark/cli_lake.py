@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from lakelog.cli import exitcodes
 from lakelog_spark.cli_engines import EngineName
 from lakelog_spark.cli_infer import infer_schema
+from lakelog_spark.cli_topics import check_topics
 
 if TYPE_CHECKING:
     from lakelog_spark.lake.verifying import Asked, Verified
-
-_DIFFERS: Final = 1
 
 app = typer.Typer(
     name="lake", help="Care for tables that messages have landed in.", no_args_is_help=True
@@ -70,28 +70,24 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Up to the position of the table every record must be one row with the same key, body and other
     columns. Each range that differs is told. What the log holds no more is not compared.
     """
-    from lakelog_spark.lake.errors import Unreadable
     from lakelog_spark.lake.opened import all_opened
     from lakelog_spark.lake.telling import tell, tell_json
     from lakelog_spark.lake.verifying import Asked
     from lakelog_spark.landing.selection import Chosen
     from lakelog_spark.landing.targets import identity_of
 
+    check_topics(store.absolute(), topics or ())
     name, clean = identity_of(store, store_id), True
-    try:
-        for each in all_opened(to, table, dead_letters):
-            if topics and each.topic is not None and each.topic not in topics:
-                continue
-            wanted = topics if each.topic is None else [each.topic]
-            chosen = Chosen.of(wanted, since, system_topics=system_topics)
-            found = _verified(Asked(store.absolute(), name, each.whole, chosen), engine, master)
-            (tell_json if as_json else tell)(found)
-            clean &= found.is_clean
-    except Unreadable as error:
-        typer.echo(f"lakelog: {error}", err=True)
-        raise typer.Exit(_DIFFERS) from None
+    for each in all_opened(to, table, dead_letters):
+        if topics and each.topic is not None and each.topic not in topics:
+            continue
+        wanted = topics if each.topic is None else [each.topic]
+        chosen = Chosen.of(wanted, since, system_topics=system_topics)
+        found = _verified(Asked(store.absolute(), name, each.whole, chosen), engine, master)
+        (tell_json if as_json else tell)(found)
+        clean &= found.is_clean
     if not clean:
-        raise typer.Exit(_DIFFERS)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:

@@ -52,6 +52,9 @@ def run(
     :class:`~lakelog_spark.lake.errors.SparkFailed`.
     """
     import lakelog
+    from lakelog_spark.fitting import need_spark
+
+    need_spark()
     from lakelog_spark.lake.care import spark_session
     from lakelog_spark.lake.sparkjob import told
     from lakelog_spark.options import ReadOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from lakelog.errors import LakelogError
 
@@ -21,6 +21,8 @@ class CorruptLog(LakelogError):
     :ivar damage: where they are, and what is wrong
     """
 
+    exit_code: ClassVar[int] = 1
+
     def __init__(self, damage: Damage) -> None:
         super().__init__(f"{damage}; to read the whole records around it, give {_SKIPPING}")
         self.damage = damage
@@ -29,12 +31,16 @@ class CorruptLog(LakelogError):
 class CorruptBody(LakelogError):
     """A whole record, whose body is not what its flags say."""
 
+    exit_code: ClassVar[int] = 1
+
     def __init__(self, error: CorruptRecord) -> None:
         super().__init__(f"{error}; to take it as it is stored, give {_SKIPPING}")
 
 
 class OffsetGone(LakelogError):
     """A read should start where the log, or a queue, holds nothing any more, or not yet."""
+
+    exit_code: ClassVar[int] = 1
 
     def __init__(
         self, path: Path, asked: int, first: int, end: int, queue: tuple[str, int] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -19,6 +20,12 @@ _MARKS: Final = {
     DELTA_JAR: "io.delta.sql.DeltaSparkSessionExtension",
 }
 """A class of each."""
+
+
+def need_spark() -> None:
+    """Raise :class:`~lakelog_spark.errors.WrongSpark` where PySpark is not installed."""
+    if find_spec("pyspark") is None:
+        raise WrongSpark("this needs pyspark, which is not installed: pip install 'lakelog[spark]'")
 
 
 def check_spark(version: str, what: str = "the installed PySpark") -> None:

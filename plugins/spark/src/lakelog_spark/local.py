@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import SettingsError
 from lakelog_spark.errors import NoJava, WrongSpark
-from lakelog_spark.fitting import check_spark
+from lakelog_spark.fitting import check_spark, need_spark
 from lakelog_spark.java import Java, find_java
 from lakelog_spark.package import DELTA, ICEBERG, Package, packages
 from lakelog_spark.warehouse import Config, add_tables, make_namespace, tables
@@ -65,6 +65,7 @@ def session(
 
     Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
     """
+    need_spark()
     import pyspark
 
     check_spark(pyspark.__version__)

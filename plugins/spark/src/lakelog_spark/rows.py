@@ -11,7 +11,6 @@ import lakelog
 from lakelog_spark.columns import names_of
 from lakelog_spark.errors import CorruptLog
 from lakelog_spark.options import FAIL, SKIP, ReadOptions
-from lakelog_spark.plan import LogRange
 from lakelog_spark.stretches import stretches
 from lakelog_spark.wanted import Span, Wanted
 from lakelog_spark.whole import record_batches
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.pieces import Damage
+    from lakelog_spark.plan import LogRange
     from lakelog_spark.tables import Tables
 
 _log = logging.getLogger("lakelog_spark")

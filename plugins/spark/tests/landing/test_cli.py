@@ -231,3 +231,69 @@ def test_export_to_text_gives_every_body(store_path: Path, tmp_path: Path) -> No
 def _body(row: dict[str, str]) -> bytes:
     encoded = row.get("body_base64")
     return base64.b64decode(encoded) if encoded else row["body"].encode()
+
+
+# --- exit codes ---
+
+
+def test_dispatch_once_and_export_on_a_damaged_log_have_1(store_path: Path, tmp_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        message = next(each for each in store.scan() if each.body)
+    log = store_path / "commitlog" / f"{0:020}"
+    content = log.read_bytes()
+    at = content.index(message.body, message.physical_offset)
+    log.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    for arguments in (
+        ("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}", "--once"),
+        ("export", store_path, "--to", tmp_path / "a", "--format", "jsonl"),
+        ("export", store_path, "--to", tmp_path / "b"),
+    ):
+        done = run(*arguments)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1), done.stderr
+
+
+def test_dispatch_once_has_1_where_all_rows_are_dead_letters(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        store.put_batch([Message("t", b"\xff"), Message("t", b"\xfe")])
+    to = ("--to", f"parquet:{tmp_path / 't'}", "--body", "t=string", "--once")
+    done = run("dispatch", tmp_path / "s", *to)
+    assert done.exit_code == 1
+    assert "all 2 rows are dead letters" in done.stderr
+    assert run("dispatch", tmp_path / "s", *to).exit_code == 0  # nothing was left to land
+
+
+def test_a_topic_that_is_not_there_is_wrong_usage(store_path: Path, tmp_path: Path) -> None:
+    done = run("export", store_path, "--to", tmp_path / "t", "--topic", "topc-1")
+    assert done.exit_code == 2
+    assert "no topic 'topc-1' is here; do you mean 'topic-1'?" in done.stderr
+    assert not (tmp_path / "t").exists()
+    assert run("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}", "--once").exit_code == 0
+    to = ("--to", f"parquet:{tmp_path / 't'}")
+    assert run("lake", "verify", store_path, *to, "--topic", "nope").exit_code == 2
+
+
+def test_export_has_1_where_nothing_matches(store_path: Path, tmp_path: Path) -> None:
+    since = ("--format", "jsonl", "--since", "2999-01-01")
+    assert run("export", store_path, "--to", tmp_path / "a", *since).exit_code == 1
+
+
+def test_dispatch_has_a_bar_on_a_terminal(store_path: Path, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    to = ["--to", f"parquet:{tmp_path / 't'}", "--once"]
+    environ = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    environ.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [LAKELOG, "dispatch", str(store_path), *to], stderr=theirs, env=environ
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while more := os.read(ours, 4096):
+                said += more
+        except OSError:  # how a terminal says that nobody writes any more
+            pass
+        assert process.wait(_LONGEST_SECONDS) == 0
+    os.close(ours)
+    assert b"landing" in said
+    assert "━".encode() in said
+    assert b"300 rows" in said

@@ -15,7 +15,11 @@ from lakelog.registry import Registry
 from lakelog.settings.explain import Row, rows
 from lakelog.settings.schema import plain_value, schema
 
-app = typer.Typer(help="Show settings: values, origins, and the schema.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show settings: values, origins, and the schema.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.command()

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from lakelog.cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.opening import open_for
 from lakelog.cli.options import Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
 from lakelog.cli.recordlines import Row, blank_line, record_lines
 from lakelog.cli.shown import shown
-from lakelog.cli.walk import walk
+from lakelog.cli.walk import Damages, walk
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.pieces import Blank, Piece
 from lakelog.store import Store
@@ -30,14 +31,17 @@ def dump(
 ) -> None:
     """Print the store, its queues, their messages, the log, and all keys, as lines of JSON.
 
-    What is damaged has no line: it is told on stderr, and what is behind it follows. Of a store
-    that somebody writes to, later lines may know more than earlier ones.
+    What is damaged has no line: it is told on stderr, what is behind it follows, and the exit code
+    is 1. Of a store that somebody writes to, later lines may know more than earlier ones.
     """
+    damages = Damages()
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        write_lines(_log(opened, None) if records else _everything(opened))
+        write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
+    if damages.count:
+        raise typer.Exit(FOUND)
 
 
-def _everything(store: Store) -> Iterator[Row]:
+def _everything(store: Store, damages: Damages) -> Iterator[Row]:
     queues = store.queues()
     rows = [queue_line(store, queue) for queue in queues]
     yield store_line(store, rows)
@@ -47,13 +51,14 @@ def _everything(store: Store) -> Iterator[Row]:
         yield from message_lines(store, queue, problems)
     for problem in problems:
         typer.echo(f"damaged: {shown(problem)}", err=True)
+    damages.count += len(problems)
     keys = KeysSeen()
-    yield from _log(store, keys)
+    yield from _log(store, keys, damages)
     yield from (query_line(store, topic, key) for topic, key in keys)
 
 
-def _log(store: Store, keys: KeysSeen | None) -> Iterator[Row]:
-    for piece in walk(store):
+def _log(store: Store, keys: KeysSeen | None, damages: Damages) -> Iterator[Row]:
+    for piece in walk(store, damages):
         yield from _lines(piece)
         if keys is not None and isinstance(piece, RecordBatch):
             keys.add(piece)

@@ -8,6 +8,8 @@ from typing import Annotated, Final
 import attrs
 import typer
 
+from lakelog.cli import times
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.messagelines import write_messages
 from lakelog.cli.notthere import check_queue
 from lakelog.cli.opening import open_for
@@ -25,6 +27,7 @@ from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.store import Store
 
+EPILOG: Final = times.HELP
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 GO_ON: Final = frozenset(
@@ -66,7 +69,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     """Print messages of a queue in its order.
 
     Where there are none, RocketMQ's status and the queue's offsets are told on stderr, and the
-    exit code is 0; a topic or queue that is not there is wrong usage.
+    exit code is 1; a topic or queue that is not there is wrong usage.
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
@@ -77,6 +80,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
         write_messages(run.messages(first, most), as_json=as_json)
         if run.result is not None and not run.found:
             typer.echo(_why_none(run.result), err=True)
+            raise typer.Exit(FOUND)
 
 
 def _start(store: Store, topic: str, queue: int, offset: str, at: int | None) -> int:

@@ -38,6 +38,7 @@ app = typer.Typer(
     cls=_ListByDefault,
     help="List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 

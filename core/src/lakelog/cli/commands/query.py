@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from lakelog.cli import times
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.messagelines import write_messages
 from lakelog.cli.notthere import check_name
 from lakelog.cli.opening import open_for
@@ -19,6 +21,8 @@ from lakelog.cli.options import (
     a_time,
 )
 from lakelog.cli.shown import shown
+
+EPILOG: Final = times.HELP
 
 
 def query(  # noqa: PLR0913  # each argument is an option of the command
@@ -38,7 +42,11 @@ def query(  # noqa: PLR0913  # each argument is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the messages that have a key, the newest first; exit 0 if there are none."""
+    """Print the messages that have a key, the newest first.
+
+    Where no message has it, stderr says so, and the exit code is 1; a topic that is not there is
+    wrong usage.
+    """
     if since is not None and until is not None and since > until:
         raise typer.BadParameter("--since is later than --until")
     with open_for("read", store, broker_conf, settings, assignments) as opened:
@@ -46,4 +54,5 @@ def query(  # noqa: PLR0913  # each argument is an option of the command
         if not found:
             check_name("topic", topic, opened.topics())
             typer.echo(f"no message has the key '{shown(key)}' there", err=True)
+            raise typer.Exit(FOUND)
         write_messages(found, as_json=as_json)

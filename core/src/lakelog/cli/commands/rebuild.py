@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakelog.cli.exitcodes import DAMAGED
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.opening import assignment
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
@@ -25,11 +25,11 @@ def rebuild(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Build queues, index, or both again from the log, and swap them in; nobody may own the store.
+    """Build queues, index, or both again from the log; nobody may own the store.
 
-    Without --queues and --index it builds both. Topics that were removed are back in the queues as
-    long as the log has their messages. Damage in the log is passed over and told on stderr; the
-    exit code is then 1, and what could be built is in place.
+    Without --queues and --index it builds both, and swaps them in when all is built. Topics that
+    were removed are back in the queues as long as the log has their messages. Damage in the log is
+    passed over and told on stderr; the exit code is then 1, and what could be built is in place.
     """
     with progress("rebuilding") as advance:
         report = rebuild_store(
@@ -48,7 +48,7 @@ def rebuild(
     else:
         typer.echo(_summary(report))
     if report.damage:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(FOUND)
 
 
 def _line(report: RebuildReport) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lakelog.cli.exitcodes import DAMAGED
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.opening import assignment
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
@@ -62,7 +62,7 @@ def recover(
     else:
         typer.echo("\n".join(_lines(store, report, dry_run=dry_run)))
     if report.damage or report.missing:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(FOUND)
 
 
 def _lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakelog.cli.exitcodes import DAMAGED, USAGE
+from lakelog.cli.exitcodes import FOUND, USAGE
 from lakelog.cli.opening import assignment
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.output import write_lines
@@ -38,7 +38,7 @@ def repair(
     Whole records of the same size take the place of damaged ones, blank ones that of what is
     missing; what is written over is kept in lakelog/quarantine/ of the store. It says what it is
     going to do, and asks before; where it cannot ask, --yes must be given. The exit code is 1 if
-    something could not be mended.
+    something could not be mended, and with --dry-run if something has to be.
     """
     given: dict[str, Any] = dict(map(assignment, assignments or ()))
     given |= {"settings": settings, "broker_conf": broker_conf}
@@ -50,8 +50,15 @@ def repair(
     else:
         lines = _done_lines if report.done else _plan_lines
         typer.echo("\n".join(lines(store, report)))
-    if report.left:
-        raise typer.Exit(DAMAGED)
+    if report.left or (dry_run and _finds(report)):
+        raise typer.Exit(FOUND)
+
+
+def _finds(planned: RepairReport) -> bool:
+    """Whether a dry run found what `recover --dry-run` finds, or something to replace."""
+    recovery = planned.recovery
+    found = recovery is None or recovery.damage or recovery.missing
+    return bool(found or planned.plan.steps)
 
 
 def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.messagelines import write_messages
 from lakelog.cli.opening import open_for
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog.cli.walk import walk
+from lakelog.cli.walk import Damages, walk
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.message import StoredMessage
 from lakelog.pieces import Piece
@@ -29,10 +30,16 @@ def scan(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the messages from one offset up to another; damage is told on stderr."""
+    """Print the messages from one offset up to another; damage is told on stderr.
+
+    The exit code is 1 where damage was met: messages may be missing in between.
+    """
+    damages = Damages()
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        messages = islice(_messages(walk(opened, start, end), end), limit)
+        messages = islice(_messages(walk(opened, damages, start, end), end), limit)
         write_messages(messages, as_json=as_json)
+    if damages.count:
+        raise typer.Exit(FOUND)
 
 
 def _messages(pieces: Iterable[Piece], end: int | None) -> Iterator[StoredMessage]:

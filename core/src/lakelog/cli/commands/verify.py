@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import attrs
 import typer
 
 from lakelog.check import Checking, check_checkpoint
-from lakelog.cli.exitcodes import DAMAGED
+from lakelog.cli.crashes import Crash, crash_of
+from lakelog.cli.exitcodes import FOUND
 from lakelog.cli.findings import Reporter
 from lakelog.cli.opening import open_for
 from lakelog.cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog.cli.walk import directory_of, walk_parts
 from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog.ownership import is_owned
 from lakelog.parallelscan import Part, WholeSegment
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.store import Store
@@ -85,30 +88,37 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check every record, and the names and lengths of the segments; exit 1 if any is damaged.
+    """Check every record, and the names and lengths of segments; exit 1 if any is damaged.
 
     With --queues and --index, what was built from the log is compared with it, file by file, and
-    with --all the checkpoint, too; what is wrong there is mended by `lakelog rebuild`. Each place
-    is told on stderr, 20 of a kind at most; the summary goes to stdout. With --json all of them go
-    to stdout, a line each, the summary last. Nothing is changed, and the store may be in use.
+    with --all the checkpoint, too. Each problem is printed on stderr, 20 of a kind at most; the
+    summary goes to stdout, with the command that mends it. With --json all of it goes to stdout, a
+    line each, the summary last. Nothing is changed, and the store may be in use.
+
+    A store whose owner crashed is whole, and the exit code is 0, where a recovery loses nothing:
+    queues and index that lag behind the log, and a torn put at its end, are no problems then.
     """
     with ExitStack() as held:
         opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
         checking = _begin(opened, queues=queues or everything, index=index or everything)
         if checking is not None:
             held.callback(checking.close)
-        reporter = Reporter(as_json=as_json)
+        crash = crash_of(opened)
+        reporter = Reporter(crash, as_json=as_json)
+        for missing in crash.missing if crash is not None else ():
+            reporter.missing(missing)
         found = _findings(opened, checking, reporter, processes)
         if everything:
             reporter.tell(_checkpoint(opened.path, found))
         reporter.finish()
         names = checking.names if checking is not None else ()
+        verdict = _Verdict(found, reporter, crash, names)
         if as_json:
-            reporter.line(_row(found, opened, names, reporter.problems))
+            reporter.line(_row(verdict, opened))
         else:
-            typer.echo(_summary(found, opened, names, reporter.problems))
-    if reporter.problems or not found.is_whole:
-        raise typer.Exit(DAMAGED)
+            typer.echo("\n".join(_summary(verdict, opened)))
+    if verdict.is_damaged:
+        raise typer.Exit(FOUND)
 
 
 def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
@@ -131,10 +141,9 @@ def _findings(
     for problem in problems:
         reporter.segment(problem)
     found = Findings(len(problems), store.min_offset)
-    for part in walk_parts(store, processes):
-        found.count(part)
-        if isinstance(part, Damage):
-            reporter.damage(part)
+    for part in walk_parts(store, processes, reporter.damage):
+        if not (isinstance(part, Damage) and reporter.is_torn(part)):
+            found.count(part)
         if checking is not None:
             for piece in _pieces(store, part):
                 reporter.tell(checking.take(piece))
@@ -151,30 +160,87 @@ def _pieces(store: Store, part: Part) -> Iterator[Piece]:
         yield part
 
 
-def _row(found: Findings, store: Store, names: tuple[str, ...], problems: int) -> dict[str, Any]:
+@attrs.frozen
+class _Verdict:
+    """What was found, all of it."""
+
+    found: Findings
+    reporter: Reporter
+    crash: Crash | None
+    names: tuple[str, ...]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is wrong that a crash does not explain."""
+        return bool(self.reporter.problems) or not self.found.is_whole
+
+    @property
+    def state(self) -> str:
+        """One word for programs."""
+        if self.is_damaged:
+            return "damaged"
+        return "whole" if self.crash is None else "crashed"
+
+
+def _row(verdict: _Verdict, store: Store) -> dict[str, Any]:
     return {
         "kind": "summary",
-        "whole": found.is_whole and not problems,
+        "whole": not verdict.is_damaged,
+        "state": verdict.state,
         "start_offset": store.min_offset,
-        **attrs.asdict(found),
-        "compared": list(names),
-        "problems": problems,
+        **attrs.asdict(verdict.found),
+        "torn_bytes": verdict.reporter.torn_bytes,
+        "compared": list(verdict.names),
+        "problems": verdict.reporter.problems,
+        "behind": verdict.reporter.behind,
         "abort": (store.path / ABORT_FILE).exists(),
     }
 
 
-def _summary(found: Findings, store: Store, names: tuple[str, ...], problems: int) -> str:
-    lines = [
-        f"{store.path}: {'whole' if found.is_whole and not problems else 'DAMAGED'}",
-        f"  log      {store.min_offset} to {found.end_offset}",
-        f"  records  {found.records} ({found.record_bytes} bytes)",
-        f"  blanks   {found.blanks}",
-        f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)",
-        f"  segments {found.segment_problems} problems",
-    ]
-    if names:
-        mends = "; `lakelog rebuild` mends them" if problems else ""
-        lines.append(f"  derived  {problems} problems in {', '.join(names)}{mends}")
+_STATES: Final = {
+    "whole": "whole",
+    "crashed": "crashed, whole; `lakelog recover` mends it",
+    "damaged": "DAMAGED",
+}
+
+
+def _summary(verdict: _Verdict, store: Store) -> Iterator[str]:
+    found, reporter = verdict.found, verdict.reporter
+    yield f"{store.path}: {_STATES[verdict.state]}"
+    yield f"  log      {store.min_offset} to {found.end_offset}"
+    yield f"  records  {found.records} ({found.record_bytes} bytes)"
+    yield f"  blanks   {found.blanks}"
+    yield f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)"
+    yield f"  segments {found.segment_problems} problems"
+    if reporter.torn_bytes:
+        yield (
+            f"  torn     {reporter.torn_bytes} bytes behind the last record, as a put that was cut "
+            "off leaves them; a recovery keeps them in lakelog/quarantine"
+        )
+    if verdict.names:
+        yield f"  derived  {reporter.problems} problems in {', '.join(verdict.names)}"
+    if reporter.behind:
+        yield (
+            f"  behind   queues and index lag behind the log in {reporter.behind} places; a "
+            "recovery completes them from it"
+        )
     if (store.path / ABORT_FILE).exists():
-        lines.append("  abort    is there: in use, or not closed cleanly")
-    return "\n".join(lines)
+        in_use = is_owned(RealFileSystem(), store.path)
+        stopped = "in use" if in_use else "the last owner did not close the store"
+        yield f"  abort    is there: {stopped}"
+    if advice := _advice(verdict):
+        yield f"  next     {advice}"
+
+
+def _advice(verdict: _Verdict) -> str:
+    """The command that mends what was found; empty if nothing has to be done."""
+    if verdict.state == "crashed":
+        return "`lakelog recover`, or just open the store: every open recovers it first"
+    steps = []
+    if verdict.crash is not None or verdict.found.segment_problems:
+        steps.append("`lakelog recover` mends what a crash leaves, and lengths of files")
+    if verdict.found.damaged_places:
+        steps.append("`lakelog repair` puts records in the place of damaged and missing ones")
+    if verdict.reporter.problems:
+        steps.append("`lakelog rebuild` builds queues and index anew from the log")
+    return "; then ".join(steps)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog_spark.fitting import need_spark
 from lakelog_spark.lake import deltacare, icebergcare, parquetcare
 from lakelog_spark.lake.anytable import LandedTable
 from lakelog_spark.lake.careterms import Compacted, Expired, Retention
@@ -64,6 +65,7 @@ def _tables(to: str, table: str | None) -> list[LandedTable]:
 @contextmanager
 def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkSession]:
     """The session that is there, or one that ends with the block."""
+    need_spark()
     from pyspark.sql import SparkSession
 
     from lakelog_spark.local import session

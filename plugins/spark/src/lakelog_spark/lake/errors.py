@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from lakelog.errors import LakelogError
 
@@ -46,6 +47,8 @@ class NotLanded(CareError):
 class Unreadable(CareError):
     """A file that a table names is gone or broken."""
 
+    exit_code: ClassVar[int] = 1
+
 
 class NeedsEngine(CareError):
     """One engine cannot do what is asked, and another can."""
@@ -54,6 +57,10 @@ class NeedsEngine(CareError):
 class SparkFailed(CareError):
     """Spark ended a job, or refused a statement."""
 
+    exit_code: ClassVar[int] = 4
+
 
 class TooBusy(CareError):
     """Other writers were faster each time; nothing was changed."""
+
+    exit_code: ClassVar[int] = 4

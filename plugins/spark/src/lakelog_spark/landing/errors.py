@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from lakelog.errors import LakelogError
 
@@ -25,6 +26,8 @@ class WrongLog(LandingError):
 class Gone(LandingError):
     """Messages were deleted from the log before they landed."""
 
+    exit_code: ClassVar[int] = 1
+
     def __init__(self, path: Path, table: str, at: int, minimum: int) -> None:
         super().__init__(
             f"{path}: the log begins at offset {minimum}, and {table} holds what is before {at}: "
@@ -44,6 +47,8 @@ class Conflict(LandingError):
 class MayPass(LandingError):
     """Of trouble that may be over later, with nothing done here: try again."""
 
+    exit_code: ClassVar[int] = 4
+
 
 class TooManyConflicts(MayPass):
     """Other writers were faster each time."""
@@ -62,6 +67,8 @@ class Unreachable(MayPass):
 class SparkLost(LandingError):
     """The Spark that this process started, or was given, has ended."""
 
+    exit_code: ClassVar[int] = 4
+
     def __init__(self, why: str) -> None:
         super().__init__(
             f"Spark has ended ({why}): start anew; nothing is lost, what has not landed lands then"
@@ -70,6 +77,8 @@ class SparkLost(LandingError):
 
 class TaskFailed(LandingError):
     """A task could not turn its range into files; nothing of the pass has landed."""
+
+    exit_code: ClassVar[int] = 4
 
 
 class NotNow(TaskFailed, MayPass):

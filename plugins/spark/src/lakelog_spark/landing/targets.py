@@ -66,7 +66,7 @@ class Place:
         needed = _NEEDS.get(kind)
         if needed is not None and find_spec(needed) is None:
             raise SettingsError(
-                f"{kind} needs {needed}, which is not installed: pip install lakelog-spark[{kind}]",
+                f"{kind} needs {needed}, which is not installed: pip install 'lakelog[lakehouse]'",
                 key=_SOURCE,
             )
         return cls(kind, _folder(place))

@@ -1,0 +1,131 @@
+"""``pip install lakelog[EXTRA]``: the wheels as they are built, and what their metadata bring.
+
+Each extra has an environment of its own with nothing else in it, and does there what README.md
+says. No package is downloaded: what others made is linked from here.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.packages.environment import Environment, build_wheels
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+OURS = [
+    *("core", "plugins/direct", "plugins/flush", "plugins/hash_index", "plugins/mmap"),
+    *("plugins/retention", "plugins/spark", "."),
+]
+PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_size_bytes=4MiB")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All distributions that ``lakelog`` can bring, built."""
+    folder = tmp_path_factory.mktemp("wheels")
+    build_wheels(folder, *(ROOT / each for each in OURS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def extra(wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: object) -> Environment:
+    """The environment of one extra."""
+    name = getattr(request, "param", "")
+    made = Environment.make(tmp_path_factory.mktemp("environment"))
+    made.bring(wheels, f"lakelog[{name}]" if name else "lakelog")
+    return made
+
+
+def lakelog(extra: Environment, cwd: Path, *arguments: str) -> str:
+    return extra.run("-m", "lakelog", *arguments, cwd=cwd)
+
+
+def has(extra: Environment, module: str) -> bool:
+    said = extra.run(
+        "-c", f"from importlib.util import find_spec; print(find_spec({module!r}))", cwd=ROOT
+    )
+    return said.strip() != "None"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", [""], indirect=True)
+def test_without_extras_commands_of_the_lakehouse_name_the_one_that_brings_them(
+    extra: Environment, tmp_path: Path
+) -> None:
+    lakelog(extra, tmp_path, *PUT)
+    lakelog(extra, tmp_path, "verify", "shop", "--all")
+    for command, brought_by in (("dispatch", "lakehouse"), ("lake", "lakehouse"), ("sql", "spark")):
+        with pytest.raises(AssertionError, match=r"returned 2") as failed:
+            lakelog(extra, tmp_path, command, "shop")
+        assert f"pip install 'lakelog[{brought_by}]'" in str(failed.value)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["lakehouse"], indirect=True)
+def test_the_extra_lakehouse_lands_in_all_tables(extra: Environment, tmp_path: Path) -> None:
+    assert not has(extra, "pyspark")
+    lakelog(extra, tmp_path, *PUT)
+    for to in ("iceberg:lake", "delta:orders-delta", "parquet:orders-parquet"):
+        assert "2 rows" in lakelog(extra, tmp_path, "dispatch", "shop", "--to", to, "--once")
+        lakelog(extra, tmp_path, "lake", "verify", "shop", "--to", to)
+    lakelog(extra, tmp_path, "export", "shop", "--to", "all.jsonl", "--format", "jsonl")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["spark"], indirect=True)
+def test_the_extra_spark_brings_pyspark_and_iceberg(extra: Environment, tmp_path: Path) -> None:
+    program = "import pyspark, lakelog_spark as s; s.register; s.session; s.finish_write"
+    extra.run("-c", program, cwd=tmp_path)
+    lakelog(extra, tmp_path, *PUT)
+    to = ("--to", "iceberg:lake", "--table", "rocketmq.messages")
+    assert "2 rows" in lakelog(extra, tmp_path, "dispatch", "shop", *to, "--once")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["lakehouse"], indirect=True)
+def test_without_pyspark_what_needs_it_says_how_to_get_it(
+    extra: Environment, tmp_path: Path
+) -> None:
+    lakelog(extra, tmp_path, *PUT)
+    lakelog(extra, tmp_path, "dispatch", "shop", "--to", "iceberg:lake", "--once")
+    for arguments in (
+        ("sql", "shop", "select 1"),
+        ("lake", "compact", "iceberg:lake"),
+        ("lake", "verify", "shop", "--to", "iceberg:lake", "--engine", "spark"),
+        ("dispatch", "shop", "--to", "iceberg:lake", "--engine", "spark", "--once"),
+        ("dispatch", "shop", "--to", "spark:lake", "--engine", "spark", "--once"),
+    ):
+        with pytest.raises(AssertionError, match=r"returned 2") as failed:
+            lakelog(extra, tmp_path, *arguments)
+        assert "pip install 'lakelog[spark]'" in str(failed.value), arguments
+        assert "Traceback" not in str(failed.value)
+    for name in ("session()", "register", "finish_write"):
+        with pytest.raises(AssertionError, match=r"WrongSpark: this needs pyspark"):
+            extra.run("-c", f"import lakelog_spark; lakelog_spark.{name}", cwd=tmp_path)
+
+
+def test_the_readme_begins_with_how_to_install_and_names_every_extra() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    first = "\n".join(README.read_text().splitlines()[:40])
+    assert "pip install lakelog\n" in first
+    named = set(re.findall(r"pip install 'lakelog\[(\w+)\]'", first))
+    assert named == set(table["optional-dependencies"])
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_off_linux_one_line_says_so(platform: str, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.platform = {platform!r}; sys.modules['fcntl'] = None\n"
+        "try:\n    import lakelog\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.startswith("lakelog needs Linux")
+    assert done.stdout.count("\n") == 1
