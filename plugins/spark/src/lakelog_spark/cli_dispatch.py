@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import attrs
 import typer
 
-from lakelog.cli import exitcodes
+from lakelog.cli.exitcodes import FOUND, INTERRUPTED
 from lakelog.errors import SettingsError
 from lakelog_spark.cli_bar import both, landing_bar
 from lakelog_spark.cli_engines import EngineName
@@ -176,13 +176,13 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         lander.finish()
     if not is_done:
         typer.echo("lakelog: stopped before all had landed; the next run goes on there", err=True)
-        raise typer.Exit(exitcodes.INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     if once and told.nothing_parsed:
         typer.echo(
             f"lakelog: all {told.rows} rows are dead letters, as no body parses: see --body",
             err=True,
         )
-        raise typer.Exit(exitcodes.FOUND)
+        raise typer.Exit(FOUND)
 
 
 @attrs.define
@@ -280,7 +280,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     typer.echo(f"{rows} rows")
     if not rows and (topics or since):
         typer.echo("lakelog: no durable message of the store is among those asked for", err=True)
-        raise typer.Exit(exitcodes.FOUND)
+        raise typer.Exit(FOUND)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

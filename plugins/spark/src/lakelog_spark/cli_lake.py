@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from lakelog.cli import exitcodes
+from lakelog.cli.exitcodes import FOUND
 from lakelog_spark.cli_engines import EngineName
 from lakelog_spark.cli_infer import infer_schema
 from lakelog_spark.cli_topics import check_topics
@@ -87,7 +87,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         (tell_json if as_json else tell)(found)
         clean &= found.is_clean
     if not clean:
-        raise typer.Exit(exitcodes.FOUND)
+        raise typer.Exit(FOUND)
 
 
 def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:
