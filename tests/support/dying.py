@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -70,30 +70,26 @@ class DyingFiles(RealFileSystem):
     """
 
     def __init__(self) -> None:
-        object.__setattr__(self, "death", None)
-        object.__setattr__(self, "left", 0)
-        object.__setattr__(self, "maps", {})
-
-    death: Death | None
-    left: int
-    maps: dict[str, mmap.mmap]
+        super().__init__()
+        self.death: Death | None = None
+        self.left = 0
+        self.maps: dict[str, tuple[int, mmap.mmap]] = {}
 
     def arm(self, death: Death) -> None:
         """Die in one of the next writes."""
-        object.__setattr__(self, "left", death.writes)
-        object.__setattr__(self, "death", death)
+        self.left, self.death = death.writes, death
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
         in_log = path.name.isdigit() and path.parent.name in ("commitlog", "tmp")
-        return _DyingFile(file, self) if in_log and write else file
+        return cast(File, _DyingFile(file, self)) if in_log and write else file
 
     def store(self, data: Body, put: Callable[[int, Body], object]) -> None:
         """Store all of ``data`` by ``put``, or die."""
         death = self.death
         if death is None or self.left:
             if death is not None:
-                object.__setattr__(self, "left", self.left - 1)
+                self.left -= 1
             put(0, data)
             return
         if death.order == "skipped":
@@ -122,12 +118,12 @@ class _DyingFile:
 
         self._files.store(data, put)
 
-    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         if not writable:
-            return self._file.map(length, writable=False)
-        mapped = _DyingMap(self._file.fileno(), length)
+            return self._file.map(length, writable=False, position=position)
+        mapped = _DyingMap(self._file.fileno(), length, offset=position)
         mapped.files = self._files
-        self._files.maps[self._file.path.name] = mapped
+        self._files.maps[self._file.path.name] = position, mapped
         return mapped
 
 
@@ -176,7 +172,8 @@ def die(death: Death, told: int) -> None:
     os.write(told, b" ".join(b"%d" % each.physical_offset for each in acknowledged) + b"\n")
     lost = [message(len(acknowledged) + at, death.body_bytes) for at in range(LOST)]
     if death.order == "fault":
-        protect(files.maps[f"{0:020}"], acknowledged[-1].end_offset // mmap.PAGESIZE + death.at)
+        start, mapped = files.maps[f"{0:020}"]
+        protect(mapped, (acknowledged[-1].end_offset - start) // mmap.PAGESIZE + death.at)
     else:
         files.arm(death)
     store.put_batch(lost)

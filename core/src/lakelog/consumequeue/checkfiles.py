@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.consumequeue.openfiles import OpenFiles
-from lakelog.errors import unreadable
-from lakelog.files import File, FileSystem
+from lakelog.files import File, FileSystem, unreadable
 from lakelog.layout import segment_name
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.verifying import Problem

@@ -59,8 +59,7 @@ class ConsumeQueues:
     ) -> None:
         """Look at nothing yet but ``config/topics.json``.
 
-        :param clean: whether the store was closed cleanly, before anybody opened it now; for a
-            reader also, whether a living owner follows its log
+        :param clean: whether the store was closed cleanly; for a reader, also if its owner lives
         :param light_queues: whether records feed light queues
         :param tombstones: by topic, the physical offset below which its records make no units
         :param log: what proves that marks are of this log; without it, none counts

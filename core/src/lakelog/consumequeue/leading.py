@@ -14,8 +14,7 @@ from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import Replacements
 from lakelog.consumequeue.search import first_behind
 from lakelog.consumequeue.unitbytes import UNIT, UNIT_BYTES, unpack
-from lakelog.errors import unreadable
-from lakelog.files import FileSystem
+from lakelog.files import FileSystem, unreadable
 from lakelog.layout import CONSUMEQUEUE_DIR
 from lakelog.properties import REPAIRED_TOPIC
 from lakelog.queueoffsets import Queue

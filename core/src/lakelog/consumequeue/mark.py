@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import unreadable
-from lakelog.files import FileSystem
+from lakelog.files import FileSystem, unreadable
 from lakelog.layout import segment_name
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import unreadable
-from lakelog.files import File, FileSystem
+from lakelog.files import File, FileSystem, unreadable
 
 MOST_OPEN: Final = 512
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from functools import wraps
 from pathlib import Path
@@ -39,8 +39,8 @@ def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
 
 
 def reads_async(
-    verb: Callable[Concatenate[S, P], Awaitable[T]],
-) -> Callable[Concatenate[S, P], Awaitable[T]]:
+    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """:func:`reads` for a coroutine."""
 
     @wraps(verb)

@@ -50,6 +50,16 @@ class Stepwise:
         self.sync()
         self.close()
 
+    def fails(self, position: int = 0) -> bool:
+        """Whether a write at ``position`` fails, or what makes it durable."""
+        try:
+            self.write(position, b"record" * 100)
+            self.commit()
+            self.sync()
+        except OSError:
+            return True
+        return False
+
 
 def has_data(path: Path, position: int) -> bool:
     """Whether anything was written to a file from ``position`` on, be it zeros."""

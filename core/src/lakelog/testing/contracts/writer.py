@@ -320,7 +320,7 @@ class WriterContract:
         segment.write(0, b"record")
         assert segment.commit() == 6
         file.failing.add("write_at")
-        failed = _fails(segment, 6)
+        failed = segment.fails(6)
         file.failing.clear()
         if failed and self.make().traits.staged:
             with pytest.raises(OSError, match="fails"):
@@ -367,7 +367,7 @@ class WriterContract:
     def test_a_failed_write_is_an_os_error_by_the_sync(self, file: FaultyFile) -> None:
         segment = _opened(self.make(), file)
         file.failing.add("write_at")
-        failed = _fails(segment)
+        failed = segment.fails()
         file.failing.clear()
         assert failed or not file.writes
         segment.close()
@@ -391,13 +391,3 @@ def _fill(segment: Stepwise, choose: random.Random, start: int = 0) -> bytes:
         segment.write(start + len(written), piece)
         written += piece
     return bytes(written)
-
-
-def _fails(segment: Stepwise, position: int = 0) -> bool:
-    try:
-        segment.write(position, b"record" * 100)
-        segment.commit()
-        segment.sync()
-    except OSError:
-        return True
-    return False
