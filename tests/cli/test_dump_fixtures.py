@@ -35,7 +35,7 @@ def _lakelog(command: list[str], fixture: StoreFixture) -> Result:
 
 def _dumped(fixture: StoreFixture, *options: str) -> tuple[list[Row], str]:
     done = _lakelog(["dump", *options], fixture)
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == int("damaged:" in done.stderr), done.stderr
     return parse(done.stdout), done.stderr
 
 

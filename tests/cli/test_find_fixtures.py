@@ -25,8 +25,9 @@ def _lakelog(fixture: StoreFixture, command: str, *args: object) -> Result:
 
 def _rows(fixture: StoreFixture, command: str, *args: object) -> list[dict[str, Any]]:
     done = _lakelog(fixture, command, *args, "--json")
-    assert done.exit_code == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == (0 if rows else 1), done.stderr
+    return rows
 
 
 def _body(row: dict[str, Any]) -> bytes:
@@ -134,7 +135,7 @@ def test_query_takes_times(store_fixtures: StoreFixtures) -> None:
 def test_query_tells_what_there_is_not(store_fixtures: StoreFixtures) -> None:
     fixture = store_fixtures.get("basic")
     done = _lakelog(fixture, "query", "TopicA", "--key", "no\tsuch key")
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.endswith("no message has the key 'no\\tsuch key' there\n")
     done = _lakelog(fixture, "query", "TopicZ", "--key", "K1")
     assert (done.exit_code, done.stdout) == (2, "")

@@ -17,7 +17,7 @@ import lakelog
 from lakelog import Message
 from lakelog.cli.app import make_app
 from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.properties import INNER_MULTI_DISPATCH
+from lakelog.properties import INNER_MULTI_DISPATCH, KEYS
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
 from tests.support.rows import Row, by_kind, difference, parse
 
@@ -61,11 +61,13 @@ def a_message(chance: random.Random, number: int) -> Message:
     if chance.random() < 0.1:
         lights = chance.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], chance.randint(1, 3))
         properties[INNER_MULTI_DISPATCH] = ",".join(lights)
+    keys = chance.choice((None, "one", f"k{number}", "two  three", "ключ 鍵"))
+    if keys is not None:
+        properties[KEYS] = keys
     return Message(
         chance.choice(TOPICS),
         chance.randbytes(chance.choice((0, 1, 100, 100, 100, 5000))),
         tags=chance.choice(TAGS),
-        keys=chance.choice((None, "one", f"k{number}", "two  three", "ключ 鍵")),
         properties=properties,
         queue_id=chance.randrange(3),
         sys_flag=chance.choice((0,) * 7 + (PREPARED, COMMIT, ROLLBACK)),

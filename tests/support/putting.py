@@ -17,7 +17,7 @@ from typing import Final
 
 import lakelog
 from lakelog import Message, PutResult, PutStatus, Store
-from lakelog.properties import INNER_MULTI_DISPATCH
+from lakelog.properties import INNER_MULTI_DISPATCH, KEYS
 
 TOPICS: Final = ("orders", "Größe", "u" * 128)
 PAUSE_SECONDS: Final = 0.001
@@ -29,11 +29,13 @@ def messages(chance: random.Random) -> Iterator[Message]:
         properties = {"UNIQ_KEY": f"{number:032X}"} if chance.random() < 0.5 else {}
         if chance.random() < 0.1:
             properties[INNER_MULTI_DISPATCH] = "%LMQ%a,%LMQ%b"
+        keys = chance.choice((None, "one", f"k{number}", "two  three"))
+        if keys is not None:
+            properties[KEYS] = keys  # two spaces: RocketMQ's clients can do that
         yield Message(
             chance.choice(TOPICS),
             chance.randbytes(chance.choice((0, 1, 100, 300, 300, 5000))),
             tags=chance.choice((None, "TagA", "标签")),
-            keys=chance.choice((None, "one", f"k{number}", "two  three")),
             properties=properties,
             queue_id=chance.randrange(2),
         )

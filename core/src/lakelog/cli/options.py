@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -33,10 +33,18 @@ Tags: TypeAlias = Annotated[
     str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")
 ]
 
+_FIRST_MS: Final = 126_230_400_000
+"""1974-01-01; RocketMQ is younger."""
+
 
 def a_time(text: str) -> int:
-    """Parse an option's time; what is none is wrong usage."""
+    """Parse an option's time; what is none is wrong usage.
+
+    A date before 1974 is the beginning of every store. As a number of milliseconds, it would be
+    refused as one that looks like seconds.
+    """
     try:
-        return times.parse_time(text, datetime.now(UTC))
+        found = times.parse_time(text, datetime.now(UTC))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found

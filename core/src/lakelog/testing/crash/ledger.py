@@ -62,7 +62,7 @@ class Entry:
             "queue offset": (found.queue_offset, result.queue_offset),
             "size": (found.size, result.size),
             "tags": (found.tags, message.tags),
-            "keys": (" ".join(found.keys), message.keys or ""),
+            "keys": (tuple(found.keys), _keys(message)),
             "body": (bytes(found.body), bytes(message.body)),
         }
         return ", ".join(name for name, (one, other) in pairs.items() if one != other)
@@ -230,3 +230,8 @@ class Ledger:
                     done or must,
                 )
         return found
+
+
+def _keys(message: Message) -> tuple[str, ...]:
+    keys = message.keys
+    return (keys,) if isinstance(keys, str) else tuple(keys or ())

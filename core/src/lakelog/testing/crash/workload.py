@@ -23,7 +23,7 @@ from lakelog.testing.crash.ledger import Entry, Ledger
 from lakelog.testing.crash.opener import Opener, owned_by
 
 TOPICS: Final = ("orders", "Müll", "%RETRY%group")
-KEYS: Final = (None, "k1", "k2", "k3 k4")
+KEYS: Final = (None, "k1", "k2", ("k3", "k4"))
 TAGS: Final = (None, "TagA")
 _SIZES: Final = ((0, 120), (0, 120), (150, 700), (1000, 2500))
 _BATCHES: Final = ((2, 5), (2, 5), (2, 5), (8, 12))
