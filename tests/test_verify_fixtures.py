@@ -180,7 +180,7 @@ def test_nothing_is_wrong_beside_an_owner_that_writes(tmp_path: Path) -> None:
 
         def write() -> None:
             while not stop.wait(0.01):
-                keys = (f"{number} x" for number in range(40))
+                keys = ([f"{number}", "x"] for number in range(40))
                 owner.put_batch([Message("t", b"b", keys=key) for key in keys])
 
         thread = threading.Thread(target=write)
