@@ -87,7 +87,8 @@ class StoreDirectory:
         if not self.is_new_or_being_made():
             yield
             return
-        made = [each for each in (self._mark.parent, self.path) if not each.exists()]
+        own = self._mark.parent
+        made = [each for each in (own, *own.parents) if not each.exists()]
         self._make_mark()
         try:
             yield

@@ -70,7 +70,7 @@ def test_nonsense_puts_that_one_out_alone(tmp_path: Path, wrong: dict[str, Any])
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"group": ""}, "group is empty"),
+        ({"group": ""}, "letters a-z"),
         ({"group": "g/h"}, "letters a-z"),
         ({"group": "g" * 256}, "255"),
         ({"topic": ""}, "joins topic and group"),

@@ -15,7 +15,8 @@ from lakelog.message import Message
 _COLUMNS = [
     name
     for name in dir(RecordBatch)
-    if not name.startswith("_") and name not in ("hosts", "record", "message")
+    if not name.startswith("_")
+    and name not in ("hosts", "record", "message", "decoded", "decoder", "take")
 ]
 
 

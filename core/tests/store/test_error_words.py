@@ -27,7 +27,7 @@ def directory_in_place_of(file: Path) -> None:
 def test_a_directory_where_a_file_belongs(name: str, tmp_path: Path) -> None:
     a_store(tmp_path, 3)
     directory_in_place_of(tmp_path / name)
-    words = (f"{tmp_path / name}: cannot read: Is a directory", "move the directory away")
+    words = (f"{tmp_path / name}: cannot open: Is a directory", "move the directory away")
     with pytest.raises(StoreError) as caught:
         open_small(tmp_path)
     assert all(word in str(caught.value) for word in words)

@@ -30,6 +30,7 @@ from core.tests.store.support import (
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.checkpoint import StoreCheckpoint
 from lakelog.errors import StoreError, StoreFailed
+from lakelog.layout import segment_name
 from lakelog.owner import OwnedLog
 from lakelog.testing.crash.opener import owned_by
 from lakelog.testing.descriptors import open_in
@@ -166,7 +167,14 @@ def ahead_of_need(path: Path, fault: str, code: int, told: list[Any]) -> tuple[S
     """A store whose next segment could not be made in the background."""
     files = NthFails()
     store = open_small(path, files=files, preallocate=True, plugins=[observer(told)])
-    files.arm(1, code, lambda call, at: call == fault and in_the_log(call, at))
+    following = segment_name(SEGMENT)  # the first segment gets its blocks from the same put
+    files.arm(
+        1,
+        code,
+        lambda call, at: (
+            call == fault and in_the_log(call, at) and (call != "allocate" or at.name == following)
+        ),
+    )
     fill(store, 1)
     assert files.fired.wait(20)
     return store, files

@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files import File, RealFileSystem
+from lakelog.files import File, RealFile, RealFileSystem
 from lakelog_direct import odirect, plugin
 
 
@@ -47,7 +47,8 @@ def test_without_statx_the_kind_of_file_system_tells(
     monkeypatch.setattr(odirect, "alignment_bytes", lambda _fd: None)
     odirect.switch_on(file, 4096)
     descriptor = os.memfd_create("lakelog")
-    memory = RealFileSystem().open(Path(f"/proc/self/fd/{descriptor}"), write=True)
+    place = Path(f"/proc/self/fd/{descriptor}")
+    memory = RealFile(place, os.open(place, os.O_RDWR))
     with pytest.raises(OSError, match="takes O_DIRECT, and buffers all the same"):
         odirect.switch_on(memory, 4096)
     memory.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lakelog.arguments import text
+from lakelog.arguments import text, wrong_type
 from lakelog.config.consumeroffsets import SEPARATOR
 from lakelog.errors import SettingsError
 
@@ -18,7 +18,9 @@ _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 def check_group(group: str) -> str:
     """The name of a group, if RocketMQ allows it; raises ``SettingsError``."""
-    if not _GROUP.fullmatch(text("group", group, "billing")):
+    if not isinstance(group, str):
+        raise wrong_type("group", group, "a str such as 'billing'")
+    if not _GROUP.fullmatch(group):
         raise SettingsError(
             f"a consumer group's name has letters a-z A-Z, digits and _ - | % only, not {group!r}",
             key="group",
