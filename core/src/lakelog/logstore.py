@@ -50,7 +50,7 @@ class LogStore(QueueStore):
         deleted, also while it reads: it never passes over some in silence.
         """
         reader = self._reader
-        return reader.messages(reader.check_start(start), _end(start, end), on_damage)
+        return reader.messages(reader.check_start(start), _end(end), on_damage)
 
     @iterates
     def scan_pieces(
@@ -58,7 +58,7 @@ class LogStore(QueueStore):
     ) -> Iterator[Piece]:
         """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
         reader = self._reader
-        return reader.pieces(reader.check_start(start), _end(start, end), verify=verify)
+        return reader.pieces(reader.check_start(start), _end(end), verify=verify)
 
     @property
     @reads
@@ -121,10 +121,5 @@ class LogStore(QueueStore):
         return parts.reader.flushed() if parts.owned is None else parts.owned.positions.flushed
 
 
-def _end(start: int | None, end: int | None) -> int | None:
-    """``end``, if a scan from ``start`` can come there."""
-    if end is None:
-        return None
-    if start is not None and whole("end", end) < start:
-        raise ValueError(f"end is {end}, before start, {start}; give an offset behind it, or None")
-    return whole("end", end)
+def _end(end: int | None) -> int | None:
+    return None if end is None else whole("end", end)

@@ -151,7 +151,6 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "scan from text": (lambda s: s.scan("0"), r"start is '0' \(str\)"),
     "scan to a float": (lambda s: s.scan(0, 1e9), r"end is 1000000000.0 \(float\)"),
     "scan to below 0": (lambda s: s.scan(None, -1), "end is -1"),
-    "scan backwards": (lambda s: s.scan(100, 50), "end is 50, before start, 100"),
     "pieces from below 0": (lambda s: s.scan_pieces(-1), "start is -1"),
     "wait for a float": (lambda s: s.wait_dispatched(0.5), r"offset is 0.5 \(float\)"),
     "wait for below 0": (lambda s: s.wait_dispatched(-1), "offset is -1"),

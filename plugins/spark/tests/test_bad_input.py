@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Path:
 def refused(*arguments: object) -> str:
     """What a command says that ends by an error: one line."""
     done = run(*arguments)
-    assert done.exit_code in (1, 2, 3), (done.exit_code, done.exception, done.stderr)
+    assert done.exit_code in (1, 2, 3, 4), (done.exit_code, done.exception, done.stderr)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     (line,) = done.stderr.splitlines()
     assert line.startswith("lakelog: ")

@@ -72,7 +72,9 @@ def plan_between(
         return []
     key = wanted.unique_key or wanted.key
     part = _narrowed(marks, part, wanted)
-    places = _by_key(marks, part, wanted, key) if key is not None and not wanted.unqueued else None
+    places = None
+    if key is not None and " " not in key and not wanted.unqueued:  # no key of the index has one
+        places = _by_key(marks, part, wanted, key)
     if places is not None:
         return [LogRange(part.low, part.end, places=places)] if places else []
     queued = _queued(marks, part)

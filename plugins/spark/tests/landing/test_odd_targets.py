@@ -72,7 +72,7 @@ def test_a_broken_catalog_is_told_in_a_line(command: str, store_path: Path, tmp_
     (tmp_path / "w" / "catalog.db").write_bytes(b"no database " * 20)
     given = (store_path, "--to", to) if command == "verify" else (to,)
     done = run("lake", command, *given)
-    assert done.exit_code == 2
+    assert done.exit_code == 4
     assert "not a database" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
