@@ -197,7 +197,7 @@ class Preallocator:
         try:
             return self._make(start_offset)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM or self._step_bytes <= self._maker.step_bytes:
                 raise
         return self._make(start_offset, self._maker.step_bytes)
 

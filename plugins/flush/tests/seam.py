@@ -66,6 +66,9 @@ class Disk(RealFileSystem):
         if not (path.name.isdigit() and path.parent.name in ("commitlog", "tmp")):
             return file
         found = SegmentFile(file, self)
+        known = self.segments.get(int(path.name))
+        if known is not None:  # opened once more: the clean stop is noted
+            found.written, found.durable, found.syncs = known.written, known.durable, known.syncs
         self.segments[int(path.name)] = found
         return found
 
