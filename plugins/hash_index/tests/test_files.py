@@ -258,6 +258,15 @@ def test_the_checkpoint_vouches_for_no_file_that_is_to_be_made_anew(
     assert index_timestamp(tmp_path) == kept.end_timestamp_ms
 
 
+def test_the_checkpoint_vouches_for_no_file_that_was_cut(tmp_path: Path) -> None:
+    """It was full at a time of a message that the log has lost."""
+    batch = built(tmp_path, RECS[:5])
+    index = owner(tmp_path)
+    index.resume(0, int(batch.physical_offsets[4]))
+    assert index_timestamp(tmp_path) == RECS[2].time_ms  # the first file ends with one of its keys
+    index.close()
+
+
 def test_damage_in_the_log_between_two_files_is_no_gap(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

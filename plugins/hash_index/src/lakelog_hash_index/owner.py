@@ -102,8 +102,13 @@ class OwnerIndex:
             appender.truncate(gap.kept_until)
 
     def _vouch_no_more(self, appender: IndexAppender) -> None:
-        """Files that are made anew are not durable, whatever the checkpoint says of the old."""
-        last_ms = appender.files[-1].header().end_timestamp_ms if appender.files else 0
+        """Files that are made anew are not durable, whatever the checkpoint says of the old.
+
+        Nor is one that was cut: it was full and sealed at a time that no message has any more.
+        """
+        headers = (each.header() for each in reversed(appender.files))
+        full = (each for each in headers if each.count >= self._shape.entries)
+        last_ms = next((each.end_timestamp_ms for each in full), 0)
         self._context.checkpoint.lower_index(last_ms)
 
     def _sound_files(self) -> list[IndexFile]:
