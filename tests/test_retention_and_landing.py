@@ -212,7 +212,7 @@ def test_what_is_deleted_against_the_pin_is_told_and_accepted_only_when_told(
     assert any(pin.name in each.message and "0 to " in each.message for each in caplog.records)
 
     refused = once(store, table)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     gap = f"begins at offset {minimum}.* before {pin.position}.*{minimum - pin.position} bytes"
     assert re.search(gap, refused.stderr), refused.stderr
     assert numbers(table) == list(range(100))
@@ -235,5 +235,5 @@ def test_a_pin_that_was_not_renewed_in_time_holds_nothing(landed: tuple[Path, Pa
     with lakelog.open(store, **later(pin_expires_after_ms=1)) as owner:
         assert owner.delete_expired().deleted
     refused = once(store, table)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert "were deleted before they landed" in refused.stderr

@@ -134,9 +134,9 @@ def test_query_takes_times(store_fixtures: StoreFixtures) -> None:
 
 def test_query_tells_what_there_is_not(store_fixtures: StoreFixtures) -> None:
     fixture = store_fixtures.get("basic")
-    done = _lakelog(fixture, "query", "TopicA", "--key", "no\tsuch key")
+    done = _lakelog(fixture, "query", "TopicA", "--key", "no\tsuch-key")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.endswith("no message has the key 'no\\tsuch key' there\n")
+    assert done.stderr.endswith("no message has the key 'no\\tsuch-key' there\n")
     done = _lakelog(fixture, "query", "TopicZ", "--key", "K1")
     assert (done.exit_code, done.stdout) == (2, "")
     done = _lakelog(fixture, "query", "TopicA", "--key", "K", "--since", "now", "--until", "1h ago")

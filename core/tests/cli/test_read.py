@@ -123,7 +123,7 @@ def test_verify_names_each_place(lakelog: Run, store: Path) -> None:
     assert "records  2 " in done.stdout
     assert f"record at offset {second}" in done.stderr
     dumped = lakelog("dump", "--records", store)
-    assert dumped.returncode == 0
+    assert dumped.returncode == 1
     assert [json.loads(line)["queueOffset"] for line in dumped.stdout.splitlines()] == [0, 2]
     assert f"record at offset {second}" in dumped.stderr
 
@@ -133,7 +133,7 @@ def test_verify_names_each_place(lakelog: Run, store: Path) -> None:
     [
         ("stray.txt", 1, "this is no segment"),
         ("00000000000000131072", 65536, "segments are missing"),
-        ("00000000000000065536", 100, "is 100 bytes long"),
+        ("00000000000000065536", 100, "is truncated: 100 bytes are left of 65536"),
     ],
 )
 def test_verify_looks_at_the_segments(

@@ -127,7 +127,7 @@ def test_a_directory_in_place_of_the_checkpoint(lakelog: Run, store: Path, stopp
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert f"{store}/checkpoint: at byte 0: the checkpoint cannot be read" in done.stderr
-    assert "expected a file of 4096 bytes, found cannot read: Is a directory" in done.stderr
+    assert "expected a file of 4096 bytes, found cannot open: Is a directory" in done.stderr
     mended = lakelog("recover", store)
     assert mended.returncode == 3
     assert f"{store}/checkpoint: cannot read: Is a directory; a file belongs there" in mended.stderr
