@@ -1,7 +1,7 @@
 """Arguments of the public verbs, checked where a wrong one would give a wrong answer in silence.
 
-``TypeError`` for a wrong type, ``ValueError`` for a value that cannot be meant; both name the
-argument, what was given, and what it should be.
+:class:`WrongType` is a ``TypeError``, for a wrong type; :class:`WrongValue` is a ``ValueError``,
+for a value that cannot be meant. Both name the argument, what was given, and what it should be.
 """
 
 from __future__ import annotations
@@ -18,12 +18,24 @@ _MICROSECONDS_FROM: Final = 10**14
 """1973 in microseconds; as milliseconds, the year 5138."""
 
 
+class WrongType(TypeError):
+    """An argument of a public verb has a type that it cannot have."""
+
+
+class WrongValue(ValueError):
+    """An argument of a public verb has a value that cannot be meant.
+
+    Classes of their own, since the command line takes these for wrong usage. Any other
+    ``ValueError`` or ``TypeError`` is a fault of the program, which needs its traceback.
+    """
+
+
 def whole(name: str, value: Any, least: int | None = 0) -> int:
     """``value`` as an integer, ``least`` or more."""
     if type(value) is not int:
         value = _index(name, value)
     if least is not None and value < least:
-        raise ValueError(f"{name} is {value}; give {least} or more")
+        raise WrongValue(f"{name} is {value}; give {least} or more")
     return value  # type: ignore[no-any-return]  # an int by now
 
 
@@ -48,7 +60,7 @@ def time_ms(name: str, value: Any) -> int:
     if _MICROSECONDS_FROM <= ms != FOREVER_MS:
         unit = "microseconds or nanoseconds"
     if unit:
-        raise ValueError(
+        raise WrongValue(
             f"{name} is {ms}, which looks like {unit}; give milliseconds since 1970, as "
             "int(time.time() * 1000)"
         )
@@ -60,7 +72,7 @@ def span_ms(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, value, "a number of milliseconds")
     if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} is {value}; give a number of milliseconds, 0 or more")
+        raise WrongValue(f"{name} is {value}; give a number of milliseconds, 0 or more")
     return value
 
 
@@ -69,7 +81,7 @@ def text(name: str, value: Any, example: str) -> str:
     if not isinstance(value, str):
         raise wrong_type(name, value, f"a str such as {example!r}")
     if not value:
-        raise ValueError(f"{name} is empty; give a str such as {example!r}")
+        raise WrongValue(f"{name} is empty; give a str such as {example!r}")
     return value
 
 
@@ -83,8 +95,8 @@ def queue_name(topic: Any, queue_id: Any) -> tuple[str, int]:
     return topic_name(topic), whole("queue_id", queue_id)
 
 
-def wrong_type(name: str, value: Any, wanted: str) -> TypeError:
+def wrong_type(name: str, value: Any, wanted: str) -> WrongType:
     """The error for a ``value`` of a type that the argument ``name`` cannot have."""
     kind = type(value).__name__
     shown = "None" if value is None else f"{value!r:.80} ({kind})"
-    return TypeError(f"{name} is {shown}; give {wanted}")
+    return WrongType(f"{name} is {shown}; give {wanted}")

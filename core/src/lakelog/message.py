@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, overload
 
 import attrs
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 from lakelog.sysflag import Transaction, transaction
 
 Body: TypeAlias = bytes | bytearray | memoryview
@@ -23,8 +23,8 @@ class Message:
 
     :ivar topic: 1 to 255 bytes of UTF-8
     :ivar body: the payload; ``b""`` for a message without one
-    :ivar tags: RocketMQ's ``TAGS``, one to filter by; without ``||``, and without white space at
-        its ends
+    :ivar tags: RocketMQ's ``TAGS``, one to filter by; without ``||``, and without spaces or
+        control characters at its ends
     :ivar keys: RocketMQ's ``KEYS``: one key, or a sequence of several, none of them with a space
     :ivar properties: further properties; or the whole encoded property string as bytes, which is
         kept byte for byte (``tags`` and ``keys`` must then be ``None``)
@@ -93,7 +93,7 @@ class MessageColumns(Sequence[Message]):
             if not hasattr(value, "__len__"):
                 raise wrong_type(name, value, "one value for all, or a list of one per body")
             if len(value) != len(self.bodies):
-                raise ValueError(f"{name} has {len(value)} entries for {len(self.bodies)} bodies")
+                raise WrongValue(f"{name} has {len(value)} entries for {len(self.bodies)} bodies")
 
     def __len__(self) -> int:
         return len(self.bodies)

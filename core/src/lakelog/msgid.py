@@ -10,6 +10,7 @@ from struct import Struct
 
 import attrs
 
+from lakelog.arguments import WrongValue
 from lakelog.hosts import decode_host, encode_host
 
 _OFFSET = Struct(">q")
@@ -46,5 +47,5 @@ def parse_message_id(message_id: str) -> MessageId:
     except ValueError:
         data = b""
     if not data:
-        raise ValueError(f"{message_id!r} is not a message id: 32 or 56 hexadecimal digits")
+        raise WrongValue(f"{message_id!r} is not a message id: 32 or 56 hexadecimal digits")
     return MessageId(decode_host(data[:-8]), _OFFSET.unpack(data[-8:])[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 from lakelog.directory import readable, unread
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.housekeeping.clock import Clock, SystemClock
@@ -60,7 +60,7 @@ def open_store(  # all but the path are optional, and given by name
     :class:`~lakelog.errors.ThreadNotStarted`, and :class:`~lakelog.errors.ReadFailed` for a reader.
     """
     if mode not in MODES:
-        raise ValueError(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+        raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
     place = _place(path)
     opening = prepare(
         place,
@@ -113,7 +113,7 @@ def _place(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise wrong_type("path", path, "the folder of a store, as a str or a Path")
     if path == "":
-        raise ValueError("path is empty; give the folder of a store, '.' for this one")
+        raise WrongValue("path is empty; give the folder of a store, '.' for this one")
     return Path(path).absolute()
 
 

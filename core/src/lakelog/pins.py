@@ -22,6 +22,7 @@ from typing import Any, Final
 import attrs
 from attrs import validators
 
+from lakelog.arguments import WrongValue
 from lakelog.errors import StoreError
 from lakelog.files import FileSystem, overwrite_file, read_file
 from lakelog.identity import parsed, shown
@@ -142,7 +143,7 @@ def check_name(name: str) -> str:
     """The same name; raises ``ValueError`` for one that no pin can have."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
-    raise ValueError(
+    raise WrongValue(
         f"{name!r} is no name of a pin: 1 to 100 letters, digits, '.', '_' and '-' of ASCII, the "
         "first one a letter or a digit"
     )

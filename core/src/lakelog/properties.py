@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 TAGS: Final = "TAGS"
@@ -49,7 +49,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     except TypeError:
         raise _no_text(properties) from None
     if text.count(_NAME_VALUE) != len(properties) or text.count(_PROPERTY) != len(properties):
-        raise ValueError(_separator_inside(properties))
+        raise WrongValue(_separator_inside(properties))
     return text.encode()
 
 
@@ -85,7 +85,7 @@ def join_keys(keys: str | Sequence[str]) -> str:
         if not isinstance(key, str):
             raise wrong_type("keys", keys, "a str for one key, or a list of them")
         if KEY_SEPARATOR in key:
-            raise ValueError(
+            raise WrongValue(
                 f"keys is {keys!r}: a key holds no space, since RocketMQ separates keys by spaces; "
                 f"give a list for several keys, such as {key.split()!r}"
             )
@@ -100,9 +100,9 @@ def check_tags(tags: str) -> str:
     if not isinstance(tags, str):
         raise wrong_type("tags", tags, "a str: a message has one tag")
     if TAG_SEPARATOR in tags or tags != tags.strip(JAVA_BLANK):
-        raise ValueError(
-            f"tags is {tags!r}, which no filter would match: a message has one tag, without "
-            "'||' and without white space at its ends"
+        raise WrongValue(
+            f"tags is {tags!r}, which no filter would match: a message has one tag, without '||', "
+            "and RocketMQ drops spaces and control characters at its ends"
         )
     return tags
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.directory import readable
 from lakelog.errors import DispatchStopped, SettingsError, StoreError
 from lakelog.housekeeping.report import CleaningReport
@@ -219,7 +219,7 @@ class Store(LogStore):
             known = self.topics()  # what was put just before this call counts
         if topic not in known:
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
-            raise ValueError(
+            raise WrongValue(
                 f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
             )
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from lakelog.arguments import WrongValue
 from lakelog.dispatching import Named
 from lakelog.errors import StoreError
 from lakelog.files import FileSystem
@@ -34,7 +35,7 @@ def delete_topic(
     removed, and :class:`~lakelog.errors.StoreError` if the topic is gone and files are left.
     """
     if topic == REPAIRED_TOPIC:
-        raise ValueError(f"topic {topic!r} stays: units of other queues lead to its records")
+        raise WrongValue(f"topic {topic!r} stays: units of other queues lead to its records")
     add_tombstone(files, path, topic, end_offset)
     try:
         forget(topic, end_offset)

@@ -111,7 +111,14 @@ def test_get_says_why_there_is_nothing(
         (["get", "shop", "ordes", 0], "no topic 'ordes' is here; do you mean 'orders'?"),
         (["get", "shop", "xyz", 0], "no topic 'xyz' is here; there is 'orders', 'returns'"),
         (["get", "shop", "orders", 7], "no queue of topic 'orders' '7' is here; there is '0', '1'"),
-        (["get", "shop", "orders", -1], "'-1' is here"),
+        (["get", "shop", "orders", -1], "queue_id is -1; give 0 or more"),
+        (["tail", "shop", "orders", -1], "queue_id is -1; give 0 or more"),
+        (["tail", "shop", "-f", "orders", -1], "queue_id is -1; give 0 or more"),
+        (["tail", "shop", "orders", "--tags", "||"], "tags '||' name no tag; give one like"),
+        (["query", "shop", "orders", "--key", ""], "key is empty; give a str such as 'order-42'"),
+        (["query", "shop", "orders", "--key", "a b"], "key is 'a b', which no message has"),
+        (["get", "shop", "orders", 0, "--at", 1_700_000_000], "looks like seconds; give milli"),
+        (["scan", "shop", "--start", 10, "--end", 5], "end is 5, before start, 10"),
         (["queues", "shop", "xyz"], "no topic 'xyz'"),
         (["tail", "shop", "xyz"], "no topic 'xyz'"),
         (["tail", "shop", "orders", 9], "'9' is here"),
@@ -121,7 +128,7 @@ def test_get_says_why_there_is_nothing(
 def test_what_is_not_there_is_wrong_usage(
     lakelog: Run, shop: Path, args: list[object], said: str
 ) -> None:
-    done = lakelog(*args[:2], *(["--"] if -1 in args else []), *args[2:])
+    done = lakelog(*args[:-1], *(["--"] if args[-1] == -1 else []), args[-1])
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -192,7 +199,7 @@ def test_stats(lakelog: Run, shop: Path) -> None:
     assert found["max_offset"] == log[-1]["physical_offset"] + log[-1]["size"]
     assert (found["is_owned"], found["abort_file_present"]) == (False, False)
     assert found["files"]["commitlog"]["length_bytes"] == 4 << 20
-    assert found["files"]["commitlog"]["disk_bytes"] >= 4 << 20
+    assert 1 << 20 <= found["files"]["commitlog"]["disk_bytes"] < 2 << 20  # one step of blocks
     assert found["files"]["consumequeue"]["files"] == 3
     lines = lakelog("stats", shop).stdout.splitlines()
     assert "queued_messages = 41" in lines

@@ -24,7 +24,7 @@ TOPIC: Final = "bad\u202etopic"
 
 @pytest.mark.parametrize("command", [["topics"], ["queues"], ["scan"], ["tail", TOPIC]])
 def test_control_characters_are_escaped(lakelog: Run, command: list[str]) -> None:
-    line = {"topic": TOPIC, "tags": "\x07", "keys": "\x1b[2J", "body": "b"}
+    line = {"topic": TOPIC, "tags": "a\x07b", "keys": "\x1b[2J", "body": "b"}
     put = lakelog("put", "s", "unused", "--jsonl", "-", text=json.dumps(line))
     assert put.returncode == 0, put.stderr
     done = lakelog(command[0], "s", *command[1:])

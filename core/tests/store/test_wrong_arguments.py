@@ -33,6 +33,7 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "tags that are a list": ({"tags": ["A"]}, r"tags is \['A'\] \(list\); give a str"),
     "two tags": ({"tags": "A || B"}, r"tags is 'A \|\| B', which no filter would match"),
     "tags with white space": ({"tags": "A "}, "tags is 'A ', which no filter would match"),
+    "tags that RocketMQ trims": ({"tags": "\x07"}, "drops spaces and control characters"),
     "tags twice": (
         {"tags": "A", "properties": {"TAGS": "B"}},
         "tags is 'A', and properties has TAGS 'B'; give one of them",

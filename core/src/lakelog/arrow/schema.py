@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final[dict[str, Any]] = {
@@ -51,9 +51,9 @@ def schema(columns: Iterable[str] | None = None) -> pa.Schema:
     names = COLUMNS if columns is None else tuple(columns)
     unknown = [name for name in names if name not in _TYPES]
     if unknown:
-        raise ValueError(f"column {unknown[0]!r} is unknown; there are {', '.join(COLUMNS)}")
+        raise WrongValue(f"column {unknown[0]!r} is unknown; there are {', '.join(COLUMNS)}")
     if len(set(names)) < len(names):
-        raise ValueError(f"a column is given twice: {', '.join(names)}")
+        raise WrongValue(f"a column is given twice: {', '.join(names)}")
     return pa.schema([(name, _TYPES[name]) for name in names])
 
 

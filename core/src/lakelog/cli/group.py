@@ -10,6 +10,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
+from lakelog.arguments import WrongType, WrongValue
 from lakelog.cli import exitcodes
 from lakelog.errors import LakelogError
 
@@ -28,6 +29,9 @@ class LakelogGroup(TyperGroup):
         except LakelogError as error:
             typer.echo(f"lakelog: {_one_line(error)}", err=True)
             raise typer.Exit(exitcodes.of(error)) from None
+        except (WrongType, WrongValue) as error:
+            typer.echo(f"lakelog: {_one_line(error)}", err=True)
+            raise typer.Exit(exitcodes.USAGE) from None
         except BrokenPipeError:
             _drop_output()
             raise typer.Exit(exitcodes.INTERRUPTED) from None
@@ -42,7 +46,7 @@ class LakelogGroup(TyperGroup):
         return result
 
 
-def _one_line(error: LakelogError) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split("\n"))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Literal, TypeAlias
 
-from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.consumers.fetching import Fetched, Fetching
 from lakelog.consumers.names import offsets_name
 from lakelog.consumers.offsets import Offsets
@@ -231,7 +231,7 @@ class Consumer:
     def _check_queue(self, queue_id: int) -> None:
         if queue_id not in self._fetching.positions:
             known = ", ".join(map(str, sorted(self._fetching.positions))) or "none"
-            raise ValueError(f"this consumer does not read queue {queue_id}, but {known}")
+            raise WrongValue(f"this consumer does not read queue {queue_id}, but {known}")
 
     def _relist(self, now_s: float) -> None:
         """Now and then, look for queues that are new."""

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from lakelog.arguments import queue_name, time_ms
+from lakelog.arguments import WrongValue, queue_name, time_ms
 from lakelog.interfaces import QueueReader
 from lakelog.reading.heads import HeadLog, Heads
 
@@ -44,7 +44,7 @@ class TimeSearch:
         """
         timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
         if boundary not in ("lower", "upper"):
-            raise ValueError(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
+            raise WrongValue(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
         bounds = self._bounds(topic, queue_id)
         if bounds is None:
             return 0

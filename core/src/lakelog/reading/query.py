@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.arguments import FOREVER_MS, text, time_ms, topic_name, whole
+from lakelog.arguments import FOREVER_MS, WrongValue, text, time_ms, topic_name, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.interfaces import KeyIndex
 from lakelog.message import StoredMessage
@@ -106,7 +106,7 @@ class KeyQuery:
     def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         topic_name(topic)
         if KEY_SEPARATOR in text("key", key, "order-42"):
-            raise ValueError(
+            raise WrongValue(
                 f"key is {key!r}, which no message has: RocketMQ separates keys by spaces; ask for "
                 "one of them"
             )
@@ -141,7 +141,7 @@ def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
     begin = 0 if since_ms is None else time_ms("since_ms", since_ms)
     end = FOREVER_MS if until_ms is None else time_ms("until_ms", until_ms)
     if begin > end:
-        raise ValueError(f"since_ms is {begin}, behind until_ms, {end}; give the older one first")
+        raise WrongValue(f"since_ms is {begin}, behind until_ms, {end}; give the older one first")
     return begin, end
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 from lakelog.consumequeue.javahash import java_hash
 from lakelog.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
 
@@ -59,6 +59,6 @@ def tag_filter(topic: str, expression: str | None) -> TagFilter | None:
         return None
     tags = [tag for part in expression.split(TAG_SEPARATOR) if (tag := part.strip(JAVA_BLANK))]
     if not tags:
-        raise ValueError(f"tags {expression!r} name no tag; give one like 'TagA || TagB', or '*'")
+        raise WrongValue(f"tags {expression!r} name no tag; give one like 'TagA || TagB', or '*'")
     hashes = tuple({java_hash(tag) for tag in tags})
     return TagFilter(frozenset(tags), hashes, topic != SCHEDULE_TOPIC)

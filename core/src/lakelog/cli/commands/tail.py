@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import attrs
 import typer
 
+from lakelog.arguments import queue_name
 from lakelog.cli.messagelines import write_messages
 from lakelog.cli.notthere import check_name, check_queue
 from lakelog.cli.opening import open_for
@@ -53,6 +54,8 @@ def tail(  # noqa: PLR0913  # each argument is an option of the command
     A topic that is not there yet can be followed; without -f it is wrong usage.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
+        for queue in queues or ():
+            queue_name(topic, queue)
         if not follow:
             _check(opened, topic, queues)
         reading = _Tail(opened, topic, queues, tags)
