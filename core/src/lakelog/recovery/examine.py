@@ -224,7 +224,7 @@ class _Reading:
         scanned = scan(
             source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
         )
-        gaps = Gaps.of(self.directory, self.core, checkpoint, clean=self.clean)
+        gaps = Gaps.of(self.directory, self.core, checkpoint, proof.whole_end, clean=self.clean)
         pieces, cut = self._add_up(scanned, found, proof, gaps)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
         missing = () if cut else claims.missing(found.end_offset)

@@ -37,6 +37,8 @@ class Gaps:
 
     :ivar clean: whether the store was closed cleanly: then nothing is filled
     :ivar vouched: it says what was durable
+    :ivar whole_end: every byte before it was written, see
+        :func:`~lakelog.pages.positionspage.whole_end`: the crash made no hole there
     :ivar sealed: whether records need a checksum of their own, whatever stands behind them
     :ivar begun: what an earlier recovery may have filled in part
     :ivar fillings: what is to be filled
@@ -46,6 +48,7 @@ class Gaps:
     size_bytes: int
     clean: bool
     vouched: StoreCheckpoint
+    whole_end: int
     sealed: bool
     begun: tuple[Damage, ...]
     fillings: list[Filling] = attrs.field(factory=list)
@@ -56,6 +59,7 @@ class Gaps:
         directory: StoreDirectory,
         core: StoreSettings,
         vouched: StoreCheckpoint,
+        whole_end: int | None,
         *,
         clean: bool,
     ) -> Gaps:
@@ -63,7 +67,8 @@ class Gaps:
         known = read_damage(directory.files, directory.path)
         begun = tuple(each for each in known if each.to_fill)
         sealed = core.record_crc or core.require_record_crc
-        return cls(directory, core.segment_size_bytes, clean, vouched, sealed, begun)
+        size, whole = core.segment_size_bytes, whole_end or 0
+        return cls(directory, size, clean, vouched, whole, sealed, begun)
 
     def judged(
         self, between: Iterable[Blank | Damage], before_ms: int, behind: RecordBatch
@@ -98,8 +103,8 @@ class Gaps:
             for each in self.begun
         ):
             return True
-        vouched = self.vouched
-        return damage.offset >= vouched.confirm_offset and behind_ms >= vouched.physic_timestamp_ms
+        sound = max(self.vouched.confirm_offset, self.whole_end)
+        return damage.offset >= sound and behind_ms >= self.vouched.physic_timestamp_ms
 
 
 def fill_gaps(
