@@ -16,6 +16,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.errors import StoreFailed
 from lakelog.files import RealFileSystem
 from lakelog.testing.crash import CrashPlan
 from lakelog.testing.crash.longrun import FLUSHES, WRITERS
@@ -117,5 +118,5 @@ def test_a_sealed_segment_that_was_not_committed_is_found(
 def breaks(path: Path, opener: Opener, seed: int) -> bool:
     try:
         return bool(lost(path, opener, seed))
-    except lakelog.StoreFailed:
+    except StoreFailed:
         return True
