@@ -130,7 +130,7 @@ def test_a_directory_in_place_of_the_checkpoint(lakelog: Run, store: Path, stopp
     assert "expected a file of 4096 bytes, found cannot open: Is a directory" in done.stderr
     mended = lakelog("recover", store)
     assert mended.returncode == 3
-    assert f"{store}/checkpoint: cannot read: Is a directory; a file belongs there" in mended.stderr
+    assert f"{store}/checkpoint: cannot open: Is a directory; a file belongs there" in mended.stderr
 
 
 # --- after a crash ---

@@ -91,4 +91,4 @@ def test_a_key_is_found_by_the_index(store: Path) -> None:
     assert [len(each.places or ()) for each in parts] == [1]
     (row,) = read(store, key="key-777")
     assert row["keys"] == ["key-777"]
-    assert read(store, key="no such key") == []
+    assert read(store, key="no-such-key") == []
