@@ -46,7 +46,7 @@ def test_places_that_are_not_there(path: Path, mode: str) -> None:
     with opened(path, mode) as store:
         assert store.get("nobody", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
         assert store.get("t", 7, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-        with pytest.raises(ValueError, match="below 0"):
+        with pytest.raises(ValueError, match="queue_id is -1"):
             store.get("t", -1, 0)
         low, one, badly = (store.get("t", 0, at) for at in (-5, COUNT, COUNT + 9))
         assert (low.status, low.next_offset) == (GetStatus.OFFSET_TOO_SMALL, 0)

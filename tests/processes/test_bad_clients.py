@@ -144,6 +144,7 @@ def test_another_user_is_refused(scene: Scene) -> None:
     if os.geteuid():
         pytest.skip("only root can become somebody else")
     own = scene.folder / STORE / OWN_DIR
+    lock = scene.folder / STORE / "lock"
     socket_path, mode = own / SOCKET, (own / SOCKET).stat().st_mode
     with remote(scene.folder / STORE) as other, _open_to_all(own):
         other.call("open", ATTACH)  # as root, which imports what it needs
@@ -153,10 +154,12 @@ def test_another_user_is_refused(scene: Scene) -> None:
             other.call("open", ATTACH)
         assert "user" in str(raised.value)
         socket_path.chmod(0o666)  # then the owner itself looks who it is
+        lock.chmod(0o644)
         with pytest.raises(RemoteError) as raised:
             other.call("open", ATTACH)
         assert raised.value.name == "AttachRefused"
         socket_path.chmod(mode)
+        lock.chmod(0o600)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ import attrs
 
 from lakelog.appender import Appender
 from lakelog.consumers.offsets import Offsets
-from lakelog.errors import LakelogError, NoOwner, StoreLocked, StoreReadOnly
+from lakelog.errors import AttachRefused, LakelogError, NoOwner, StoreLocked, StoreReadOnly
 from lakelog.files import FileSystem
+from lakelog.layout import LOCK_FILE
 from lakelog.ownership import is_attended, is_owned, locked
 from lakelog.roles.parts import Parts, Swapping
 
@@ -71,6 +72,7 @@ class Chooser:
         patience = self._patience()
         while True:
             if not is_owned(self.files, self.path):
+                self._check_rights()
                 raise NoOwner(
                     "nobody owns the store, so there is nothing to attach to; open it with "
                     "mode='auto', or start its owner first",
@@ -80,6 +82,19 @@ class Chooser:
             if found is not None:
                 return found
             patience.pause()
+
+    def _check_rights(self) -> None:
+        """Whether there is an owner can be seen only by a user who may read ``lock``."""
+        try:
+            self.files.open(self.path / LOCK_FILE).close()
+        except PermissionError as error:
+            raise AttachRefused(
+                "its files are another user's; attach as that user, or give the store a group by "
+                "the setting 'group'",
+                path=self.path,
+            ) from error
+        except OSError:
+            return  # no store, or none that an owner has opened
 
     def _patience(self) -> _Patience:
         return _Patience(time.monotonic(), self.patience_ms / 1000)
