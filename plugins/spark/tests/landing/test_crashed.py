@@ -6,6 +6,7 @@ of which a power cut then leaves what it may. Planted bugs show that the check c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.pieces import Damage
+from lakelog.pieces import Blank, Damage
 from lakelog.testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
 from lakelog.testing.crash.opener import Opener
 from lakelog_spark.landing import ranges
@@ -125,6 +126,27 @@ def test_what_landed_from_a_crashed_store_is_never_lost(crashes: Crashes) -> Non
     assert crashes.images > POINTS
     assert crashes.landed > POINTS
     assert not crashes.broken
+
+
+def test_a_blank_behind_damage_does_not_land(tmp_path: Path) -> None:
+    """A recovery cuts both: the next message would stand before the end of what landed."""
+    path, opener = tmp_path / STORE, Opener.of(CrashPlan(flush="none"))
+    with opener.open(path) as store:
+        while len(list((path / "commitlog").iterdir())) < 2:
+            store.put(Message("t", bytes(2500), queue_id=0))
+        first, *_ = [each for each in store.scan_pieces(0, None) if isinstance(each, Blank)]
+        last = max(e.physical_offset for e in store.scan() if e.physical_offset < first.offset)
+    one, two = sorted((path / "commitlog").iterdir())
+    two.write_bytes(bytes(two.stat().st_size))
+    with one.open("r+b") as file:
+        os.pwrite(file.fileno(), bytes(first.offset - last), last)
+    (path / "abort").write_text(str(os.getpid()))
+    for noted in (path / "checkpoint", path / "lakelog" / "positions"):  # what the close noted
+        noted.unlink()
+    bodies, end = landing(path)
+    assert (len(bodies) > 0, end) == (True, last)
+    with opener.open(path) as store:
+        assert store.max_offset == last
 
 
 def landed_without_a_sync(patch: pytest.MonkeyPatch) -> None:

@@ -62,10 +62,10 @@ def hand_over(path: Path, parts: list[Part] | None, job: str = JOB) -> int:
 
 
 def counts(path: Path) -> Counter[tuple[str, bytes]]:
+    """How often each message is in the log; what a recovery filled holes with is none."""
     with lakelog.open(path, mode="read", dispatchers=()) as store:
-        return Counter(
-            (each.topic, each.body) for each in store.scan() if each.topic != REPAIRED_TOPIC
-        )
+        found = Counter((each.topic, each.body) for each in store.scan())
+    return Counter({each: count for each, count in found.items() if each[0] != REPAIRED_TOPIC})
 
 
 def expected(times: int = 1) -> Counter[tuple[str, bytes]]:

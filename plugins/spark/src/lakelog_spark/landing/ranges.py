@@ -11,7 +11,7 @@ import attrs
 
 import lakelog
 from lakelog.layout import COMMITLOG_DIR
-from lakelog.pieces import Damage
+from lakelog.pieces import Blank, Damage
 from lakelog.pins import Fingerprint
 from lakelog_spark.landing.durable import DurableEnd
 from lakelog_spark.landing.errors import Gone, WrongLog
@@ -113,11 +113,14 @@ def next_spans(
 def _cut(store: lakelog.Store, start: int, end: int | None, bounds: Bounds) -> Iterator[Span]:
     """Spans from ``start`` on.
 
-    Without ``end``, only up to the last whole record: what follows it may be in the making.
+    Without ``end``, only up to the last whole record: what follows it may be in the making. A blank
+    behind damage is no such record, since a recovery cuts both where no message follows.
     """
     begun = at = start
+    is_torn = False
     for piece in store.scan_pieces(start, end, verify=end is None):
-        if end is None and isinstance(piece, Damage):
+        is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
+        if end is None and is_torn:
             continue  # it counts once a whole record follows
         at = edges(piece)[1]
         if at - begun >= bounds.task_bytes:
