@@ -53,10 +53,10 @@ def test_places_that_are_not_there(path: Path, mode: str) -> None:
         assert (one.status, one.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, COUNT)
         assert (badly.status, badly.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, COUNT)
         assert store.offset_by_time("t", 0, 0) == 0
-        assert store.offset_by_time("t", 0, 1 << 50) == COUNT
+        assert store.offset_by_time("t", 0, 1 << 46) == COUNT
         assert store.offset_by_time("nobody", 0, 0) == 0
         assert store.earliest_time("nobody", 0) is None
-        assert store.query("t", "no such key") == []
+        assert store.query("t", "no-such-key") == []
         assert store.query("nobody", "k1") == []
         assert store.queue_bounds("t", 1) is None
 

@@ -106,6 +106,8 @@ def test_no_clean_close_of_many_loses_anything(writer: str, flush: str, tmp_path
         assert lost(tmp_path / f"{seed}", opener, seed) == []
 
 
+@pytest.mark.slow  # a minute or more; the simulator finds it in each run
+@pytest.mark.timeout(7200)
 def test_a_sealed_segment_that_was_not_committed_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
