@@ -81,6 +81,7 @@ class Log:
             self.put()
 
     def round(self, ms: int = 10_000) -> None:
+        assert self.store.wait_dispatched()  # who dispatches holds what it reads
         self.clock.advance_and_settle(ms)
 
     def state(self) -> DiskState:
