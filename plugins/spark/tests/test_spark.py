@@ -120,7 +120,7 @@ def test_filters_reach_the_source(spark: SparkSession, store: Path) -> None:
     assert collected(found) == rows
     late = rows[-1]["physical_offset"]
     assert frame.where(f"physical_offset >= {late}").rdd.getNumPartitions() == 1
-    assert frame.where("unique_key = 'none such'").rdd.getNumPartitions() == 1
+    assert frame.where("unique_key = 'none-such'").rdd.getNumPartitions() == 1
     assert frame.where(f"unique_key = '{rows[0]['unique_key']}'").count() == 1
     last = rows[-1]["store_timestamp"].isoformat()
     assert frame.where(f"store_timestamp > timestamp'{last}'").count() == sum(

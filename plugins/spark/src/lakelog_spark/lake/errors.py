@@ -60,6 +60,12 @@ class SparkFailed(CareError):
     exit_code: ClassVar[int] = 4
 
 
+class StatementRefused(SparkFailed):
+    """Spark does not take a statement as it is written."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class TooBusy(CareError):
     """Other writers were faster each time; nothing was changed."""
 

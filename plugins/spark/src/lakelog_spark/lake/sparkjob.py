@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lakelog_spark.lake.errors import SparkFailed
+from lakelog_spark.lake.errors import SparkFailed, StatementRefused
 
 _SPARKS_OWN: Final = "SQLQueryContextLogger"
 _OURS: Final = re.compile(r"^(?:lakelog_spark|lakelog)\.[\w.]*errors\.\w+: (.*)$", re.MULTILINE)
@@ -17,9 +17,12 @@ _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Raise :class:`SparkFailed` for what Spark raises inside of the block."""
+    """Raise :class:`SparkFailed` for what Spark raises inside of the block.
+
+    It is a :class:`StatementRefused` where Spark did not begin with the statement.
+    """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
     logger = logging.getLogger(_SPARKS_OWN)
     level = logger.level
@@ -27,7 +30,8 @@ def told(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"{what}: {_reason(str(error))}") from error
+        kind = StatementRefused if isinstance(error, AnalysisException) else SparkFailed
+        raise kind(f"{what}: {_reason(str(error))}") from error
     finally:
         logger.setLevel(level)
 
