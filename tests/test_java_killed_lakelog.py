@@ -40,6 +40,7 @@ def kill_a_store(path: Path, writer: str, flush: str, seed: int, seconds: float)
     return {int(line) for line in killed(command, seconds)}
 
 
+LED_ON: Final = ("MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL")
 SMALL_SEGMENT: Final = 16 << 10
 CLEANED: Final[dict[str, Any]] = {
     **SETTINGS,
@@ -85,13 +86,13 @@ def without_deleted_units(real: list[Row], queues: list[Row]) -> list[Row]:
     """The rows of the real store, its queues beginning where the log does.
 
     A kill can come between the deletion of segments and that of the queues' files. The real store
-    looks for the first unit of the log in the first file of a queue only: it answers reads of the
-    older units with MESSAGE_WAS_REMOVING and the offset to go on at.
+    looks for the first unit of the log in the first file of a queue only: it answers reads of older
+    units, or of files that are gone, with the offset to go on at.
     """
     begins = {(row["topic"], row["queueId"]): row["minOffset"] for row in queues}
     rows = list[Row]()
     for row in real:
-        if row["kind"] == "msgerr" and row["status"] == "MESSAGE_WAS_REMOVING":
+        if row["kind"] == "msgerr" and row["status"] in LED_ON:
             assert row["offset"] < row["next"] <= begins[row["topic"], row["queueId"]]
         elif row["kind"] == "queue" and row["minOffset"] == 0:
             rows.append({**row, "minOffset": begins[row["topic"], row["queueId"]]})
