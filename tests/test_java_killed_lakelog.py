@@ -40,7 +40,8 @@ def kill_a_store(path: Path, writer: str, flush: str, seed: int, seconds: float)
     return {int(line) for line in killed(command, seconds)}
 
 
-LED_ON: Final = ("MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL")
+LED_ON: Final = ("MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL", "UNDECODABLE")
+"""The last one is of the unit for offset 0 of the log, which it looks for in the first segment."""
 SMALL_SEGMENT: Final = 16 << 10
 CLEANED: Final[dict[str, Any]] = {
     **SETTINGS,

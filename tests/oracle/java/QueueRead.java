@@ -3,6 +3,7 @@ package lakelog.oracle;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.GetMessageStatus;
@@ -58,7 +59,13 @@ final class QueueRead {
     private void found(ConsumeQueueInterface queue, GetMessageResult result) {
         for (int i = 0; i < result.getMessageMapedList().size(); i++) {
             ByteBuffer record = result.getMessageMapedList().get(i).getByteBuffer();
-            Map<String, Object> line = Records.whole(Records.decode(record), record);
+            MessageExt message = Records.decode(record);
+            if (message == null) {
+                long offset = result.getMessageQueueOffset().get(i);
+                print(queue, offset, "UNDECODABLE", offset + 1);
+                continue;
+            }
+            Map<String, Object> line = Records.whole(message, record);
             unit(line, queue, result.getMessageQueueOffset().get(i));
             out.print(line);
         }
@@ -78,12 +85,16 @@ final class QueueRead {
     }
 
     private void failed(ConsumeQueueInterface queue, long offset, GetMessageResult result) {
+        print(queue, offset, result.getStatus().toString(), result.getNextBeginOffset());
+    }
+
+    private void print(ConsumeQueueInterface queue, long offset, String status, long next) {
         out.print(JsonLines.object(
                 "kind", "msgerr",
                 "topic", queue.getTopic(),
                 "queueId", queue.getQueueId(),
                 "offset", offset,
-                "status", result.getStatus().toString(),
-                "next", result.getNextBeginOffset()));
+                "status", status,
+                "next", next));
     }
 }
