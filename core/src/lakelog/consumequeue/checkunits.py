@@ -337,9 +337,12 @@ class UnitCheck:
     def finish(self, end_offset: int, *, living: bool) -> Iterator[Problem]:
         """What is left of a log that ends at ``end_offset``.
 
-        Beside a living owner, units of records at or behind it are not judged.
+        Beside a living owner, units of records at or behind it are not judged. What is missing now
+        is missing up to the end: no unit came behind it.
         """
-        yield from self._missed()
+        if self._missing is not None:
+            yield self._lacks(self._missing, at_end=True)
+            self._missing = None
         if living:
             while self.next < self.files.end:
                 part = self.files.read(self.next, self.next + _LOOKED_THROUGH)
