@@ -197,6 +197,7 @@ def test_filled_by_appends(log: Log) -> None:
 def test_eaten_by_another_process(log: Log, disk: Path) -> None:
     log.put_until(0.5)
     before = len(log.acknowledged)
+    assert log.store.wait_dispatched()  # the queue has its page before the disk is full
     with eater(disk / "other"):
         log.put()  # the segment that is there was allocated
         with pytest.raises(PutRefused, match="No space left"):  # noqa: PT012  # which of the puts is refused is not known
