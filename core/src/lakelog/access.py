@@ -180,7 +180,7 @@ def _made(path: Path, flags: int, access: Access) -> int:
     try:
         access.give_to(fd, access.file_mode)
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd)  # by linkat, which follows the link
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else could close it
         os.close(fd)
         raise
     return fd
@@ -191,7 +191,7 @@ def _made_at_once(path: Path, flags: int, access: Access) -> int:
     fd = _opened(path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
     try:
         access.give_to(fd, access.file_mode)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else could close it
         os.close(fd)
         os.unlink(path)
         raise
@@ -221,7 +221,7 @@ def _checked(path: Path, fd: int) -> int:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             _refuse(path, mode)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else could close it
         os.close(fd)
         raise
     return fd
