@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -20,12 +20,16 @@ from zlib import crc32
 import attrs
 import pytest
 
+from core.tests.attach.support import until
+from core.tests.store.test_reput import Recorder
 from lakelog import Message, PutRefused, Store
 from lakelog.codec import RecordBatch
 from lakelog.errors import LakelogError
-from lakelog.interfaces import DiskState
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.status import PutStatus
 from lakelog.testing import FakeClock
+from lakelog_retention import plugin
 from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
 from tests.support.smalldisk import tmpfs
 
@@ -70,8 +74,8 @@ class Log:
     def clock(self) -> FakeClock:
         return self.witness.clock
 
-    def put(self) -> None:
-        body = b"%08d" % len(self.acknowledged) * (BODY_BYTES // 8)
+    def put(self, body_bytes: int = BODY_BYTES) -> None:
+        body = b"%08d" % len(self.acknowledged) * (body_bytes // 8)
         result = self.store.put(Message("t", body, queue_id=0))
         assert result.queue_offset == len(self.acknowledged)
         self.acknowledged[result.physical_offset] = body
@@ -85,6 +89,22 @@ class Log:
 
     def state(self) -> DiskState:
         return self.witness.states[-1] if self.witness.states else DiskState.OK
+
+
+class Late(Recorder):
+    """A dispatcher that waits while a test says so, and all others with it; a plugin, too."""
+
+    def __init__(self) -> None:
+        super().__init__("late", [])
+        self.may_go_on = Event()
+        self.may_go_on.set()
+
+    @hookimpl
+    def lakelog_dispatchers(self) -> Sequence[Factory]:
+        return [Factory(Kind.DISPATCHER, self.name, NoSettings, lambda _settings, _context: self)]
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        assert self.may_go_on.wait(60)
 
 
 def used(path: Path) -> float:
@@ -197,7 +217,6 @@ def test_filled_by_appends(log: Log) -> None:
 def test_eaten_by_another_process(log: Log, disk: Path) -> None:
     log.put_until(0.5)
     before = len(log.acknowledged)
-    assert log.store.wait_dispatched()  # the queue has its page before the disk is full
     with eater(disk / "other"):
         log.put()  # the segment that is there was allocated
         with pytest.raises(PutRefused, match="No space left"):  # noqa: PT012  # which of the puts is refused is not known
@@ -206,11 +225,45 @@ def test_eaten_by_another_process(log: Log, disk: Path) -> None:
         assert len(log.acknowledged) > before
         log.round()
         refused(log)
-        for _ in range(20):
-            log.round()
-        assert log.state() is DiskState.CLEAN
+        rounds_until_puts_are_taken(log)
         assert 0.75 < used(log.path) <= 0.85, "no more went than had to"
         log.put()
+
+
+def test_eaten_while_queues_lag(disk: Path) -> None:
+    """Queues have no room for their next page, and no segment goes that they do not know yet."""
+    witness, late = Witness(FakeClock(START_MS)), Late()
+    given = {"plugins": [plugin, witness, late], "dispatchers": ("late", "consume-queue")}
+    with opened(disk / "store", witness, **given) as store:
+        log = Log(disk / "store", witness, store)
+        for _ in range(150):
+            log.put(80)
+        while len(log.acknowledged) < 190:  # of the 204 units of a page
+            log.put()
+        assert store.wait_dispatched()
+        late.may_go_on.clear()
+        log.put_until(0.5)
+        with eater(disk / "other"):
+            late.may_go_on.set()
+            until(lambda: store.dispatch_failure is not None)
+            assert "No space left" in str(store.dispatch_failure)
+            assert 2 * MIB <= store.dispatched_offset < 4 * MIB, "what goes makes too little room"
+            log.round()
+            refused(log)
+            rounds_until_puts_are_taken(log)
+            until(lambda: store.dispatched_offset == store.max_offset)
+            log.put()
+            check(store, log.acknowledged, witness)
+
+
+def rounds_until_puts_are_taken(log: Log) -> None:
+    """Rounds, while the thread that dispatches gets its time between them."""
+
+    def are_taken() -> bool:
+        log.round()
+        return log.state() is not DiskState.STOP_WRITING
+
+    until(are_taken)
 
 
 def test_eaten_while_nothing_may_go(disk: Path) -> None:

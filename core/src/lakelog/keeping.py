@@ -60,20 +60,21 @@ def keep_house(
     """What keeps house for an owner; it is for the caller to start it."""
     directory, health = owned.directory, owned.health
     paths = partial(_paths, directory.path, directory.commitlog)
-    disks = (
-        None
-        if watcher is None
-        else Disks(watcher, paths, health, events, partial(go_on, owned.reput))
-    )
+    disks = None if watcher is None else Disks(watcher, paths, health, events)
     cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
-    made = Maintenance(settings, clock, health, cleaning, disks)
+    go_on = partial(dispatch_again, owned.reput)
+    made = Maintenance(settings, clock, health, cleaning, disks, go_on)
     if disks is not None:
         owned.segments.hold_back(disks.is_scarce)
     return made
 
 
-def go_on(reput: Dispatches) -> None:
-    """Dispatch again if it stopped because a disk was full; what fails again is told in the log."""
+def dispatch_again(reput: Dispatches) -> None:
+    """Dispatch again if it stopped because a disk was full; a new failure is logged.
+
+    The cleaner deletes no segment that was not dispatched. So this is tried while puts are still
+    refused, too: else neither would ever go on.
+    """
     error: BaseException | None = reput.failure
     while error is not None and getattr(error, "errno", None) not in _NO_ROOM:
         error = error.__cause__

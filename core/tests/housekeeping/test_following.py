@@ -262,7 +262,11 @@ class Picky(House):
     def close(self) -> None: ...
 
 
-def test_queues_go_on_by_themselves_once_their_disk_has_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", [DiskState.CLEAN, DiskState.STOP_WRITING])
+def test_queues_go_on_by_themselves_once_their_disk_has_room(
+    state: DiskState, tmp_path: Path
+) -> None:
+    """While puts are refused, too: nothing may be deleted that was not dispatched."""
     house = Picky(Keeping(keep=99))
     given: dict[str, Any] = {
         "disk_watcher": "mine-too",
@@ -273,10 +277,10 @@ def test_queues_go_on_by_themselves_once_their_disk_has_room(tmp_path: Path) -> 
         store.put(Message("t", b""))
         with pytest.raises(DispatchStopped):
             store.wait_dispatched(timeout_ms=10_000)
-        house.watcher.state, house.no_room = DiskState.STOP_WRITING, False
+        house.watcher.state = state
         house.clock.advance_and_settle(60_000)
         assert house.dispatched == 0
-        house.watcher.state = DiskState.CLEAN
+        house.no_room = False
         house.clock.advance_and_settle(10_000)
         assert store.wait_dispatched(timeout_ms=10_000)
         assert house.dispatched == 1

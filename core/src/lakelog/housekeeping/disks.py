@@ -22,7 +22,6 @@ class Disks:
     """The disks of one open store; any thread may ask.
 
     :param paths: what to look at; the log's is the first
-    :param go_on: called after each look that finds puts allowed, to go on with what had no room
     """
 
     def __init__(
@@ -31,9 +30,7 @@ class Disks:
         paths: Callable[[], Sequence[Path]],
         health: Health,
         events: Events,
-        go_on: Callable[[], None],
     ) -> None:
-        self._go_on = go_on
         self._watcher = watcher
         self._paths = paths
         self._health = health
@@ -53,8 +50,6 @@ class Disks:
                 self._health.unpause()
         if report.state is not before:
             self._events.disk_pressure(self._health.path, report.state)
-        if report.state is not DiskState.STOP_WRITING:
-            self._go_on()
         return report
 
     def is_scarce(self, size_bytes: int) -> bool:

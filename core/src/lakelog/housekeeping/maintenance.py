@@ -7,6 +7,7 @@ of their own by the clock, and in the caller's when a person asks.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -49,12 +50,18 @@ class Maintenance:
         health: Health,
         cleaning: Cleaning | None,
         disks: Disks | None,
+        go_on: Callable[[], None],
     ) -> None:
+        """Keep what is needed.
+
+        :param go_on: called at the end of each round, to dispatch again what had no room
+        """
         self._settings = settings
         self._clock = clock
         self._health = health
         self._cleaning = cleaning
         self._disks = disks
+        self._go_on = go_on
         self._stop = Event()
         self._one_at_a_time = Lock()
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
@@ -99,6 +106,7 @@ class Maintenance:
                 before, report = report, report + self._clean(self._cleaning, manual=True)
                 if report.deleted == before.deleted:
                     break
+            self._go_on()
             return report
 
     def _check(self) -> None:
@@ -122,6 +130,7 @@ class Maintenance:
                     self._clean(self._cleaning)
                 else:
                     self.disk()
+                self._go_on()
             except StoreFailed:
                 return  # who listens was told
             except Exception:  # noqa: BLE001  # whatever a plugin or a disk does, the next round comes
