@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -22,8 +22,15 @@ from tests.faults.checking import check_recovered, kept
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.matrix import named
+from tests.faults.workload import SEGMENT_BYTES
+from tests.support.rows import Row, by_kind, difference
+from tests.support.twostores import ours
+
+if TYPE_CHECKING:
+    from tests.oracle.java import Oracle
 
 pytestmark = pytest.mark.root
+JAVA: Final = {"mappedFileSizeCommitLog": str(SEGMENT_BYTES)}
 TIMED: Final = {"flush_interval_ms": 20, "flush_least_pages": 0, "flush_thorough_interval_ms": 0}
 ALL: Final = tuple(
     {"writer": writer, "flush": flush, "timed": TIMED}
@@ -48,8 +55,18 @@ def _cut_soon(disk: Disk, path: Path, seconds: float, told: list[float]) -> None
     disk.cut()
 
 
-def _cut(disk: Disk, workers: Workers, path: Path, settings: Mapping[str, Any], seed: int) -> int:
-    """Cut the power, switch it on again, and look; how many were acknowledged."""
+def _cut(
+    disk: Disk,
+    workers: Workers,
+    path: Path,
+    settings: Mapping[str, Any],
+    seed: int,
+    oracle: Oracle | None = None,
+) -> int:
+    """Cut the power, switch it on again, and look; how many were acknowledged.
+
+    :param oracle: the real store opens it too, as the cut left it and as lakelog recovered it
+    """
     seconds = random.Random(seed).uniform(0.15, 0.5)
     begun = list[float]()
     cutter = threading.Thread(target=_cut_soon, args=(disk, path, seconds, begun))
@@ -61,9 +78,23 @@ def _cut(disk: Disk, workers: Workers, path: Path, settings: Mapping[str, Any], 
     disk.unmount()
     disk.mount()
     answered = outcome.before(begun[0])
-    check_recovered(path, settings, kept(answered, settings, power_cut=True))
+    must = kept(answered, settings, power_cut=True)
+    if oracle is not None:
+        ends = {event["end"] for event in answered.told("ack") if event["ack"] in must}
+        assert ends <= _ends(oracle.dump(path, JAVA))
+    check_recovered(path, settings, must)
+    if oracle is not None:
+        assert difference(ours(path, JAVA), oracle.dump(path, JAVA)) == ""
     shutil.rmtree(path)
     return len(answered.acks)
+
+
+def _ends(rows: list[Row]) -> set[int]:
+    """Where the records end that the real store reads, all of which it can decode."""
+    found = by_kind(rows)
+    assert found["store"][0]["loaded"] is True
+    assert found.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
+    return {row["physOffset"] + row["storeSize"] for row in found["rec"]}
 
 
 def _id(value: object) -> str:
@@ -93,3 +124,28 @@ def test_power_cuts_at_random_instants(
             _cut(disk, workers, disk.place / f"store-{seed}", settings, seed) for seed in range(6)
         ]
     assert sum(found)
+
+
+def test_the_real_store_opens_what_a_power_cut_left(
+    workers: Workers, tmp_path: Path, oracle: Oracle
+) -> None:
+    kind, settings = SAMPLE[0]
+    with made(kind, tmp_path) as disk:
+        assert any(
+            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed, oracle)
+            for seed in range(1, 6)
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("settings", ALL, ids=_id)
+@pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
+def test_the_real_store_opens_what_any_power_cut_left(
+    workers: Workers, tmp_path: Path, oracle: Oracle, kind: str, settings: Mapping[str, Any]
+) -> None:
+    with made(kind, tmp_path) as disk:
+        assert any(
+            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed, oracle)
+            for seed in range(1, 6)
+        )
