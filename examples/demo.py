@@ -144,7 +144,7 @@ def ask_spark(warehouse: Path) -> Counts:
 
 def ask_arrow(warehouse: Path) -> Counts:
     """Count by pyiceberg and Arrow."""
-    from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     columns = ("topic", "queue_id", "queue_offset")
     table = sqlite_catalog(warehouse).load_table(TABLE).scan(selected_fields=columns).to_arrow()

@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,14 @@ MOST_LINES: Final = 400
 SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests", "examples")
 
 PLUGINS: Final = ("plugins", "contrib")
+BUILT_ON: Final = {"lakelog_spark": {"lakelog_lake"}}
+"""Plugins that may import other ones."""
+LAKE_ROOMS: Final = (
+    *("errors", "engine_provider", "log", "tables", "bodies", "tasks", "sinks", "landing"),
+    *("readback", "verify", "care", "commands", "follower", "plugin"),
+)
+"""Of ``lakelog_lake``, from the bottom up."""
+MOST_MODULES: Final = 12
 
 # No machine's paths, no registry's host: an installation must work behind any mirror.
 FORBIDDEN: Final = re.compile(
@@ -69,12 +78,12 @@ FORBIDDEN: Final = re.compile(
 
 
 @cache
-def graph(*, at_run_time: bool) -> Mapping[str, frozenset[str]]:
-    """What each module of lakelog imports, imports inside of functions included.
+def graph(*, at_run_time: bool, package: str = "lakelog") -> Mapping[str, frozenset[str]]:
+    """What each module of a package imports, imports inside of functions included.
 
     :param at_run_time: without what only type checkers import
     """
-    built = grimp.build_graph("lakelog", exclude_type_checking_imports=at_run_time, cache_dir=None)
+    built = grimp.build_graph(package, exclude_type_checking_imports=at_run_time, cache_dir=None)
     return {
         module: frozenset(built.find_modules_directly_imported_by(module))
         for module in built.modules
@@ -102,8 +111,13 @@ def cycles(imports: Mapping[str, frozenset[str]]) -> set[frozenset[str]]:
 
 
 def part(module: str) -> str:
-    """The module or package right below ``lakelog``."""
+    """The module or package right below the top one."""
     return [*module.split("."), ""][1]
+
+
+def any_below(module: str, modules: Iterable[str]) -> bool:
+    """Whether a module is a package with modules of its own."""
+    return any(each.startswith(f"{module}.") for each in modules)
 
 
 def checked_files() -> list[Path]:
@@ -234,9 +248,43 @@ def plugin_sources() -> list[Path]:
 def test_a_plugin_imports_public_names_only_and_no_other_plugin(file: Path) -> None:
     own = file.relative_to(ROOT).parts[3]
     names = list(imported(file))
-    others = [name for name in names if is_plugin(name) and name.split(".")[0] != own]
+    allowed = {own, *BUILT_ON.get(own, ())}
+    others = [name for name in names if is_plugin(name) and name.split(".")[0] not in allowed]
     inner = [name for name in names if name.split(".")[0] == "lakelog" and not is_public(name)]
     assert (others, inner) == ([], [])
+
+
+@pytest.mark.parametrize("package", ["lakelog_lake", "lakelog_spark"])
+def test_no_modules_of_the_lake_import_one_another(package: str) -> None:
+    pytest.importorskip(package)
+    assert cycles(graph(at_run_time=True, package=package)) == set()
+
+
+def test_rooms_of_the_lake_import_one_way() -> None:
+    pytest.importorskip("lakelog_lake")
+    imports = graph(at_run_time=True, package="lakelog_lake")
+    row = {name: at for at, name in enumerate(LAKE_ROOMS)}
+    wrong = [
+        f"{module} imports {other}"
+        for module, others in imports.items()
+        for other in others
+        if part(module) and row.get(part(other), len(row)) > row[part(module)]
+    ]
+    assert sorted(wrong) == []
+
+
+@pytest.mark.parametrize("package", ["lakelog_lake", "lakelog_spark"])
+def test_rooms_of_the_lake_are_small(package: str) -> None:
+    pytest.importorskip(package)
+    modules = graph(at_run_time=True, package=package)
+    rooms = Counter(each.rpartition(".")[0] for each in modules if not any_below(each, modules))
+    assert {room: n for room, n in rooms.items() if n > MOST_MODULES} == {}
+
+
+def test_the_lake_reaches_spark_by_an_entry_point_only() -> None:
+    sources = (ROOT / "plugins" / "lake" / "src").rglob("*.py")
+    names = {name.split(".")[0] for file in sources for name in imported(file)}
+    assert names.isdisjoint({"pyspark", "py4j", "lakelog_spark"})
 
 
 # --- files ---

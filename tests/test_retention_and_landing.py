@@ -31,8 +31,8 @@ from lakelog.pins import Pin, read_pins
 from tests.support.working import working
 
 pytest.importorskip("lakelog_retention")
-landing: Final = pytest.importorskip("lakelog_spark.landing.sinks.parquet")
-plugin: Final = pytest.importorskip("lakelog_spark.plugin")
+landing: Final = pytest.importorskip("lakelog_lake.sinks.parquet")
+plugin: Final = pytest.importorskip("lakelog_lake.plugin")
 
 FILES: Final = RealFileSystem()
 SEGMENT: Final = 64 << 10

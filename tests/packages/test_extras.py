@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 OURS = [
     *("core", "plugins/direct", "plugins/flush", "plugins/hash_index", "plugins/mmap"),
-    *("plugins/retention", "plugins/spark", "."),
+    *("plugins/lake", "plugins/retention", "plugins/spark", "."),
 ]
 PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_size_bytes=4MiB")
 
@@ -35,10 +35,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def extra(wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: object) -> Environment:
-    """The environment of one extra."""
+    """The environment of one extra, or of one distribution."""
     name = getattr(request, "param", "")
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.bring(wheels, f"lakelog[{name}]" if name else "lakelog")
+    if name.startswith("lakelog-"):
+        made.bring(wheels, name)
+    else:
+        made.bring(wheels, f"lakelog[{name}]" if name else "lakelog")
     return made
 
 
@@ -70,6 +73,7 @@ def test_without_extras_commands_of_the_lakehouse_name_the_one_that_brings_them(
 @pytest.mark.parametrize("extra", ["lakehouse"], indirect=True)
 def test_the_extra_lakehouse_lands_in_all_tables(extra: Environment, tmp_path: Path) -> None:
     assert not has(extra, "pyspark")
+    assert not has(extra, "lakelog_spark")
     lakelog(extra, tmp_path, *PUT)
     for to in ("iceberg:lake", "delta:orders-delta", "parquet:orders-parquet"):
         assert "2 rows" in lakelog(extra, tmp_path, "dispatch", "shop", "--to", to, "--once")
@@ -105,6 +109,13 @@ def test_without_pyspark_what_needs_it_says_how_to_get_it(
             lakelog(extra, tmp_path, *arguments)
         assert "pip install 'lakelog[spark]'" in str(failed.value), arguments
         assert "Traceback" not in str(failed.value)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["lakelog-spark"], indirect=True)
+def test_lakelog_spark_goes_with_anybodys_pyspark(extra: Environment, tmp_path: Path) -> None:
+    assert not has(extra, "pyspark")
+    assert has(extra, "pyiceberg")
     for name in ("session()", "register", "finish_write"):
         with pytest.raises(AssertionError, match=r"WrongSpark: this needs pyspark"):
             extra.run("-c", f"import lakelog_spark; lakelog_spark.{name}", cwd=tmp_path)

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import lakelog
-from plugins.spark.tests.landing.tables import assert_exactly, keys_of
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of
 from tests.processes.group import Group, prepared
 from tests.processes.member import Member
 from tests.processes.test_killed import play, rounds_of, seed_of

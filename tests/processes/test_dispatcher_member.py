@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 import lakelog
-from plugins.spark.tests.landing.program_evidence import landed_to
-from plugins.spark.tests.landing.tables import assert_exactly, keys_of
+from plugins.lake.tests.landing.program_evidence import landed_to
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of
 from tests.processes.group import SERVE, Group, prepared, running
 from tests.processes.judging import check
 from tests.processes.member import Member, owner_of, wait_until

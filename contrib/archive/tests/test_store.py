@@ -154,9 +154,9 @@ def test_bad_settings_are_refused_before_anything_is_made(tmp_path: Path) -> Non
 
 def test_a_dispatcher_goes_on_from_the_archive(tmp_path: Path) -> None:
     """Its position stands below what the log still holds, and nothing is missing."""
-    pytest.importorskip("lakelog_spark")
-    from lakelog_spark.landing.position import Position
-    from lakelog_spark.landing.ranges import first_offset
+    pytest.importorskip("lakelog_lake")
+    from lakelog_lake.tables.position import Position
+    from lakelog_lake.tasks.ranges import first_offset
 
     path = tmp_path / "s"
     with archived(path) as owner:

@@ -138,11 +138,11 @@ def test_a_command_of_a_package_that_is_not_here_names_it(
     assert f"pip install 'lakelog[{extra}]'" in done.stderr
 
 
-@pytest.mark.skipif(find_spec("lakelog_spark") is None, reason="needs the plugin spark")
+@pytest.mark.skipif(find_spec("lakelog_lake") is None, reason="needs the plugin lake")
 def test_a_command_of_a_plugin_that_is_switched_off_says_so(
     lakelog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAKELOG_DISABLE_PLUGINS", "spark")
+    monkeypatch.setenv("LAKELOG_DISABLE_PLUGINS", "lake")
     done = lakelog("dispatch", "STORE")
     assert done.returncode == 2
     assert "LAKELOG_DISABLE_PLUGINS" in done.stderr

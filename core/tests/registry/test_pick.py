@@ -82,7 +82,7 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
-        (Kind.FOLLOWER, "spark", "lakelog-spark"),
+        (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
 )
 def test_a_missing_strategy_of_ours_names_its_package(kind: Kind, name: str, package: str) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_spark.landing.dispatcher import Source, land
-from lakelog_spark.landing.engines import spark as by_spark
-from lakelog_spark.landing.ranges import Bounds
-from lakelog_spark.landing.sinks.sparkiceberg import spark_iceberg_sink
-from lakelog_spark.landing.targets import sink_for
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.tasks.ranges import Bounds
+from lakelog_spark.catalog.iceberg import spark_iceberg_sink
+from lakelog_spark.engine import spark as by_spark
 from plugins.spark.tests.clusters import OF_A_DRIVER
 
 if TYPE_CHECKING:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lakelog_spark
-from plugins.spark.tests.landing.tables import KINDS
-from plugins.spark.tests.stores import filled
+from plugins.lake.tests.conftest import kind, store_fixtures, store_path
 from tests.support import required
-from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["kind", "session", "spark", "store_fixtures", "store_path"]
 
 _FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
 # PySpark leaves the sockets by which it collects rows to the garbage collector.
@@ -34,24 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_FIRST_SESSION_SECONDS))
             for warning in _OF_PYSPARK:
                 item.add_marker(pytest.mark.filterwarnings(warning))
-
-
-@pytest.fixture(scope="session")
-def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
-    """Store directories that RocketMQ wrote."""
-    return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Each kind of table."""
-    return str(request.param)
-
-
-@pytest.fixture
-def store_path(tmp_path: Path) -> Path:
-    """300 messages, durable."""
-    return filled(tmp_path / "store", 300)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql.datasource import Filter, InputPartition
 
-from lakelog_spark.options import ReadOptions
-from lakelog_spark.plan import LogRange
-from lakelog_spark.source import FilteringReader, LakelogReader
+from lakelog_spark.source.data_source import FilteringReader, LakelogReader
+from lakelog_spark.source.options import ReadOptions
+from lakelog_spark.source.plan import LogRange
 
 Rows = list[dict[str, Any]]
 

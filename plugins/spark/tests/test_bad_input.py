@@ -15,15 +15,15 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_spark import java
-from lakelog_spark.landing.errors import Unreachable
-from lakelog_spark.landing.sparkplace import SparkPlace
-from lakelog_spark.landing.targets import Wish, targets_for
-from plugins.spark.tests.landing.tables import TABLE, assert_exactly, keys_of, read
-from plugins.spark.tests.landing.test_cli import identity, run
+from lakelog_lake.errors import Unreachable
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_spark.catalog.place import SparkPlace
+from lakelog_spark.session import java
+from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
+from plugins.lake.tests.landing.test_cli import identity, run
+from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
-from plugins.spark.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.test_streaming import drop_front, stream
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_no_java(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(java, "find_spec", lambda _: None)  # nor the packaged one
-    monkeypatch.setattr("lakelog_spark.local._running", lambda: None)
+    monkeypatch.setattr("lakelog_spark.session.local._running", lambda: None)
     for command in commands(store, tmp_path / "t"):
         said = refused(*command)
         assert "Java" in said
@@ -129,7 +129,7 @@ def make_other(kind: str, path: Path) -> None:
 
         write_deltalake(str(path), rows)
     elif kind == "iceberg":
-        from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+        from lakelog_lake.sinks.iceberg import sqlite_catalog
 
         catalog = sqlite_catalog(path)
         catalog.create_namespace(TABLE.partition(".")[0])
@@ -259,7 +259,7 @@ def test_a_store_deleted_under_a_stream(store: Path, remove: Callable[[Path], No
 def test_a_store_deleted_within_a_task(
     store: Path, tmp_path: Path, remove: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakelog_spark.landing import engines
+    from lakelog_lake.tasks import engines
 
     write: Any = vars(engines)["write"]
 

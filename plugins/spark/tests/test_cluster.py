@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of
+from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import Cluster, bare_python, run, standalone
-from plugins.spark.tests.landing.tables import assert_exactly, keys_of
-from plugins.spark.tests.stores import filled
 
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
 COUNT = 500
@@ -49,7 +49,7 @@ def check(said: dict[str, Any], store: Path, folder: Path) -> None:
 
 
 def read_catalog(warehouse: Path) -> list[tuple[Any, ...]]:
-    from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     names = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
     table = sqlite_catalog(warehouse).load_table("rocketmq.messages").scan().to_arrow()

@@ -15,12 +15,12 @@ import lakelog
 from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.sysflag import COMPRESSED
-from lakelog_spark.landing.gathering import Span, one_batch
-from lakelog_spark.landing.ondamage import Damages
-from lakelog_spark.landing.reading import Reader
-from lakelog_spark.options import ReadOptions
-from lakelog_spark.plan import plan
-from lakelog_spark.rows import rows, store_name
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.range_reader import Damages, Span, one_batch
+from lakelog_lake.tasks.reader import Reader
+from lakelog_spark.source.options import ReadOptions
+from lakelog_spark.source.plan import plan
+from lakelog_spark.source.rows import rows
 
 BODIES = [b"%04d " % at * 100 for at in range(300)]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from plugins.lake.tests.stores import milliseconds
 from plugins.spark.tests.reading import offsets, read, reader, spans
-from plugins.spark.tests.stores import milliseconds
 from tests.support.fixtures import DAMAGED, EXACT, StoreFixture, StoreFixtures
 
 EVERYTHING = {"records": "all", "system_topics": "true", "decompress": "false"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import lakelog
+from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.clusters import run, standalone
-from plugins.spark.tests.stores import messages, open_small
 
 SMALL = "small"
 MESSAGES = 200_000

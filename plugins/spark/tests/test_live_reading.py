@@ -17,8 +17,8 @@ from pyarrow import parquet
 
 import lakelog
 from lakelog_spark.progress import lag
+from plugins.lake.tests.landing.tables import KEY, keys_in, keys_of
 from plugins.spark.tests import live_producers
-from plugins.spark.tests.landing.tables import KEY, keys_in, keys_of
 from plugins.spark.tests.live_producers import body_of
 from tests.support.working import working
 

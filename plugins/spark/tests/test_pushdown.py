@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from lakelog_spark.pushdown import narrowed
-from lakelog_spark.wanted import ALL, Span, Wanted
+from lakelog_lake.log.wanted import ALL, Span, Wanted
+from lakelog_spark.source.pushdown import narrowed
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOON_MS = 1795262400000

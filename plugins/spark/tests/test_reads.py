@@ -9,9 +9,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
 import lakelog
 from lakelog import Message
+from plugins.lake.tests.stores import open_small
 from plugins.spark.tests.counting import counted
 from plugins.spark.tests.reading import offsets, read, reader, rows_of
-from plugins.spark.tests.stores import open_small
 
 SEGMENT = 4 << 20
 LOG_BYTES = 5 * SEGMENT

@@ -14,12 +14,13 @@ from lakelog import Message
 from lakelog.arrow import COLUMNS
 from lakelog.layout import segment_name
 from lakelog.sysflag import is_queued
-from lakelog_spark.columns import NAMES
-from lakelog_spark.errors import CorruptLog, NotKnown
-from lakelog_spark.options import FLUSHED, READABLE, ReadOptions
-from lakelog_spark.plan import LogRange, plan
-from lakelog_spark.rows import rows, store_name
-from plugins.spark.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
+from lakelog_lake.errors import CorruptLog, NotKnown
+from lakelog_lake.log.columns import NAMES, store_name
+from lakelog_lake.log.ends import READABLE
+from lakelog_spark.source.options import FLUSHED, ReadOptions
+from lakelog_spark.source.plan import LogRange, plan
+from lakelog_spark.source.rows import rows
+from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES
 

@@ -18,11 +18,11 @@ from lakelog import Message
 from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.layout import segment_name
 from lakelog.sysflag import COMPRESSED
-from lakelog_spark.ends import readable_end
+from lakelog_lake.log.ends import readable_end
+from lakelog_lake.log.landmarks import Landmarks
 from lakelog_spark.errors import OffsetGone, OtherStore
-from lakelog_spark.landmarks import Landmarks
+from plugins.lake.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
-from plugins.spark.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from tests.support.fixtures import NAMES as FIXTURES
 from tests.support.fixtures import StoreFixtures
 
@@ -213,7 +213,7 @@ def few(path: Path) -> lakelog.Store:
 def test_beside_an_owner_the_last_part_is_read_without_its_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakelog_spark.ends.NOT_YET_QUEUED_BYTES", 2 * SEGMENT)
+    monkeypatch.setattr("lakelog_lake.log.ends.NOT_YET_QUEUED_BYTES", 2 * SEGMENT)
     with few(tmp_path / "store"):
         made = reader(tmp_path / "store", topics="few", until="readable")
         parts = made.partitions()

@@ -13,11 +13,11 @@ import pytest
 
 import lakelog_spark
 from lakelog.errors import SettingsError
-from lakelog_spark import java
 from lakelog_spark.errors import NoJava, WrongSpark
-from lakelog_spark.fitting import check_jar, check_spark
-from lakelog_spark.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
-from lakelog_spark.warehouse import lake, tables
+from lakelog_spark.session import java
+from lakelog_spark.session.fitting import check_jar, check_spark
+from lakelog_spark.session.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
+from lakelog_spark.session.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
 from tests.support import required
 
@@ -74,7 +74,7 @@ def test_without_java_it_is_said_what_to_do(bare: Path, monkeypatch: pytest.Monk
     assert missing is not None
     assert "apt-get install openjdk-17" in missing
     assert "lakelog-spark[jre]" in missing
-    monkeypatch.setattr("lakelog_spark.local._running", lambda: None)
+    monkeypatch.setattr("lakelog_spark.session.local._running", lambda: None)
     with pytest.raises(NoJava, match="lakelog-spark"):
         lakelog_spark.session()
 
@@ -167,7 +167,7 @@ print(spark.sql(f"SELECT count(*) FROM {{where}}").first()[0])
     assert run("-c", program) == "9"
     from deltalake import DeltaTable
 
-    from lakelog_spark.landing.sinks.iceberg import sqlite_catalog
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     assert DeltaTable(str(tmp_path / "delta")).count() == 9
     table = sqlite_catalog(tmp_path / "lake").load_table("rocketmq.numbers")

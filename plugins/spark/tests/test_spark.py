@@ -11,10 +11,9 @@ from pyspark.errors import AnalysisException, PythonException
 
 import lakelog
 from lakelog.layout import segment_name
-from lakelog_spark.columns import NAMES
-from lakelog_spark.rows import store_name
-from lakelog_spark.source import PUSHDOWN
-from plugins.spark.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
+from lakelog_lake.log.columns import NAMES, store_name
+from lakelog_spark.source.data_source import PUSHDOWN
+from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:

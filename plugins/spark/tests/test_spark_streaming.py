@@ -9,8 +9,8 @@ import pytest
 
 import lakelog
 from lakelog_spark.progress import lag, place_of
+from plugins.lake.tests.stores import filled, messages, open_small
 from plugins.spark.tests.reading import offsets, read
-from plugins.spark.tests.stores import filled, messages, open_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

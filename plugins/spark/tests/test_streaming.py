@@ -13,9 +13,9 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_spark.errors import OffsetGone, OtherStore
 from lakelog_spark.progress import lag
-from lakelog_spark.streaming import LakelogStreamReader
+from lakelog_spark.source.streaming import LakelogStreamReader
+from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.reading import Rows, offsets, options, read, rows_of
-from plugins.spark.tests.stores import SEGMENT, filled, messages, open_small
 
 COUNT = 240
 

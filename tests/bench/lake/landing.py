@@ -8,16 +8,16 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from lakelog_spark.landing import engines
-from lakelog_spark.landing.dispatcher import Dispatcher, Landed, Source
-from lakelog_spark.landing.ranges import Bounds
-from lakelog_spark.landing.runner import until_done
-from lakelog_spark.landing.targets import Wish, targets_for
+from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.tasks import engines
+from lakelog_lake.tasks.ranges import Bounds
 from tests.bench.lake.job import Job, timed
 from tests.bench.model import Sample
 
 if TYPE_CHECKING:
-    from lakelog_spark.landing.engines import Engine
+    from lakelog_lake.tasks.engines import Engine
 
 _WARM_TASK_BYTES: Final = 2 << 20  # so that every process or core gets some
 
@@ -45,10 +45,11 @@ def _engine(job: Job) -> Iterator[Engine]:
         with engines.processes(job.cores) as run:
             yield run
         return
-    from lakelog_spark.local import session
+    from lakelog_spark.engine import spark
+    from lakelog_spark.session.local import session
 
     started = session(master=f"local[{job.cores}]")
     try:
-        yield engines.spark(started)
+        yield spark(started)
     finally:
         started.stop()

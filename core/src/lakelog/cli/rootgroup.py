@@ -14,9 +14,9 @@ from lakelog.errors import LakelogError
 
 _FOLDER: Final = "lakelog.cli.commands"
 _ELSEWHERE: Final = {
-    "dispatch": ("lakelog-spark", "lakehouse"),
-    "export": ("lakelog-spark", "lakehouse"),
-    "lake": ("lakelog-spark", "lakehouse"),
+    "dispatch": ("lakelog-lake", "lakehouse"),
+    "export": ("lakelog-lake", "lakehouse"),
+    "lake": ("lakelog-lake", "lakehouse"),
     "sql": ("lakelog-spark", "spark"),
 }
 """Commands of plugins: the distribution that has each, and the extra of lakelog that brings it."""

@@ -19,7 +19,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "hash-index": (Kind.DISPATCHER, "lakelog-hash-index"),
     "retention": (Kind.CLEANER, "lakelog-retention"),
     "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
-    "spark": (Kind.FOLLOWER, "lakelog-spark"),
+    "lake": (Kind.FOLLOWER, "lakelog-lake"),
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
 }
 """Strategies of this project that are packages of their own."""

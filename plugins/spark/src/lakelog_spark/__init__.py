@@ -14,19 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakelog_spark.local import missing_java, session
-    from lakelog_spark.shipping import ship
-    from lakelog_spark.source import register
-    from lakelog_spark.writing.finish import finish_write
+    from lakelog_spark.session.local import missing_java, session
+    from lakelog_spark.session.shipping import ship
+    from lakelog_spark.source.data_source import register
+    from lakelog_spark.writing.access import finish_write
 
 __all__ = ["finish_write", "missing_java", "register", "session", "ship"]
 
 _HOMES = {
-    "finish_write": "writing.finish",
-    "missing_java": "local",
-    "register": "source",
-    "session": "local",
-    "ship": "shipping",
+    "finish_write": "writing.access",
+    "missing_java": "session.local",
+    "register": "source.data_source",
+    "session": "session.local",
+    "ship": "session.shipping",
 }
 _NEED_SPARK = {"finish_write", "register", "ship"}
 
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_SPARK:
-        from lakelog_spark.fitting import need_spark
+        from lakelog_spark.session.fitting import need_spark
 
         need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,38 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar
 
 from lakelog.errors import LakelogError
-
-if TYPE_CHECKING:
-    from lakelog.errors import CorruptRecord
-    from lakelog.pieces import Damage
-
-
-_SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
-
-
-class CorruptLog(LakelogError):
-    """Bytes of the log that should be records, and are not.
-
-    :ivar damage: where they are, and what is wrong
-    """
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, damage: Damage) -> None:
-        super().__init__(f"{damage}; to read the whole records around it, give {_SKIPPING}")
-        self.damage = damage
-
-
-class CorruptBody(LakelogError):
-    """A whole record, whose body is not what its flags say."""
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, error: CorruptRecord) -> None:
-        super().__init__(f"{error}; to take it as it is stored, give {_SKIPPING}")
 
 
 class OffsetGone(LakelogError):
@@ -72,13 +43,3 @@ class NoJava(LakelogError):
 
 class WrongSpark(LakelogError):
     """Spark, or a jar of its session, is of a version that does not fit, or is missing."""
-
-
-class NotKnown(LakelogError):
-    """Nobody says up to where a log is durable."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path} is RocketMQ's, and was not closed cleanly or is open: up to where it is "
-            "durable is not known; give option until=readable"
-        )

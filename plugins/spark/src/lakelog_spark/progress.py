@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_spark.ends import end_of
-from lakelog_spark.landmarks import Landmarks
+from lakelog_lake.log.ends import end_of
+from lakelog_lake.log.landmarks import Landmarks
 
 
 @attrs.frozen

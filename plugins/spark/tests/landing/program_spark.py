@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_spark.landing.dispatcher import Dispatcher, Source
-from lakelog_spark.landing.engines import spark as by_spark
-from lakelog_spark.landing.errors import MayPass
-from lakelog_spark.landing.ranges import Bounds
-from lakelog_spark.landing.sinks.sparkiceberg import spark_iceberg_sink
-from lakelog_spark.landing.sparklost import stop
-from lakelog_spark.landing.target import Target
-from lakelog_spark.landing.targets import sink_for
-from lakelog_spark.landing.targetset import Targets
+from lakelog_lake.errors import MayPass
+from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.target import Target
+from lakelog_lake.landing.target_set import Targets
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.tasks.ranges import Bounds
+from lakelog_spark.catalog.iceberg import spark_iceberg_sink
+from lakelog_spark.engine import spark as by_spark
+from lakelog_spark.session.jobs import stop
+from plugins.lake.tests.landing.tables import TABLE
 from plugins.spark.tests.clusters import OF_A_DRIVER
-from plugins.spark.tests.landing.tables import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,12 +22,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lakelog_spark.landing.dispatcher import Source
-from lakelog_spark.landing.ranges import Bounds
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.program_evidence import hit, look
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.spark.tests.clusters import standalone
-from plugins.spark.tests.landing import program_runs as runs
-from plugins.spark.tests.landing.program_evidence import hit, look
-from plugins.spark.tests.landing.tables import assert_exactly, keys_of, land_all, make
 
 pytestmark = [
     *(pytest.mark.java, pytest.mark.spark, pytest.mark.slow),

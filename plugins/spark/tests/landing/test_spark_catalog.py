@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_spark.landing.dispatcher import Dispatcher, Source, land
-from lakelog_spark.landing.engines import in_process
-from lakelog_spark.landing.errors import Conflict, TableMismatch
-from lakelog_spark.landing.position import Position, key, to_text
-from lakelog_spark.landing.sinks.base import Sink
-from lakelog_spark.landing.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_spark.landing.sinks.sparkiceberg import SparkIcebergSink, spark_iceberg_sink
-from lakelog_spark.landing.sparkplace import SparkPlace, catalog_in
-from lakelog_spark.landing.tablefields import Shape, dead_letter_columns
-from lakelog_spark.landing.targets import Wish, targets_for
-from lakelog_spark.landing.topicnames import encoded
-from plugins.spark.tests.landing.tables import (
+from lakelog_lake.errors import Conflict, TableMismatch
+from lakelog_lake.landing.dispatcher import Dispatcher, Source, land
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
+from lakelog_lake.tables.fields import Shape, dead_letter_columns
+from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.topic_names import encoded
+from lakelog_lake.tasks.engines import in_process
+from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
+from lakelog_spark.catalog.place import SparkPlace, catalog_in
+from plugins.lake.tests.landing.tables import (
     SMALL,
     assert_exactly,
     keys_in,
@@ -28,9 +28,9 @@ from plugins.spark.tests.landing.tables import (
     land_all,
     read,
 )
-from plugins.spark.tests.landing.tables import TABLE as BY_PYICEBERG
-from plugins.spark.tests.landing.wishes import all_passes, keys_by_topic
-from plugins.spark.tests.stores import messages, open_small
+from plugins.lake.tests.landing.tables import TABLE as BY_PYICEBERG
+from plugins.lake.tests.landing.wishes import all_passes, keys_by_topic
+from plugins.lake.tests.stores import messages, open_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakelog_spark.landing import engines
-from lakelog_spark.landing.dispatcher import Source, land
-from lakelog_spark.landing.errors import TaskFailed
-from plugins.spark.tests.landing.tables import SMALL, assert_exactly, keys_of, make
+from lakelog_lake.errors import TaskFailed
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_spark.engine import spark as by_spark
+from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, make
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
 )
 def test_spark_lands_all(kind: str, spark: SparkSession, store_path: Path, tmp_path: Path) -> None:
-    engine, sink = engines.spark(spark), make(kind, tmp_path / "t")
+    engine, sink = by_spark(spark), make(kind, tmp_path / "t")
     while land(Source(store_path, "S"), sink, engine, SMALL):
         pass
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
@@ -35,4 +35,4 @@ def test_damage_is_told_with_its_place(
     data[4] ^= 0xFF
     segment.write_bytes(data)
     with pytest.raises(TaskFailed, match="offset 0"):
-        land(Source(store_path, "S"), make("parquet", tmp_path / "t"), engines.spark(spark), SMALL)
+        land(Source(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), SMALL)

@@ -15,7 +15,7 @@ from lakelog.message import Message
 from lakelog.properties import REPAIRED_TOPIC
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.staging import Part, folder_of, stage
-from plugins.spark.tests.stores import open_small
+from plugins.lake.tests.stores import open_small
 
 JOB = "nightly"
 SIZES = (25, 0, 13, 30)

@@ -15,10 +15,9 @@ from lakelog.layout import segment_name
 from lakelog.message import Message
 from lakelog.testing.copies import copy_store
 from lakelog_spark.writing import pruning
-from lakelog_spark.writing.access import handing_over
+from lakelog_spark.writing.access import finish_write, handing_over
 from lakelog_spark.writing.access import open_to_append as open_for_job
 from lakelog_spark.writing.errors import HandoverStopped, NoSuchStore, StagingLost
-from lakelog_spark.writing.finish import finish_write
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal
 from lakelog_spark.writing.staging import folder_of, remove_run, stage, verify

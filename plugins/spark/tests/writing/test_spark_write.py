@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 
 import lakelog
 from lakelog_spark.writing.staging import STAGING_DIR
-from plugins.spark.tests.stores import messages, open_small
+from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.writing import retrying
 
 if TYPE_CHECKING:

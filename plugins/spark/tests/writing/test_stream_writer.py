@@ -17,9 +17,9 @@ from lakelog_spark.writing import pruning
 from lakelog_spark.writing.errors import BadJournal, StagingLost
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.staging import STAGING_DIR
-from lakelog_spark.writing.streamwriter import LakelogStreamWriter
+from lakelog_spark.writing.stream_writer import LakelogStreamWriter
 from lakelog_spark.writing.writer import Staged
-from plugins.spark.tests.stores import open_small
+from plugins.lake.tests.stores import open_small
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("body", BinaryType())])
 QUERY = "0f9a8f0e-1111-2222-3333-444455556666"
@@ -79,7 +79,7 @@ def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
 ) -> None:
     part = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))
     with monkeypatch.context() as patched:
-        patched.setattr("lakelog_spark.writing.streamwriter.LastBatch.write", _stopped)
+        patched.setattr("lakelog_spark.writing.stream_writer.LastBatch.write", _stopped)
         with pytest.raises(OSError, match="stopped"):
             writer(store, checkpoint).commit([part], 0)
     again = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))

@@ -15,13 +15,12 @@ from lakelog.errors import SettingsError
 from lakelog.message import Message
 from lakelog.properties import decode_properties
 from lakelog.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
-from lakelog_spark.columns import TYPES
-from lakelog_spark.tables import Tables
-from lakelog_spark.writing.columns import ACCEPTED, BY_STORE, check
+from lakelog_lake.log.columns import TYPES
+from lakelog_spark.source.tables import Tables
 from lakelog_spark.writing.errors import BadRow
 from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.rows import Rows, Target
-from plugins.spark.tests.stores import messages, open_small
+from lakelog_spark.writing.rows import ACCEPTED, BY_STORE, Rows, Target, check
+from plugins.lake.tests.stores import messages, open_small
 
 SENDERS = (
     "topic",

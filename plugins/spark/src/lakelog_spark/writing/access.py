@@ -20,6 +20,8 @@ from lakelog.errors import LakelogError, NotAStore
 from lakelog.files import File, FileSystem, RealFileSystem
 from lakelog.layout import OWN_DIR
 from lakelog_spark.writing.errors import NoSuchStore
+from lakelog_spark.writing.handover import Handover
+from lakelog_spark.writing.options import checked_job
 from lakelog_spark.writing.staging import folder_of
 
 LOCK_FILE: Final = "lock"
@@ -101,3 +103,17 @@ def _lock(file: File, folder: Path, deadline: float) -> None:
                 "see what has become of it, and try again"
             )
         time.sleep(_LOOK_SECONDS)
+
+
+def finish_write(store: str | os.PathLike[str], job_id: str, *, settings: str | None = None) -> int:
+    """Append what is missing of a write that was stopped while its rows were appended.
+
+    Needs no Spark. Nothing is appended twice.
+
+    :returns: how many rows that were
+
+    Raises :class:`~lakelog_spark.writing.errors.StagingLost` where no such rows are there.
+    """
+    path = Path(store).absolute()
+    with handing_over(path, settings) as opened:
+        return Handover(RealFileSystem.of_store(path), opened, checked_job(job_id)).run()

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import attrs
 
-from lakelog.errors import UnknownSetting
-from lakelog_spark.options import PATH, ReadOptions
-from lakelog_spark.values import SOURCE, nearest, refused, switch
-from lakelog_spark.writing.query import CHECKPOINT
+from lakelog.errors import SettingsError, UnknownSetting
+from lakelog_spark.source.options import PATH, ReadOptions
+from lakelog_spark.source.values import SOURCE, nearest, refused, switch
+
+CHECKPOINT: Final = "checkpointlocation"
+"""Spark hands a sink all options of the query, this one among them, by names of any case."""
+_METADATA: Final = "metadata"
+
+
+def query_id(location: str | None) -> str:
+    """The id of the query whose checkpoint is at ``location``, which Spark has made by then.
+
+    Raises :class:`~lakelog.errors.SettingsError` where it cannot be told.
+    """
+    if not location:
+        raise _refused("the query has no checkpoint")
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise _refused(f"the checkpoint is at {location}, which this process cannot read")
+    metadata = Path(unquote(parts.path) if parts.scheme else location) / _METADATA
+    try:
+        return str(json.loads(metadata.read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _refused(f"{metadata}: expected Spark's id of the query, found {error!r}") from error
+
+
+def _refused(why: str) -> SettingsError:
+    return SettingsError(
+        f"{why}; give option checkpointLocation, a folder of this machine, or name the query "
+        "yourself by option job_id, by another name whenever its checkpoint is a new one",
+        key="job_id",
+    )
+
 
 DEFAULTS: Final[dict[str, str | None]] = {
     PATH: None,

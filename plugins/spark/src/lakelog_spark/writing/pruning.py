@@ -13,8 +13,7 @@ from typing import Final
 
 from lakelog.errors import LakelogError
 from lakelog.files import FileSystem
-from lakelog_spark.writing.journal import MANIFEST, Journal, read_journal
-from lakelog_spark.writing.lastbatch import LAST_FILE
+from lakelog_spark.writing.journal import LAST_FILE, MANIFEST, Journal, read_journal
 from lakelog_spark.writing.staging import folder_of, remove
 
 _DAY_SECONDS: Final = 24 * 3600

@@ -16,13 +16,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from lakelog.errors import SettingsError
 from lakelog.files import RealFileSystem
 from lakelog_spark.writing.access import handing_over, open_to_append
-from lakelog_spark.writing.columns import check
 from lakelog_spark.writing.errors import StagingLost
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal, read_manifest
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.pruning import prune
-from lakelog_spark.writing.rows import Rows, Target
+from lakelog_spark.writing.rows import Rows, Target, check
 from lakelog_spark.writing.staging import Part, folder_of, remove_run, stage
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Messages of lakelog and RocketMQ stores land in lakehouse tables, each exactly once."""

@@ -1,0 +1,114 @@
+"""Bodies that mean something: parsers of message bodies, made from a line of text.
+
+========================================  ======================================================
+``binary``                                as it is
+``string``                                UTF-8
+``json:PATH``                             by a JSON Schema or a Spark DDL (:mod:`.json`)
+``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
+``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
+========================================  ======================================================
+
+Columns take the names of the fields. One that a message has a column for gets ``body_`` before it;
+what is no letter, digit or underscore becomes an underscore (:mod:`.names`).
+
+Schema files are read here, once, and travel inside of the parser: no executor needs them. The
+formats are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakelog.errors import SettingsError
+from lakelog_lake.bodies.names import KEY, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakelog_lake.bodies.base import BodyParser
+
+FORMATS: Final = ("binary", "string", "json", "avro", "avro-confluent", "protobuf")
+
+
+def parser_for(text: str) -> BodyParser:
+    """The parser that ``text`` names; raises :class:`~lakelog.errors.SettingsError`."""
+    name, _, place = text.partition(":")
+    if name == "variant":
+        raise SettingsError(
+            "variant is not written: pyiceberg loads no table that has one, and Arrow writes "
+            "none; give json with a schema file, or string",
+            key=KEY,
+        )
+    if name not in FORMATS:
+        raise SettingsError(
+            f"no format of bodies is called {name!r}; known are {', '.join(FORMATS)}", key=KEY
+        )
+    if name in ("binary", "string"):
+        return _opaque(name, place)
+    if not place:
+        raise SettingsError(f"{name} needs a schema file: {name}:PATH", key=KEY)
+    return _BY_FILE[name](place)
+
+
+def _opaque(name: str, place: str) -> BodyParser:
+    from lakelog_lake.bodies import opaque
+
+    if place:
+        raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
+    return opaque.Binary() if name == "binary" else opaque.String()
+
+
+def _json(place: str) -> BodyParser:
+    from lakelog_lake.bodies.json import Json
+
+    if place == "infer" or place.startswith("infer:"):
+        raise SettingsError(
+            "a schema is inferred once and pinned in a file, so that restarts agree: "
+            "lakelog lake infer-schema STORE --topic T > FILE, then json:FILE",
+            key=KEY,
+        )
+    return Json.of(_text(Path(place)), place)
+
+
+def _avro(place: str) -> BodyParser:
+    from lakelog_lake.bodies.avro import Avro
+
+    return Avro.of(_text(Path(place)), place, confluent=False)
+
+
+def _avro_confluent(place: str) -> BodyParser:
+    from lakelog_lake.bodies.avro import Avro
+
+    return Avro.of(_text(Path(place)), place, confluent=True)
+
+
+def _protobuf(place: str) -> BodyParser:
+    from lakelog_lake.bodies.protobuf import Protobuf
+
+    path, _, message = place.rpartition("#")
+    if not path or not message:
+        raise SettingsError(f"protobuf needs a message: protobuf:{place}#pkg.Message", key=KEY)
+    return Protobuf.of(_bytes(Path(path)), message, path)
+
+
+_BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
+    "json": _json,
+    "avro": _avro,
+    "avro-confluent": _avro_confluent,
+    "protobuf": _protobuf,
+}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise refused(f"no schema file: {error.strerror}", str(path)) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise refused(f"no text in UTF-8: {error}", str(path)) from error

@@ -1,0 +1,268 @@
+"""Avro bodies as typed columns: each is one datum of a record, without a file around it.
+
+With ``avro-confluent`` a datum comes behind Confluent's header (a zero byte, then in 4 bytes the id
+of a schema in a registry), which is passed over: no registry is asked, every datum is read by the
+one schema that is given. Bytes behind the datum make a body bad.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from io import BytesIO
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pyarrow as pa
+
+from lakelog_lake.bodies.names import column_names, field_names, needs, refused
+from lakelog_lake.bodies.rowwise import Rowwise
+
+Renamed: TypeAlias = Callable[[Any], Any]
+"""A datum, as the library gives it, under the names and in the form of its Arrow type."""
+
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_TIMES: Final = ("timestamp-millis", "timestamp-micros")
+_LOGICAL: Final = (
+    *((each, "long") for each in _TIMES),
+    *(("decimal", each) for each in ("bytes", "fixed")),
+    *(("date", "int"), ("uuid", "string")),
+)
+_MOST_DIGITS: Final = 38
+
+
+def columns_of(schema: Any) -> tuple[pa.Schema, Renamed]:
+    """The columns of a record; raises :class:`ValueError`, which says where in the schema."""
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise ValueError("a body must be a record")
+    kind, renamed = _Types().record(schema, "", ())
+    return pa.schema(list(kind)), renamed
+
+
+class _Types:
+    def __init__(self) -> None:
+        self._named: dict[str, tuple[Any, str]] = {}
+
+    def of(
+        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
+    ) -> tuple[pa.DataType, Renamed]:
+        """The type of a field at ``at``, in the namespace ``space``."""
+        if isinstance(schema, list):
+            return self.of(_not_null(schema, at), at, space, inside)
+        if isinstance(schema, str):
+            return self._by_name(schema, at, space, inside)
+        logical = _logical(schema, at)
+        if logical is not None:
+            self._keep(schema, space)
+            return logical, _text if schema["logicalType"] == "uuid" else _as_it_is
+        complex_ = {"array": self._array, "map": self._map}.get(schema["type"])
+        if complex_ is not None:
+            return complex_(schema, at, space, inside)
+        if schema["type"] in ("record", "enum", "fixed"):
+            space = self._keep(schema, space)
+            return self._of_named(schema, at, space, inside)
+        return self.of(schema["type"], at, space, inside)
+
+    def record(
+        self, schema: Any, at: str, inside: tuple[str, ...], space: str = ""
+    ) -> tuple[pa.DataType, Renamed]:
+        """A struct; ``inside`` are the records around it."""
+        space = self._keep(schema, space)
+        full = _full(schema["name"], schema.get("namespace", space))
+        if full in inside:
+            raise ValueError(f"{at}: record {full} holds itself, which no column can")
+        if not schema["fields"]:
+            raise ValueError(f"{at or '/'}: record {full} has no fields")
+        keys = [field["name"] for field in schema["fields"]]
+        names = (field_names if at else column_names)(keys)
+        made = [
+            self.of(field["type"], f"{at}/{field['name']}", space, (*inside, full))
+            for field in schema["fields"]
+        ]
+        kind = pa.struct([(name, type_) for name, (type_, _) in zip(names, made, strict=True)])
+        steps = [(k, n, renamed) for k, n, (_, renamed) in zip(keys, names, made, strict=True)]
+
+        def renamed(value: Any) -> Any:
+            return None if value is None else {n: step(value[k]) for k, n, step in steps}
+
+        return kind, renamed
+
+    def _keep(self, schema: Any, space: str) -> str:
+        """Remember a named type; the namespace inside of it."""
+        if "name" not in schema:
+            return space
+        full = _full(schema["name"], schema.get("namespace", space))
+        space = full.rpartition(".")[0]
+        self._named[full] = (schema, space)
+        return space
+
+    def _by_name(
+        self, name: str, at: str, space: str, inside: tuple[str, ...]
+    ) -> tuple[pa.DataType, Renamed]:
+        if name in _PLAIN:
+            return _PLAIN[name], _as_it_is
+        known = self._named.get(_full(name, space)) or self._named.get(name)
+        if known is None:
+            raise ValueError(f"{at}: no column can be of type {name}")
+        return self._of_named(known[0], at, known[1], inside)
+
+    def _of_named(
+        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
+    ) -> tuple[pa.DataType, Renamed]:
+        logical = _logical(schema, at)
+        if logical is not None:
+            return logical, _as_it_is
+        if schema["type"] == "enum":
+            return pa.string(), _as_it_is
+        if schema["type"] == "fixed":
+            if schema["size"] < 1:
+                raise ValueError(f"{at}: a fixed of no bytes")
+            return pa.binary(), _as_it_is
+        return self.record(schema, at, inside, space)
+
+    def _array(
+        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
+    ) -> tuple[pa.DataType, Renamed]:
+        kind, step = self.of(schema["items"], f"{at}/items", space, inside)
+        kind = pa.list_(pa.field("element", kind))
+        if step is _as_it_is:
+            return kind, step
+        return kind, lambda value: None if value is None else [step(each) for each in value]
+
+    def _map(
+        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
+    ) -> tuple[pa.DataType, Renamed]:
+        kind, step = self.of(schema["values"], f"{at}/values", space, inside)
+
+        def renamed(value: Any) -> Any:
+            return None if value is None else [(key, step(each)) for key, each in value.items()]
+
+        return pa.map_(pa.string(), kind), renamed
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    return None if value is None else str(value)
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _not_null(union: list[Any], at: str) -> Any:
+    left = [each for each in union if each != "null"]
+    if len(left) != 1:
+        raise ValueError(f"{at}: a union of several types is not read, but of one with null")
+    return left[0]
+
+
+def understood(schema: Any) -> Any:
+    """``schema`` without the logical types that are not read, which the library would make."""
+    if isinstance(schema, list):
+        return [understood(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    pair = (schema.get("logicalType"), schema.get("type"))
+    return {
+        key: value if key == "default" else understood(value)
+        for key, value in schema.items()
+        if key != "logicalType" or pair in _LOGICAL
+    }
+
+
+def _logical(schema: Any, at: str) -> pa.DataType | None:
+    """The type that a logical type asks for; ``None``: that of what is under it."""
+    logical, under = schema.get("logicalType"), schema.get("type")
+    if logical in _TIMES and under == "long":
+        return pa.timestamp("us", "UTC")
+    if logical == "date" and under == "int":
+        return pa.date32()
+    if logical == "uuid" and under == "string":
+        return pa.string()
+    if logical == "decimal" and under in ("bytes", "fixed"):
+        digits = schema["precision"]
+        if digits > _MOST_DIGITS:
+            raise ValueError(f"{at}: a decimal of {digits} digits; at most {_MOST_DIGITS} can be")
+        return pa.decimal128(digits, schema.get("scale", 0))
+    return None
+
+
+_HEADER_BYTES: Final = 5
+
+
+@attrs.frozen(slots=False)
+class Avro(Rowwise):
+    """A parser of Avro bodies.
+
+    :ivar text: the schema, as its file says it
+    :ivar confluent: whether Confluent's header comes first
+    """
+
+    text: str
+    confluent: bool
+
+    @classmethod
+    def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
+        """The parser for the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
+        try:
+            import fastavro
+        except ImportError as error:
+            raise needs("fastavro", "avro") from error
+        made = cls(text, confluent)
+        try:
+            made._schema, made.fields  # noqa: B018  # to see whether they can be made
+        except (
+            *(ValueError, TypeError, KeyError, RecursionError),
+            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
+        ) as error:
+            raise refused(f"no Avro schema that can be read: {error}", source) from error
+        return made
+
+    @cached_property
+    def _schema(self) -> Any:
+        from fastavro.schema import parse_schema
+
+        return parse_schema(understood(json.loads(self.text)))
+
+    @cached_property
+    def _columns(self) -> tuple[pa.Schema, Renamed]:
+        return columns_of(understood(json.loads(self.text)))
+
+    def _decode(self, body: bytes) -> dict[str, Any]:
+        from fastavro import schemaless_reader
+
+        file = BytesIO(body)
+        if self.confluent:
+            _pass_header(file)
+        try:
+            value = schemaless_reader(file, self._schema, None)
+        except EOFError as error:
+            raise ValueError(f"byte {file.tell()}: it ends within the datum") from error
+        except IndexError as error:
+            what = "no such symbol of an enum, or branch of a union"
+            raise ValueError(f"byte {file.tell()}: {what}") from error
+        except Exception as error:
+            what = str(error) or type(error).__name__
+            raise ValueError(f"byte {file.tell()}: {what}") from error
+        if file.tell() != len(body):
+            raise ValueError(f"byte {file.tell()}: the datum ends here, and the body does not")
+        columns: dict[str, Any] = self._columns[1](value)
+        return columns
+
+
+def _pass_header(file: BytesIO) -> None:
+    header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or header[0] != 0:
+        raise ValueError("byte 0: no header of Confluent's: a zero byte, and 4 of a schema's id")

@@ -1,0 +1,179 @@
+"""A schema out of bodies that are there: to be looked at, kept in a file, and given to ``json:``.
+
+Nothing is inferred while messages land: two runs that saw different messages would not agree. What
+has no one type (null everywhere, a number here and a string there, an object without fields) is
+left out and named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakelog.errors import SettingsError
+
+if TYPE_CHECKING:
+    import lakelog
+
+_MOST_FIELDS: Final = 1000
+_LONG: Final = range(-(1 << 63), 1 << 63)
+
+
+@attrs.frozen
+class Inferred:
+    """What bodies look like.
+
+    :ivar schema: a JSON Schema
+    :ivar read: how many bodies are JSON objects
+    :ivar others: how many are not
+    :ivar left_out: fields without one type, with the reason, as ``/user/age: ...``
+    """
+
+    schema: dict[str, Any]
+    read: int
+    others: int
+    left_out: tuple[str, ...]
+
+
+def infer(bodies: Iterable[bytes], *, times: bool = False) -> Inferred:
+    """The schema of ``bodies``; raises :class:`ValueError` if they have none.
+
+    :param times: whether text that is a time, or a date, in every body, becomes one; a later body
+        where it is none is then bad
+    """
+    seen, read, others = _Seen(), 0, 0
+    for body in bodies:
+        value = _object(body)
+        if value is None:
+            others += 1
+            continue
+        read += 1
+        try:
+            seen.add(value)
+        except RecursionError:
+            raise ValueError("a body is nested too deep") from None
+        if seen.size() > _MOST_FIELDS:
+            raise ValueError(
+                f"more than {_MOST_FIELDS} fields: are there objects whose keys are values? write "
+                "a schema that leaves them out"
+            )
+    left_out: list[str] = []
+    schema = seen.schema("", left_out, times=times)
+    if schema is None:
+        raise ValueError(f"none of {read + others} bodies is a JSON object with a field of a type")
+    return Inferred(schema, read, others, tuple(left_out))
+
+
+def infer_topic(path: Path, topic: str, count: int, *, times: bool = False) -> Inferred:
+    """The schema of the first ``count`` messages of a topic, from all of its queues alike.
+
+    Raises :class:`~lakelog.errors.SettingsError` if they have none.
+    """
+    import lakelog
+    from lakelog_lake.bodies.json_schema import shape_of
+
+    try:
+        with lakelog.open(path, mode="read") as store:
+            found = infer(islice(_bodies(store, topic), count), times=times)
+        shape_of(found.schema)
+    except ValueError as error:
+        raise SettingsError(f"no schema of {topic} in {path}: {error}", key="--topic") from error
+    return found
+
+
+def _bodies(store: lakelog.Store, topic: str) -> Iterator[bytes]:
+    queues = [store.read(topic, queue.queue_id) for queue in store.queues(topic)]
+    messages = chain.from_iterable(zip_longest(*queues))
+    return (bytes(message.body) for message in messages if message is not None)
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+@attrs.define
+class _Seen:
+    """The values that a field had."""
+
+    kinds: set[str] = attrs.field(factory=set)
+    formats: set[str] = attrs.field(factory=lambda: {"date-time", "date"})
+    fields: dict[str, _Seen] = attrs.field(factory=dict)
+    element: _Seen | None = None
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, dict):
+            self.kinds.add("object")
+            for key, each in value.items():
+                self.fields.setdefault(key, _Seen()).add(each)
+        elif isinstance(value, list):
+            self.kinds.add("array")
+            self.element = self.element or _Seen()
+            for each in value:
+                self.element.add(each)
+        elif value is not None:
+            self.kinds.add(_kind(value))
+            if isinstance(value, str):
+                self.formats = {each for each in self.formats if _is(value, each)}
+
+    def size(self) -> int:
+        inner = sum(each.size() for each in self.fields.values())
+        return 1 + inner + (self.element.size() if self.element else 0)
+
+    def schema(self, at: str, left_out: list[str], *, times: bool) -> dict[str, Any] | None:
+        kinds = {"number"} if self.kinds == {"integer", "number"} else self.kinds
+        if len(kinds) != 1:
+            what = " or ".join(sorted(kinds)) or "always null"
+            left_out.append(f"{at or '/'}: {what}")
+            return None
+        (kind,) = kinds
+        if kind == "object":
+            made = {
+                key: each.schema(f"{at}/{key}", left_out, times=times)
+                for key, each in self.fields.items()
+            }
+            typed = {key: each for key, each in made.items() if each is not None}
+            return _some(typed, {"type": kind, "properties": typed}, at, left_out)
+        if kind == "array" and self.element is not None:
+            items = self.element.schema(f"{at}/0", left_out, times=times)
+            return _some(items, {"type": kind, "items": items}, at, left_out)
+        if kind == "string" and times and self.formats:
+            return {"type": kind, "format": min(self.formats, key=len)}
+        return {"type": kind}
+
+
+def _some(
+    inner: Any, schema: dict[str, Any], at: str, left_out: list[str]
+) -> dict[str, Any] | None:
+    if inner:
+        return schema
+    left_out.append(f"{at or '/'}: nothing in it has a type")
+    return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    return "integer" if isinstance(value, int) and value in _LONG else "number"
+
+
+def _is(value: str, kind: str) -> bool:
+    import pyarrow as pa
+
+    from lakelog_lake.bodies import times
+
+    try:
+        {"date": times.dates, "date-time": times.timestamps}[kind](pa.array([value], pa.string()))
+    except (pa.ArrowInvalid, UnicodeEncodeError):
+        return False
+    return True

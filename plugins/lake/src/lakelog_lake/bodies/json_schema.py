@@ -1,0 +1,194 @@
+"""A JSON Schema as columns: the part of it that says types, and which fields must be there.
+
+Read are ``type`` (with ``null`` beside it), ``properties``, ``required``, ``items``, the formats
+``date-time`` and ``date``, local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and ``null``.
+What bounds values (``enum``, ``minimum``, ``pattern`` and the like) is not checked. A field may be
+missing or null unless it is ``required`` and its type has no ``null``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+
+from lakelog_lake.bodies.names import column_names, field_names
+
+PLAIN: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+}
+"""The kinds that have no fields, as Spark calls them."""
+AS_TEXT: Final = ("timestamp", "date")
+
+
+@attrs.frozen
+class Shape:
+    """A field of a body.
+
+    :ivar key: its key in the body; empty for the elements of an array and for the body
+    :ivar name: its name in the table
+    :ivar kind: one of :data:`PLAIN`, ``struct`` or ``array``
+    :ivar required: whether it must be there, and not be null
+    :ivar fields: those of a struct; the one that the elements of an array are
+    """
+
+    key: str
+    name: str
+    kind: str
+    required: bool = False
+    fields: tuple[Shape, ...] = ()
+
+    @property
+    def as_read(self) -> bool:
+        """Whether what Arrow's reader gives can stand in the table."""
+        if self.kind in AS_TEXT:
+            return False
+        return all(each.as_read and not each.required and _same(each) for each in self.fields)
+
+
+def _same(shape: Shape) -> bool:
+    return shape.key in ("", shape.name)
+
+
+def read_type(shape: Shape) -> pa.DataType:
+    """What Arrow's reader is asked for."""
+    return pa.string() if shape.kind in AS_TEXT else _type(shape, read_type, "key")
+
+
+def table_type(shape: Shape) -> pa.DataType:
+    """What stands in the table."""
+    return _type(shape, table_type, "name")
+
+
+def _type(shape: Shape, inner: Any, called: str) -> pa.DataType:
+    if shape.kind == "struct":
+        return pa.struct([(getattr(each, called), inner(each)) for each in shape.fields])
+    if shape.kind == "array":
+        return pa.list_(pa.field("element", inner(shape.fields[0])))
+    return PLAIN[shape.kind]
+
+
+_PLAIN: Final = {"integer": "bigint", "number": "double", "boolean": "boolean"}
+_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
+
+
+def shape_of(schema: Any) -> Shape:
+    """The body's shape; raises :class:`ValueError`, which says where in the schema."""
+    body = _Reading(schema).shape(schema, "", "", "", ())
+    if body.kind != "struct":
+        raise ValueError(f"a body must be an object, and this says {body.kind}")
+    return body
+
+
+class _Reading:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def shape(self, schema: Any, at: str, key: str, name: str, inside: tuple[str, ...]) -> Shape:
+        """The field that ``schema`` describes; ``inside`` are the references on the way to it."""
+        schema, inside = self._resolved(schema, at, inside)
+        kind = _kind(schema, at)
+        if kind == "object":
+            return Shape(key, name, "struct", fields=self._fields(schema, at, inside))
+        if kind == "array":
+            if "items" not in schema:
+                raise ValueError(f"{at or '/'}: an array needs items")
+            element = self.shape(schema["items"], f"{at}/items", "", "element", inside)
+            return Shape(key, name, "array", fields=(element,))
+        if kind == "string":
+            return Shape(key, name, _FORMATS.get(str(schema.get("format")), "string"))
+        return Shape(key, name, _PLAIN[kind])
+
+    def _fields(self, schema: Any, at: str, inside: tuple[str, ...]) -> tuple[Shape, ...]:
+        properties = schema.get("properties")
+        if not isinstance(properties, dict) or not properties:
+            raise ValueError(
+                f"{at or '/'}: an object needs properties; maps of any keys are not read"
+            )
+        named = field_names if at else column_names
+        required = schema.get("required", [])
+        if not isinstance(required, list):
+            raise ValueError(f"{at or '/'}: required should be an array")
+        return tuple(
+            self._field(each, f"{at}/properties/{key}", key, name, key in required, inside)
+            for (key, each), name in zip(properties.items(), named(tuple(properties)), strict=True)
+        )
+
+    def _field(
+        self, schema: Any, at: str, key: str, name: str, required: bool, inside: tuple[str, ...]
+    ) -> Shape:
+        made = self.shape(schema, at, key, name, inside)
+        return attrs.evolve(made, required=required and not self._nullable(schema, at))
+
+    def _nullable(self, schema: Any, at: str) -> bool:
+        kinds = schema.get("type")
+        if isinstance(kinds, list) and "null" in kinds:
+            return True
+        choices = _choices(schema, at) or ()
+        if any(_is_null(each) for each in choices):
+            return True
+        if "$ref" in schema:
+            return self._nullable(self._target(schema["$ref"], at), at)
+        return False
+
+    def _resolved(self, schema: Any, at: str, inside: tuple[str, ...]) -> tuple[Any, Any]:
+        """``schema`` behind its references, and without a choice between it and null."""
+        while True:
+            if not isinstance(schema, dict):
+                raise ValueError(f"{at or '/'}: this is no schema with a type")
+            if "$ref" in schema:
+                if schema["$ref"] in inside:
+                    raise ValueError(f"{at}: {schema['$ref']} holds itself, which no column can")
+                inside = (*inside, schema["$ref"])
+                schema = self._target(schema["$ref"], at)
+                continue
+            choices = _choices(schema, at)
+            if choices is None:
+                return schema, inside
+            left = [each for each in choices if not _is_null(each)]
+            if len(left) != 1:
+                raise ValueError(f"{at or '/'}: a choice of types is not read, but with null")
+            schema = left[0]
+
+    def _target(self, reference: str, at: str) -> Any:
+        if not isinstance(reference, str):
+            raise ValueError(f"{at or '/'}: $ref should be a string")
+        path, schema = reference.split("/"), self._root
+        if path[0] != "#":
+            raise ValueError(f"{at or '/'}: {reference} is not in this file")
+        for part in path[1:]:
+            step = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(schema, dict) or step not in schema:
+                raise ValueError(f"{at or '/'}: {reference} is not in this file")
+            schema = schema[step]
+        return schema
+
+
+def _choices(schema: dict[str, Any], at: str) -> list[Any] | None:
+    choices = schema.get("anyOf", schema.get("oneOf"))
+    if choices is not None and not isinstance(choices, list):
+        raise ValueError(f"{at or '/'}: anyOf and oneOf should be arrays")
+    return choices
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
+
+
+def _kind(schema: dict[str, Any], at: str) -> str:
+    if "allOf" in schema:
+        raise ValueError(f"{at or '/'}: allOf is not read")
+    kinds = schema.get("type", "object" if "properties" in schema else None)
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    left = [each for each in listed if each != "null"]
+    if len(left) != 1 or left[0] not in ("object", "array", "string", *_PLAIN):
+        raise ValueError(f"{at or '/'}: {kinds!r} is not one type that can be read")
+    return str(left[0])

@@ -1,0 +1,1 @@
+"""Care for tables that messages have landed in: compaction and expiry."""

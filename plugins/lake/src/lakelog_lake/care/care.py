@@ -1,0 +1,55 @@
+"""Compaction and expiry, by the kind that a table is of."""
+
+from __future__ import annotations
+
+from lakelog_lake.care import delta as deltacare
+from lakelog_lake.care import iceberg as icebergcare
+from lakelog_lake.care import parquet as parquetcare
+from lakelog_lake.care.terms import Compacted, Expired, Retention
+from lakelog_lake.engine_provider import provider
+from lakelog_lake.landing.targets import Place
+from lakelog_lake.readback.folders import DeltaRows, ParquetRows
+from lakelog_lake.readback.iceberg import IcebergRows
+from lakelog_lake.readback.landed_table import LandedTable
+from lakelog_lake.readback.open import all_opened
+
+
+def compact(
+    to: str, table: str | None, target_bytes: int, master: str | None
+) -> list[tuple[str, Compacted]]:
+    """Compact the table ``KIND:PATH``, or all that it means, and their dead letters; by name.
+
+    Raises :class:`~lakelog_lake.errors.CareError`, and for Iceberg, which Spark compacts,
+    :class:`~lakelog.errors.SettingsError` without lakelog-spark.
+    """
+    done: list[tuple[str, Compacted]] = []
+    iceberg: list[IcebergRows] = []
+    for each in _tables(to, table):
+        if isinstance(each, ParquetRows):
+            done.append((each.name, parquetcare.compact(each.sink, target_bytes)))
+        elif isinstance(each, DeltaRows):
+            done.append((each.name, deltacare.compact(each.sink, target_bytes)))
+        elif isinstance(each, IcebergRows):
+            iceberg.append(each)
+    if iceberg:
+        sinks = [each.sink for each in iceberg]
+        compacted = provider("spark").compacted(Place.of(to).path, sinks, target_bytes, master)
+        done += zip((each.name for each in iceberg), compacted, strict=True)
+    return done
+
+
+def expire(to: str, table: str | None, retention: Retention) -> list[tuple[str, Expired]]:
+    """Expire likewise; raises :class:`~lakelog_lake.errors.CareError`."""
+    done = []
+    for each in _tables(to, table):
+        if isinstance(each, ParquetRows):
+            done.append((each.name, parquetcare.expire(each.sink, retention)))
+        elif isinstance(each, DeltaRows):
+            done.append((each.name, deltacare.expire(each.sink, retention)))
+        elif isinstance(each, IcebergRows):
+            done.append((each.name, icebergcare.expire(each.sink, retention)))
+    return done
+
+
+def _tables(to: str, table: str | None) -> list[LandedTable]:
+    return [each for found in all_opened(to, table) for each in found.each]

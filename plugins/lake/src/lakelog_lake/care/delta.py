@@ -1,0 +1,107 @@
+"""A Delta table, by deltalake's own procedures: no JVM.
+
+The position is in transaction identifiers, which no compaction, vacuum or clean-up of the log
+takes away. Of the procedures that compact, the plain one puts the newest files first; the other
+sorts, and by one column, the queue offset, it keeps the order of every queue.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakelog_lake.care.terms import SAFE_SECONDS, Compacted, Expired, Retention
+from lakelog_lake.errors import TooBusy
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from lakelog_lake.sinks.delta import DeltaSink
+
+_SORTED_BY: Final = "queue_offset"
+_HOUR: Final = 3600
+
+
+def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
+    """Rewrite partitions with two or more files that are smaller than ``target_bytes``.
+
+    Raises :class:`~lakelog_lake.errors.TooBusy`.
+    """
+    from deltalake import WriterProperties
+    from deltalake.exceptions import CommitFailedError
+
+    removed = made = 0
+    properties = WriterProperties(compression="ZSTD", compression_level=1)
+    for partition in _with_small_files(_table(sink), target_bytes):
+        table = _table(sink)
+        try:
+            found = table.optimize.z_order(
+                [_SORTED_BY],
+                partition_filters=[(name, "=", value) for name, value in partition.items()],
+                target_size=target_bytes,
+                writer_properties=properties,
+            )
+        except CommitFailedError as error:
+            raise TooBusy(f"{sink.name} took no compaction of {partition}: {error}") from error
+        removed += found["numFilesRemoved"]
+        made += found["numFilesAdded"]
+    return Compacted(removed, made)
+
+
+def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    own = [name for name in actions.column_names if name.startswith("partition.")]
+    small: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in actions.select(["size_bytes", *own]).to_pylist():
+        small[tuple(row[name] for name in own)] += row["size_bytes"] < target_bytes
+    names = [name.removeprefix("partition.") for name in own]
+    return [
+        {name: str(value) for name, value in zip(names, values, strict=True)}
+        for values, count in small.items()
+        if count > 1
+    ]
+
+
+def expire(sink: DeltaSink, retention: Retention) -> Expired:
+    """Vacuum, then clean up the table's log as its own settings say."""
+    table = _table(sink)
+    before = _versions(sink)
+    kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
+    files = _files(sink)
+    _vacuum(table, retention.seconds, kept, full=False)
+    _vacuum(table, max(retention.seconds, SAFE_SECONDS), kept, full=True)
+    table.update_incremental()
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return Expired(max(0, before - _versions(sink)), len(files - _files(sink)))
+
+
+def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
+    """:param full: also files that no version names."""
+    table.vacuum(
+        ceil(seconds / _HOUR),
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=full,
+        keep_versions=kept,
+    )
+
+
+def _files(sink: DeltaSink) -> set[Path]:
+    """Those of data; a vacuum also names what one before it has removed."""
+    return set(sink.path.rglob("*.parquet")) - set((sink.path / "_delta_log").rglob("*.parquet"))
+
+
+def _versions(sink: DeltaSink) -> int:
+    """How many are in the log."""
+    return len(list((sink.path / "_delta_log").glob("[0-9]*.json")))
+
+
+def _table(sink: DeltaSink) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(sink.path))

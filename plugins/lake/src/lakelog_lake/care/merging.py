@@ -1,0 +1,81 @@
+"""Small Parquet files to one: the same rows, by store, queue and offset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import attrs
+
+from lakelog_lake.tables.fields import REPEATING
+from lakelog_lake.tables.file_facts import BOUNDED
+
+ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
+MOST_UNPACKED_BYTES: Final = 512 << 20
+"""What is merged at once must fit into memory, a few times."""
+_STEP_ROWS: Final = 16_384
+
+_Named = TypeVar("_Named")
+
+
+@attrs.frozen
+class Sizes:
+    """:ivar stored: bytes of a file; :ivar unpacked: of its columns, in memory."""
+
+    stored: int
+    unpacked: int
+
+
+def sizes(path: Path) -> Sizes:
+    """As the file's footer has them."""
+    from pyarrow import parquet
+
+    found = parquet.read_metadata(path)
+    groups = (found.row_group(number) for number in range(found.num_row_groups))
+    return Sizes(path.stat().st_size, sum(each.total_byte_size for each in groups))
+
+
+def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[list[_Named]]:
+    """Those that together make one file: two at least, in the order given."""
+    held: list[_Named] = []
+    stored = unpacked = 0
+    for name, size in files:
+        full = stored + size.stored > target_bytes
+        if held and (full or unpacked + size.unpacked > MOST_UNPACKED_BYTES):
+            if len(held) > 1:
+                yield held
+            held, stored, unpacked = [], 0, 0
+        held.append(name)
+        stored += size.stored
+        unpacked += size.unpacked
+    if len(held) > 1:
+        yield held
+
+
+def merge(paths: Sequence[Path], made: Path) -> int:
+    """Write ``made``, durably; the number of its rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parts = [parquet.read_table(path, partitioning=None) for path in paths]
+    table = pa.concat_tables(parts, promote_options="default").combine_chunks()
+    order = [(name, "ascending") for name in ORDER if name in table.column_names]
+    indices = table.select([name for name, _ in order])
+    places = pa.compute.sort_indices(indices, sort_keys=order)
+    with made.open("xb") as file:
+        with parquet.ParquetWriter(
+            file,
+            table.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[n for n in REPEATING if n.partition(".")[0] in table.column_names],
+            write_statistics=[name for name in BOUNDED if name in table.column_names],
+            store_schema=False,
+        ) as writer:
+            for at in range(0, len(places), _STEP_ROWS):
+                writer.write_table(table.take(places.slice(at, _STEP_ROWS)))
+        file.flush()
+        os.fsync(file.fileno())
+    return int(table.num_rows)

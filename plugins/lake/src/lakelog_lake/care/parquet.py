@@ -1,0 +1,167 @@
+"""A Parquet table: small files become one, and versions that nobody needs go.
+
+A compaction is one more manifest, a whole one, with the same positions. Like every manifest it is
+linked into place, and refused when a dispatcher was first; then it is tried on what is there now.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog_lake.care import merging
+from lakelog_lake.care.terms import Compacted, Expired, Retention, remove, remove_orphans
+from lakelog_lake.errors import Conflict, TooBusy
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.sync import sync
+
+_TRIES: Final = 20
+_OF_ONE_FILE: Final = ("path", "size_bytes", "rows")
+
+
+@attrs.frozen
+class _Version:
+    """:ivar content: its manifest; :ivar entries: all files of the table."""
+
+    number: int
+    content: Mapping[str, Any]
+    entries: list[dict[str, Any]]
+
+
+@attrs.frozen
+class _Merged:
+    """:ivar old: paths as manifests have them; :ivar entry: of the file that holds their rows."""
+
+    old: frozenset[str]
+    entry: dict[str, Any]
+
+
+class _Versions(ParquetSink):
+    """A table with all of its versions."""
+
+    def newest(self) -> _Version:
+        number = self._newest()
+        content = self._read(number) if number >= 0 else {}
+        return _Version(number, content, self._entries(number))
+
+    def replace(self, version: _Version, entries: Sequence[Mapping[str, Any]]) -> None:
+        content = {**version.content, "whole": True, "files": list(entries)}
+        self._publish(version.number + 1, content)
+
+    def numbers(self) -> list[int]:
+        names = (path.stem for path in self._manifests.glob("*.json"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def whole_before(self, number: int) -> int:
+        """The whole version that ``number`` is built on."""
+        while number > 0 and not self._read(number)["whole"]:
+            number -= 1
+        return number
+
+    def named_by(self, number: int) -> Iterator[Path]:
+        """The files that one manifest names."""
+        return (self.path / each["path"] for each in self._read(number)["files"])
+
+    def written_at(self, number: int) -> float:
+        return self._at(number).stat().st_mtime
+
+    def forget(self, number: int) -> bool:
+        return remove(self._at(number))
+
+    def remove_leftovers(self, before: float) -> int:
+        return remove_orphans(self._manifests, "*.tmp", set(), before)
+
+
+def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
+    """Merge files of one topic and day that are smaller than ``target_bytes``.
+
+    Raises :class:`~lakelog_lake.errors.TooBusy`.
+    """
+    table = _Versions(sink.path, sink.shape)
+    merged = [_merge(table, group) for group in _groups(table, target_bytes)]
+    if not merged:
+        return Compacted()
+    sync(table.folder)
+    try:
+        _commit(table, merged)
+    except BaseException:
+        _discard_unless_named(table, merged)
+        raise
+    old = sum(len(each.old) for each in merged)
+    return Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
+
+
+def _groups(table: _Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
+    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for each in table.newest().entries:
+        if each["size_bytes"] < target_bytes:
+            others = {name: each[name] for name in sorted(each) if name not in _OF_ONE_FILE}
+            alike[repr(others)].append(each)
+    for entries in alike.values():
+        if len(entries) > 1:
+            found = ((each, merging.sizes(table.path / each["path"])) for each in entries)
+            yield from merging.bins(found, target_bytes)
+
+
+def _merge(table: _Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
+    made = table.folder / f"compacted-{uuid4().hex}.parquet"
+    rows = merging.merge([table.path / each["path"] for each in entries], made)
+    path = os.path.relpath(made, table.path)
+    entry = {**entries[0], "path": path, "size_bytes": made.stat().st_size, "rows": rows}
+    return _Merged(frozenset(each["path"] for each in entries), entry)
+
+
+def _commit(table: _Versions, merged: Sequence[_Merged]) -> None:
+    gone = frozenset[str]().union(*(each.old for each in merged))
+    for _ in range(_TRIES):
+        version = table.newest()
+        if not gone <= {each["path"] for each in version.entries}:
+            raise TooBusy(f"{table.name}: another compaction was faster; nothing was changed")
+        kept = [each for each in version.entries if each["path"] not in gone]
+        try:
+            table.replace(version, [*(each.entry for each in merged), *kept])
+        except Conflict:
+            continue
+        return
+    raise TooBusy(f"{table.name} took no compaction in {_TRIES} tries: others were faster")
+
+
+def _discard_unless_named(table: _Versions, merged: Sequence[_Merged]) -> None:
+    """After an error the manifest may still be there: then the files are the table."""
+    named = {each["path"] for each in table.newest().entries}
+    for each in merged:
+        if each.entry["path"] not in named:
+            remove(table.path / each.entry["path"])
+
+
+def expire(sink: ParquetSink, retention: Retention) -> Expired:
+    """Remove versions that were replaced long enough ago, and the files that only they name."""
+    table = _Versions(sink.path, sink.shape)
+    numbers = table.numbers()
+    if not numbers:
+        return Expired()
+    first = table.whole_before(_oldest_kept(table, numbers, retention))
+    gone = [number for number in numbers if number < first]
+    before = {path for number in gone for path in table.named_by(number)}
+    for number in gone:
+        table.forget(number)
+    named = {path for number in table.numbers() for path in table.named_by(number)}
+    files = sum(remove(path) for path in sorted(before - named))
+    files += remove_orphans(table.folder, "*.parquet", named, retention.orphans_cutoff)
+    table.remove_leftovers(retention.orphans_cutoff)
+    return Expired(len(gone), files)
+
+
+def _oldest_kept(table: _Versions, numbers: Sequence[int], retention: Retention) -> int:
+    kept = numbers[-max(1, retention.keep) :][0]
+    for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
+        if table.written_at(following) < retention.cutoff:
+            break
+        kept = min(kept, number)
+    return kept

@@ -1,0 +1,1 @@
+"""The commands ``lakelog dispatch``, ``export`` and ``lake``."""

@@ -1,0 +1,79 @@
+"""How far a landing is, as a bar on a terminal; elsewhere nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakelog.cli.progress import Advance
+    from lakelog_lake.tasks.engines import Engine
+    from lakelog_lake.tasks.task import Task, Written
+
+
+@attrs.define
+class LandingBar:
+    """Moves with each task that is done: a pass may take minutes.
+
+    :ivar _end: of the log when the last pass began, in bytes
+    """
+
+    _store: Path
+    _advance: Advance
+    _start: int | None = None
+    _ends: list[int] = attrs.field(factory=list)
+    _end: int = 0
+
+    def watched(self, engine: Engine) -> Engine:
+        """The same engine, whose tasks move the bar."""
+
+        def run(tasks: Sequence[Task]) -> Sequence[Written]:
+            self._begin(tasks)
+            return engine(tasks)
+
+        return run
+
+    def done(self) -> None:
+        """One more task of those that run; they are reported in their order."""
+        if self._ends and self._start is not None:
+            self._advance(self._ends.pop(0) - self._start, self._end - self._start)
+
+    def _begin(self, tasks: Sequence[Task]) -> None:
+        import lakelog
+
+        if self._start is None:
+            self._start = tasks[0].span.start
+        self._ends = [each.span.end for each in tasks]
+        with lakelog.open(self._store, mode="read") as store:
+            self._end = max(store.max_offset, self._ends[-1])
+        self._advance(tasks[0].span.start - self._start, self._end - self._start)
+
+
+@contextmanager
+def landing_bar(store: Path) -> Iterator[LandingBar | None]:
+    """A bar for as long as the block runs; ``None`` where stderr is no terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from lakelog.cli.progress import progress  # brings rich
+
+    with progress("landing") as advance:
+        yield LandingBar(store, advance)
+
+
+def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
+    """What is called after each task."""
+
+    def done() -> None:
+        other()
+        if bar is not None:
+            bar.done()
+
+    return done

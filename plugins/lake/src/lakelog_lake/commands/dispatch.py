@@ -1,0 +1,328 @@
+"""``lakelog dispatch`` and ``lakelog export``: a store's messages to tables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import attrs
+import typer
+
+from lakelog.cli.exitcodes import FOUND, INTERRUPTED
+from lakelog.errors import SettingsError
+from lakelog_lake.commands.bar import both, landing_bar
+from lakelog_lake.commands.options import EngineName, check_topics
+from lakelog_lake.engine_provider import nothing, provider
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from lakelog_lake.bodies.base import BodyParser
+    from lakelog_lake.errors import MayPass
+    from lakelog_lake.landing.alive import Alive
+    from lakelog_lake.landing.dispatcher import Dispatcher, Landed
+    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.tasks.engines import Engine
+
+_MIB = 1 << 20
+SPARK_CATALOG = "spark:"
+"""What tables begin with that only a Spark session can reach."""
+
+
+class Format(StrEnum):
+    """What an export makes."""
+
+    PARQUET = "parquet"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Gaps(StrEnum):
+    """What to do where messages were deleted before they landed."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
+class Corrupt(StrEnum):
+    """What to do at bytes that are no whole record."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
+Table: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
+    ),
+]
+EngineOption: TypeAlias = Annotated[EngineName, typer.Option(help="Who writes the data files.")]
+Processes: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="How many write at once; else one per core.")
+]
+StoreId: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Who the store is in the table, if not by its own UUID."),
+]
+CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop or pass over.")]
+SystemTopics: TypeAlias = Annotated[
+    bool, typer.Option("--system-topics", help="RocketMQ's own topics, too.")
+]
+
+
+def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="KIND:PATH",
+            help="iceberg, delta or parquet, and a folder; or spark:CATALOG.",
+        ),
+    ],
+    table: Table = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
+    engine: EngineOption = EngineName.ARROW,
+    processes: Processes = None,
+    interval_ms: Annotated[
+        int, typer.Option(min=10, help="How often to land, and to look where nobody wakes us.")
+    ] = 500,
+    pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
+    store_id: StoreId = None,
+    corrupt: CorruptOption = Corrupt.FAIL,
+    gaps: Annotated[Gaps, typer.Option(help="Where messages are gone too early.")] = Gaps.REFUSE,
+    system_topics: SystemTopics = False,
+    partition: Annotated[
+        str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
+    ] = "topic,day",
+    file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
+    bodies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--body",
+            metavar="TOPIC=FORMAT[:FILE]",
+            help="Columns instead of bytes; TOPIC may be *. May be repeated.",
+        ),
+    ] = None,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE", help="For bodies that do not parse; else TABLE_dead_letters."
+        ),
+    ] = None,
+    pin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of the pin, by which retention waits for the table."),
+    ] = None,
+    no_pin: Annotated[bool, typer.Option("--no-pin", help="Let retention not wait.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of Spark's cluster; else this machine.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Of Spark, such as a catalog; may be repeated."),
+    ] = None,
+) -> None:
+    """Land every durable message in a table, exactly once, and go on with those that come.
+
+    The table itself says how far it has come: a run that was killed, or a second one, neither loses
+    nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
+    then, as not all may have landed. It is 1 where damage ends the run, and with --once where all
+    rows became dead letters. Retention keeps what has not landed yet, also while this does
+    not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
+    catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
+    """
+    from lakelog_lake.landing.alive import Alive
+    from lakelog_lake.landing.dispatcher import Dispatcher, Source
+    from lakelog_lake.landing.runner import stopped_by_signals
+    from lakelog_lake.landing.targets import Wish, identity_of, pin_for, targets_for
+    from lakelog_lake.log.selection import Chosen
+    from lakelog_lake.tables import partitions
+    from lakelog_lake.tasks.ranges import Bounds
+
+    source = Source(
+        store.absolute(),
+        identity_of(store, store_id),
+        skip_damage=corrupt is Corrupt.SKIP,
+        chosen=Chosen(system_topics),
+        accept_gaps=gaps is Gaps.ACCEPT,
+    )
+    keys = partitions.parse(partition)
+    wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters)
+    bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
+    alive = Alive.of_this_process()
+    told, config = _Told(alive), _settings(conf or [])
+    with (
+        stopped_by_signals() as stop,
+        landing_bar(source.path) as bar,
+        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
+    ):
+        pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
+        targets = targets_for(wish, place)
+        watched = run if bar is None else bar.watched(run)
+        lander = Dispatcher(source, targets, watched, bounds, alive, pinning)
+        try:
+            is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
+        except Exception:
+            lander.give_up()
+            raise
+        lander.finish()
+    if not is_done:
+        typer.echo("lakelog: stopped before all had landed; the next run goes on there", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if once and told.nothing_parsed:
+        typer.echo(
+            f"lakelog: all {told.rows} rows are dead letters, as no body parses: see --body",
+            err=True,
+        )
+        raise typer.Exit(FOUND)
+
+
+@attrs.define
+class _Told:
+    """What landed so far, as it was printed.
+
+    :ivar rows: dead letters too
+    """
+
+    alive: Alive
+    rows: int = 0
+    dead_letters: int = 0
+
+    @property
+    def nothing_parsed(self) -> bool:
+        """Whether rows landed, and each is a dead letter."""
+        return 0 < self.rows == self.dead_letters
+
+    def __call__(self, landed: Landed) -> None:
+        """Print what a pass did."""
+        _say(landed)
+        self.rows += landed.rows
+        self.dead_letters += landed.dead_letters
+        self.alive.say(f"landed up to {landed.end}")
+
+
+def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float | None) -> bool:
+    """Once, or until it is stopped; whether that is as it should be."""
+    from lakelog_lake.landing.runner import Woken, until_done, until_stopped
+
+    alive = say.alive
+
+    alive.ready()
+    if interval_seconds is None:
+        return until_done(lander.one_pass, stop, say)
+    waits = Woken(stop, interval_seconds, lander.newcoming, alive)
+    until_stopped(lander.one_pass, stop, interval_seconds, say, _trouble, waits)
+    alive.stopping()
+    return True
+
+
+def _parsers(given: Sequence[str]) -> dict[str, BodyParser]:
+    """By topic."""
+    from lakelog_lake.bodies import parser_for
+
+    found = {}
+    for text in given:
+        topic, equals, what = text.partition("=")
+        if not topic or not equals or topic in found:
+            raise SettingsError(f"{text!r} is not TOPIC=FORMAT, each topic once", key="--body")
+        found[topic] = parser_for(what)
+    return found
+
+
+def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    to: Annotated[Path, typer.Option("--to", metavar="PATH", help="A folder; for text a file.")],
+    made: Annotated[Format, typer.Option("--format", help="What to make.")] = Format.PARQUET,
+    table: Table = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only of this topic; may be repeated.")
+    ] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only stored since then, in UTC.")] = None,
+    processes: Processes = None,
+    store_id: StoreId = None,
+    corrupt: CorruptOption = Corrupt.FAIL,
+    system_topics: SystemTopics = False,
+) -> None:
+    """Write what a store holds now to a table, or to one file, without Java.
+
+    Tables follow the rules of `dispatch`: another export adds what is new. A --topic that the store
+    does not have is wrong usage; where --since leaves nothing over, the exit code is 1.
+    """
+    from lakelog_lake.landing.dispatcher import Source
+    from lakelog_lake.landing.export import to_file, to_table
+    from lakelog_lake.landing.targets import identity_of
+    from lakelog_lake.log.selection import Chosen
+
+    source = Source(
+        store.absolute(),
+        identity_of(store, store_id),
+        skip_damage=corrupt is Corrupt.SKIP,
+        chosen=Chosen.of(topics, since, system_topics=system_topics),
+    )
+    check_topics(source.path, topics or ())
+    if made in (Format.JSONL, Format.CSV):
+        rows = to_file(source, to, made.value)
+    else:
+        with (
+            landing_bar(source.path) as bar,
+            _running(EngineName.ARROW, processes, on_done=both(bar, nothing)) as (run, _),
+        ):
+            engine = run if bar is None else bar.watched(run)
+            rows = to_table(source, f"{made.value}:{to}", table, engine, _say)
+    typer.echo(f"{rows} rows")
+    if not rows and (topics or since):
+        typer.echo("lakelog: no durable message of the store is among those asked for", err=True)
+        raise typer.Exit(FOUND)
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Of Spark, by key."""
+    wrong = next((text for text in given if not text.partition("=")[2]), None)
+    if wrong is not None:
+        raise SettingsError(f"{wrong!r} is not KEY=VALUE", key="--conf")
+    return {key: value for key, _, value in (text.partition("=") for text in given)}
+
+
+@contextmanager
+def _running(
+    name: EngineName,
+    count: int | None,
+    to: str = "",
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    on_done: Callable[[], None] = nothing,
+) -> Iterator[tuple[Engine, Destination | None]]:
+    """Who does the tasks, and where the tables are, if only the engine can say that."""
+    if name is EngineName.ARROW:
+        from lakelog_lake.tasks import engines
+
+        if to.startswith(SPARK_CATALOG) or master is not None or config:
+            raise SettingsError("what Spark is told needs --engine spark", key="--engine")
+        with engines.processes(count, on_done) as run:
+            yield run, None
+        return
+    with provider(name.value).running(to, count, master, config or {}, on_done) as running:
+        yield running
+
+
+def _trouble(error: MayPass, seconds: float) -> None:
+    """One line, on stderr."""
+    typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
+
+
+def _say(landed: Landed) -> None:
+    """One line for each pass, on stderr."""
+    what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
+    dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
+    damaged = f", {landed.damaged} damaged passed over" if landed.damaged else ""
+    typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)

@@ -1,0 +1,32 @@
+"""``lakelog lake infer-schema``: a JSON Schema for the bodies of a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def infer_schema(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    topic: Annotated[str, typer.Option(help="Whose bodies.")],
+    messages: Annotated[int, typer.Option(min=1, help="So many, the first of its queues.")] = 10000,
+    times: Annotated[
+        bool, typer.Option("--times", help="Text that is a time everywhere becomes one.")
+    ] = False,
+) -> None:
+    """Print a JSON Schema of the bodies of a topic: look at it, keep it, give it as json:FILE.
+
+    Fields without one type are left out, and named on stderr.
+    """
+    import json
+
+    from lakelog_lake.bodies.infer import infer_topic
+
+    found = infer_topic(store.absolute(), topic, messages, times=times)
+    typer.echo(json.dumps(found.schema, indent=2, ensure_ascii=False))
+    others = f", {found.others} others are none" if found.others else ""
+    typer.echo(f"{found.read} bodies are JSON objects{others}", err=True)
+    for field in found.left_out:
+        typer.echo(f"left out {field}", err=True)

@@ -1,0 +1,152 @@
+"""``lakelog lake``: care for the tables that messages have landed in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from lakelog.cli.exitcodes import FOUND
+from lakelog_lake.commands.infer import infer_schema
+from lakelog_lake.commands.options import EngineName, check_topics
+from lakelog_lake.engine_provider import provider
+
+if TYPE_CHECKING:
+    from lakelog_lake.verify.verify import Asked, Verified
+
+app = typer.Typer(
+    name="lake", help="Care for tables that messages have landed in.", no_args_is_help=True
+)
+app.command("infer-schema")(infer_schema)
+
+
+StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
+Target: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="KIND:PATH", help="iceberg, delta or parquet; as for dispatch --to."),
+]
+Table: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")]
+Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
+
+
+@app.command()
+def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
+    ],
+    table: Table = None,
+    engine: Annotated[EngineName, typer.Option(help="Who compares.")] = EngineName.ARROW,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only these landed; may be repeated.")
+    ] = None,
+    store_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Only what was stored since then landed; in UTC.")
+    ] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+    ] = None,
+    system_topics: Annotated[
+        bool, typer.Option("--system-topics", help="RocketMQ's own topics landed, too.")
+    ] = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Compare a table with the log, row by row; exit 1 if they differ.
+
+    Up to the position of the table every record must be one row with the same key, body and other
+    columns. Each range that differs is told. What the log holds no more is not compared.
+    """
+    from lakelog_lake.commands.report import tell, tell_json
+    from lakelog_lake.landing.targets import identity_of
+    from lakelog_lake.log.selection import Chosen
+    from lakelog_lake.readback.open import all_opened
+    from lakelog_lake.verify.verify import Asked
+
+    check_topics(store.absolute(), topics or ())
+    name, clean = identity_of(store, store_id), True
+    for each in all_opened(to, table, dead_letters):
+        if topics and each.topic is not None and each.topic not in topics:
+            continue
+        wanted = topics if each.topic is None else [each.topic]
+        chosen = Chosen.of(wanted, since, system_topics=system_topics)
+        found = _verified(Asked(store.absolute(), name, each.whole, chosen), engine, master)
+        (tell_json if as_json else tell)(found)
+        clean &= found.is_clean
+    if not clean:
+        raise typer.Exit(FOUND)
+
+
+def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:
+    if engine is EngineName.ARROW:
+        from lakelog_lake.verify.verify import verify_here
+
+        return verify_here(asked)
+    return provider(engine.value).verified(asked, master)
+
+
+@app.command()
+def compact(
+    to: Target,
+    table: Table = None,
+    target_mib: Annotated[
+        int, typer.Option(min=1, help="MiB of a file; smaller ones are merged.")
+    ] = 128,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Make few files of many small ones; rows and positions stay, in the order of each queue.
+
+    Dispatchers may run meanwhile. The old files stay until they expire. Iceberg needs Java.
+    """
+    from lakelog_lake.care.care import compact as compact_tables
+
+    for name, done in compact_tables(to, table, target_mib << 20, master):
+        _say(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
+
+
+@app.command()
+def expire(
+    to: Target,
+    table: Table = None,
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="What was replaced before goes: 7d, 12h.")
+    ] = "7d",
+    keep: Annotated[int, typer.Option(min=1, help="So many versions stay in any case.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old versions of a table, and files that only they have; needs no Java.
+
+    The rows of the newest version and the positions stay. Files that no version names, left by
+    who was killed, go when they are a day old at least.
+    """
+    from lakelog_lake.care.care import expire as expire_tables
+    from lakelog_lake.care.terms import Retention, duration
+
+    for name, done in expire_tables(to, table, Retention(duration(older_than), keep)):
+        what = f"{done.versions} versions and {done.files} files are gone"
+        _say(name, done, what, as_json=as_json)
+
+
+def _say(name: str, done: Any, text: str, *, as_json: bool) -> None:
+    import attrs
+
+    from lakelog_lake.commands.printing import write_json
+
+    if as_json:
+        write_json([{"table": name, **attrs.asdict(done)}])
+    else:
+        typer.echo(f"{name}: {text}")

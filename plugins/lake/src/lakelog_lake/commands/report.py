@@ -1,0 +1,116 @@
+"""What ``lake verify`` found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from lakelog_lake.commands.printing import write_json, write_rows
+from lakelog_lake.verify.differences import GAP, MEANINGS, Range, Tally
+from lakelog_lake.verify.verify import Verified
+
+
+def tell(found: Verified) -> None:
+    """A table of queues, the ranges that differ, and what could not be compared."""
+    write_rows([_queue(*each) for each in _tallies(found)])
+    ranges = [_range(found, each) for each in found.differences.each()]
+    if ranges:
+        typer.echo()
+        write_rows(ranges)
+    typer.echo()
+    for line in _lines(found):
+        typer.echo(line)
+
+
+def tell_json(found: Verified) -> None:
+    """The same as lines, of which the last is the summary."""
+    write_json({"kind": "queue", **_queue(*each)} for each in _tallies(found))
+    for each in found.differences.each():
+        row = _range(found, each)
+        difference = row.pop("difference")
+        kind = GAP if difference == GAP else "difference"
+        write_json([{"kind": kind, "difference": difference, **row}])
+    write_json({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
+    write_json([_summary(found)])
+
+
+def _tallies(found: Verified) -> Iterator[tuple[tuple[str, int], Tally]]:
+    names = found.queues.names
+    for queue, tally in sorted(found.differences.tallies.items(), key=lambda each: names[each[0]]):
+        yield names[queue], tally
+
+
+def _queue(queue: tuple[str, int], tally: Tally) -> dict[str, Any]:
+    kinds = [kind for kind in MEANINGS if kind != GAP]
+    return {
+        "topic": queue[0],
+        "queue": queue[1],
+        "log": tally.log,
+        "table": tally.table,
+        **{kind: tally.kinds.get(kind, 0) for kind in kinds},
+        "gaps": tally.gaps,
+        "older": tally.older,
+    }
+
+
+def _range(found: Verified, each: Range) -> dict[str, Any]:
+    topic, queue_id = found.queues.names[each.queue]
+    return {
+        "difference": each.kind,
+        "topic": topic,
+        "queue": queue_id,
+        "first": each.first,
+        "last": each.last,
+        "rows": each.rows,
+        "physical_first": each.start,
+        "physical_last": each.end,
+    }
+
+
+def _lines(found: Verified) -> Iterator[str]:
+    differences, log, end = found.differences, found.log, found.position.end
+    for kind in MEANINGS:
+        if any(each.kind == kind for each in differences.ranges):
+            yield f"{kind}: {MEANINGS[kind]}"
+    if differences.not_listed:
+        yield f"{differences.not_listed} more ranges are not listed"
+    if log.problem is not None:
+        yield log.problem
+    older = sum(each.older for each in differences.tallies.values())
+    if older:
+        yield (
+            f"{older} rows are of what the log holds no more (before offset {log.low}); they were "
+            "not compared with it"
+        )
+    for span in found.damaged:
+        yield f"the log is damaged at {span.start} to {span.end}; nothing was compared there"
+    if "body" not in found.columns:
+        yield "bodies were not compared: the table does not have them as they are in the log"
+    compared = f"log {log.low} to {min(end, log.end)}"
+    if log.end > end:
+        yield f"{log.end - end} bytes of the log have not landed yet"
+    verdict = "equal" if found.is_clean else f"{differences.rows} ROWS DIFFER"
+    yield f"{found.asked.table.name}: {verdict} ({compared})"
+
+
+def _summary(found: Verified) -> dict[str, Any]:
+    tallies = found.differences.tallies.values()
+    return {
+        "kind": "summary",
+        "clean": found.is_clean,
+        "table": found.asked.table.name,
+        "store": found.asked.store,
+        "log_start": found.log.low,
+        "log_end": found.log.end,
+        "position": found.position.end,
+        "problem": found.log.problem,
+        "log_rows": sum(each.log for each in tallies),
+        "table_rows": sum(each.table for each in tallies),
+        "not_compared_rows": sum(each.older for each in tallies),
+        "differing_rows": found.differences.rows,
+        "ranges_not_listed": found.differences.not_listed,
+        "columns": list(found.columns),
+        "damaged": len(found.damaged),
+    }

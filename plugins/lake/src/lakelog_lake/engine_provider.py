@@ -1,0 +1,61 @@
+"""Engines that other packages bring, by the entry points ``lakelog_lake.engines``: ``spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from lakelog.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lakelog_lake.care.terms import Compacted
+    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.tasks.engines import Engine
+    from lakelog_lake.verify.verify import Asked, Verified
+
+GROUP: Final = "lakelog_lake.engines"
+
+
+class EngineProvider(Protocol):
+    """A package that runs tasks elsewhere; each call may start what it needs, and ends it."""
+
+    def running(
+        self,
+        to: str,
+        count: int | None,
+        master: str | None,
+        config: Mapping[str, str],
+        on_done: Callable[[], None],
+    ) -> AbstractContextManager[tuple[Engine, Destination | None]]:
+        """Who runs tasks, and where the tables are, if it knows a place that ``to`` names.
+
+        :param count: how many tasks at once, if that was said
+        :param config: of the engine, by key
+        :param on_done: called now and then while it works
+        """
+
+    def compacted(
+        self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None
+    ) -> Sequence[Compacted]:
+        """Compact Iceberg tables of one warehouse; what was done, in their order."""
+
+    def verified(self, asked: Asked, master: str | None) -> Verified:
+        """Compare a table with its log."""
+
+
+def provider(name: str) -> EngineProvider:
+    """Import what offers the engine; raises :class:`~lakelog.errors.SettingsError` without it."""
+    found = next(iter(entry_points(group=GROUP, name=name)), None)
+    if found is None:
+        raise SettingsError(
+            f"the engine {name} is not installed: pip install 'lakelog[{name}]'", key="--engine"
+        )
+    return cast("EngineProvider", found.load())
+
+
+def nothing() -> None:
+    """Told of what was done."""

@@ -1,0 +1,213 @@
+"""Why a log cannot be read for tables, a store cannot land in one, or a table be cared for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from lakelog.errors import LakelogError
+
+if TYPE_CHECKING:
+    from lakelog.errors import CorruptRecord
+    from lakelog.pieces import Damage
+
+_SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
+
+
+class CorruptLog(LakelogError):
+    """Bytes of the log that should be records, and are not.
+
+    :ivar damage: where they are, and what is wrong
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(f"{damage}; to read the whole records around it, give {_SKIPPING}")
+        self.damage = damage
+
+
+class CorruptBody(LakelogError):
+    """A whole record, whose body is not what its flags say."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, error: CorruptRecord) -> None:
+        super().__init__(f"{error}; to take it as it is stored, give {_SKIPPING}")
+
+
+class NotKnown(LakelogError):
+    """Nobody says up to where a log is durable."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is RocketMQ's, and was not closed cleanly or is open: up to where it is "
+            "durable is not known; give option until=readable"
+        )
+
+
+class LandingError(LakelogError):
+    """A store, and the table that it should land in, do not go together as they are."""
+
+
+class WrongLog(LandingError):
+    """The log does not hold what the table says has landed from it."""
+
+    def __init__(self, path: Path, table: str, why: str) -> None:
+        super().__init__(
+            f"{path} is not the log that {table} holds rows of: {why}. It was cut, restored from "
+            "an older copy, or is another store under the same identity: bring back the right "
+            "directory, land in a new table, or give this one its own --store-id"
+        )
+
+
+class Gone(LandingError):
+    """Messages were deleted from the log before they landed."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, path: Path, table: str, at: int, minimum: int) -> None:
+        super().__init__(
+            f"{path}: the log begins at offset {minimum}, and {table} holds what is before {at}: "
+            f"the {minimum - at} bytes between were deleted before they landed; to go on behind "
+            "the gap, give --gaps accept"
+        )
+
+
+class TableMismatch(LandingError):
+    """A table is not one that messages of lakelog land in."""
+
+
+class Conflict(LandingError):
+    """Somebody else changed the table first; nothing of this commit is in it."""
+
+
+class MayPass(LandingError):
+    """Of trouble that may be over later, with nothing done here: try again."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class TooManyConflicts(MayPass):
+    """Other writers were faster each time."""
+
+
+class Unreachable(MayPass):
+    """A table, its catalog or its disk could not be read, or took nothing."""
+
+    def __init__(self, table: str, why: str) -> None:
+        super().__init__(
+            f"{table} cannot be reached, or takes nothing: {why}; see to that and go on: nothing "
+            "is lost, what has not landed lands then"
+        )
+
+
+class SparkLost(LandingError):
+    """The Spark that this process started, or was given, has ended."""
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Spark has ended ({why}): start anew; nothing is lost, what has not landed lands then"
+        )
+
+
+class TaskFailed(LandingError):
+    """A task could not turn its range into files; nothing of the pass has landed."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class NotNow(TaskFailed, MayPass):
+    """The same, by trouble that may pass."""
+
+
+class WorkerLost(NotNow):
+    """A process that was at a task has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a process that writes data files was killed, perhaps for want of memory (then give "
+            "fewer --processes): nothing is lost, its range lands in the next pass"
+        )
+
+
+class NotWritten(NotNow):
+    """A task could not write its files."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"data files cannot be written to {folder}: {why}; make room, or see to the disk: "
+            "nothing is lost, the range lands when they can be written"
+        )
+
+
+class BadParser(LandingError):
+    """A parser of bodies breaks its own rules."""
+
+
+_NAMED = 5
+"""How many of the stores that are there a message tells."""
+
+
+class CareError(LakelogError):
+    """A table cannot be compared, compacted or expired as it is."""
+
+
+class NoTable(CareError):
+    """No table is where one was named."""
+
+    def __init__(self, target: str, why: str) -> None:
+        super().__init__(
+            f"{target}: {why}; name the table as for dispatch: iceberg:WAREHOUSE, delta:FOLDER or "
+            "parquet:FOLDER, and with --table if it is not lakelog.messages"
+        )
+
+
+class NotLakelogs(CareError):
+    """A table is there, and lakelog's messages have not landed in it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} is no table that lakelog landed messages in: {why}")
+
+
+class NotLanded(CareError):
+    """A table has nothing of a store."""
+
+    def __init__(self, name: str, store: str, others: Iterable[str]) -> None:
+        known = sorted(others)
+        there = ", ".join(known[:_NAMED]) + (" and more" if len(known) > _NAMED else "")
+        super().__init__(
+            f"{name} holds nothing of store {store}; it holds {there or 'no rows'}. Name the right "
+            "directory, or give the name that it landed under as --store-id"
+        )
+
+
+class Unreadable(CareError):
+    """A file that a table names is gone or broken."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class NeedsEngine(CareError):
+    """One engine cannot do what is asked, and another can."""
+
+
+class SparkFailed(CareError):
+    """Spark ended a job, or refused a statement."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class StatementRefused(SparkFailed):
+    """Spark does not take a statement as it is written."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class TooBusy(CareError):
+    """Other writers were faster each time; nothing was changed."""
+
+    exit_code: ClassVar[int] = 4

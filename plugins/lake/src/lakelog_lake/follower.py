@@ -1,0 +1,77 @@
+"""The follower ``lake``: ``lakelog dispatch`` as a part of a store's settings.
+
+::
+
+    followers = ["lake"]
+
+    [lake]
+    to = "iceberg:/data/lake"
+    options = ["--table", "rocketmq.messages", "--interval-ms", "200"]
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakelog.interfaces import Context, Factory, Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STOP_SECONDS: Final = 30.0
+"""How long what is under way may take; nothing is lost if it is killed then."""
+
+
+@attrs.frozen(kw_only=True)
+class LakeSettings:
+    """The section ``lake``: where messages land.
+
+    :ivar to: ``KIND:PATH`` as for ``lakelog dispatch --to``
+    :ivar options: further options of ``lakelog dispatch``
+    """
+
+    to: str
+    options: tuple[str, ...] = ()
+
+
+class DispatchFollower:
+    """Lands a store in tables, in a process of its own."""
+
+    def __init__(self, path: Path, settings: LakeSettings) -> None:
+        self._path = path
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str]:
+        """What lands them."""
+        to = ("--to", self._settings.to, *self._settings.options)
+        return (sys.executable, "-m", "lakelog", "dispatch", str(self._path), *to)
+
+    def start(self) -> None:
+        """Begin to land."""
+        self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        """Let the pass under way end, and wait for it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _make(settings: LakeSettings, context: Context) -> DispatchFollower:
+    return DispatchFollower(context.path, settings)
+
+
+LAKE: Final = Factory(
+    Kind.FOLLOWER, "lake", LakeSettings, _make, "lands messages in tables (lakelog dispatch)"
+)

@@ -1,0 +1,160 @@
+"""A whole store at once: to a table by the dispatcher's rules, or to one file of text."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.targets import Place, Wish, targets_for
+from lakelog_lake.log.columns import NAMES
+from lakelog_lake.log.durable_end import DurableEnd
+from lakelog_lake.log.range_reader import Damages
+from lakelog_lake.log.selection import chosen_rows, coded_topics
+from lakelog_lake.log.unpacking import unpacked
+from lakelog_lake.tables.topic_names import is_template
+from lakelog_lake.tasks.engines import Engine
+from lakelog_lake.tasks.ranges import Bounds, next_spans
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_YEARS: Final = 400
+_CYCLE_MS: Final = 146_097 * 86_400_000
+"""After so many years, of so many days in all, the calendar repeats itself."""
+_FOUR_DIGITS: Final = range(10_000)
+
+
+def iso(ms: int) -> str:
+    """``ms`` since 1970, in UTC; years beyond four digits with their sign.
+
+    >>> iso(1_795_262_571_687), iso(-1), iso(253_402_300_800_000)
+    ('2026-11-21T12:02:51.687Z', '1969-12-31T23:59:59.999Z', '+010000-01-01T00:00:00.000Z')
+    """
+    cycles, rest = divmod(ms, _CYCLE_MS)
+    at = _EPOCH + timedelta(milliseconds=rest)
+    number = at.year + _YEARS * cycles
+    year = f"{number:04d}" if number in _FOUR_DIGITS else f"{number:+07d}"
+    return f"{year}-{at:%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+UNREADABLE_BODY: Final = "body_base64"
+"""Where a body is no UTF-8 it stands here, in Base64, and ``body`` is empty."""
+_TIMES: Final = ("born_timestamp", "store_timestamp")
+_SMALL: Final = Bounds(8 << 20, 8 << 20)
+
+
+def to_table(
+    source: Source, to: str, table: str | None, engine: Engine, on_landed: Callable[[Landed], None]
+) -> int:
+    """Land everything; the number of rows that this call added.
+
+    Raises :class:`~lakelog.errors.SettingsError` for a part of a store in a table that is there:
+    its position could not say what has landed.
+    """
+    place = Place.of(to).path
+    folder = place.parent if is_template(str(place)) else place
+    if source.chosen.is_partial and folder.is_dir() and any(folder.iterdir()):
+        raise SettingsError(
+            f"{folder} is there; a part of a store goes to a new folder", key="--to"
+        )
+    lander = Dispatcher(source, targets_for(Wish(to, table)), engine, Bounds())
+    rows = 0
+
+    def count(landed: Landed) -> None:
+        nonlocal rows
+        rows += landed.rows if landed.won else 0
+        on_landed(landed)
+
+    until_done(lander.one_pass, Event(), count)
+    lander.finish()
+    return rows
+
+
+def to_file(source: Source, to: Path, kind: str) -> int:
+    """Write one file, which gets its name when it is whole; the number of its rows.
+
+    :param kind: ``jsonl`` or ``csv``; lists and maps stand in a CSV file as JSON
+    """
+    if to.is_dir():
+        raise SettingsError(f"{to} is a folder: name a file", key="--to")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("x", newline="", encoding="utf-8") as file:
+            rows = (_json_lines if kind == "jsonl" else _csv_lines)(file, _rows(source))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(to)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return rows
+
+
+def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
+    count = 0
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+        count += 1
+    return count
+
+
+def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
+    writer = csv.DictWriter(file, [*NAMES, UNREADABLE_BODY], restval="")
+    writer.writeheader()
+    count = 0
+    for row in rows:
+        flat = {"keys": json.dumps(row["keys"]), "properties": json.dumps(row["properties"])}
+        writer.writerow({**row, **flat})
+        count += 1
+    return count
+
+
+def _rows(source: Source) -> Iterator[dict[str, Any]]:
+    """What is durable now, row by row, in the order of the log."""
+    damages, durable = Damages(skip=source.skip_damage), DurableEnd()
+    with lakelog.open(source.path, mode="read") as store:
+        at = store.min_offset
+        while spans := next_spans(store, at, _SMALL, durable):
+            for span in spans:
+                at = span.end
+                for batch in damages.records(store.scan_pieces(span.start, span.end), span):
+                    kept = chosen_rows(batch, *coded_topics(batch), source.chosen)
+                    part = batch.take(kept)
+                    table, errors = unpacked(part, NAMES[1:])
+                    damages.bodies(errors)
+                    yield from (_row(each, source.store) for each in _with_ms(table).to_pylist())
+
+
+def _with_ms(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Times as ms since 1970: those of Python do not have every year."""
+    import pyarrow as pa
+
+    for name in _TIMES:
+        at = table.schema.get_field_index(name)
+        ms = table.column(at).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        table = table.set_column(at, name, ms)
+    return table
+
+
+def _row(columns: Mapping[str, Any], store: str) -> dict[str, Any]:
+    row = {"store": store, **columns, "properties": dict(columns["properties"] or ())}
+    row |= {name: iso(row[name]) for name in _TIMES}
+    try:
+        row["body"] = columns["body"].decode()
+    except UnicodeDecodeError:
+        row["body"] = ""
+        row[UNREADABLE_BODY] = base64.b64encode(columns["body"]).decode()
+    return row

@@ -1,0 +1,116 @@
+"""The dispatcher's pin: retention keeps what the tables do not have yet, also while nobody lands.
+
+It says what the tables say, so it is behind them or level with them, never ahead. It is not written
+where the store directory may not be written, or never belonged to lakelog, which then deletes
+nothing there either. One that cannot be written is told in the log, and landing goes on: the one
+before it holds more. A dispatcher that fails before anything has landed takes its first one back:
+nobody may come to land what it would hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog import pins
+from lakelog.errors import SettingsError
+from lakelog.files import FileSystem, RealFileSystem
+from lakelog.layout import OWN_DIR
+from lakelog_lake.tables.position import Position
+
+RENEW_MS: Final = 60_000
+"""One that says nothing new is written again after so long, so that it does not expire."""
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_WORD_LENGTH: Final = 40
+_log = logging.getLogger("lakelog")
+
+
+def now_ms() -> int:
+    """The time of day, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@attrs.define
+class Pinning:
+    """Writes one pin.
+
+    :ivar path: the store directory
+    :ivar name: of the pin
+    :ivar destination: where messages land, for people
+    """
+
+    path: Path
+    name: str
+    destination: str
+    clock: Callable[[], int] = now_ms
+    files: FileSystem = attrs.field(
+        default=attrs.Factory(lambda self: RealFileSystem.of_store(self.path), takes_self=True)
+    )
+    _written: pins.Pin | None = None
+    _is_new: bool = False
+
+    def renew(self, position: Position) -> None:
+        """Say that the tables have all before the end of ``position``."""
+        pin = self._pin(position)
+        if self._is_news(pin) and self._is_allowed():
+            if self._written is None:
+                self._is_new = self._there() is None
+            try:
+                pins.write_pin(self.files, self.path, pin)
+            except OSError as error:
+                _log.warning("the pin %r cannot be written: %s", self.name, error)
+            self._written = pin
+
+    @property
+    def may_go(self) -> bool:
+        """Whether there was none before, and nobody else has written it since."""
+        return self._is_new and self._there() == self._written
+
+    def remove(self) -> None:
+        """Let retention not wait any more."""
+        try:
+            pins.remove_pin(self.files, self.path, self.name)
+        except OSError as error:
+            _log.warning("the pin %r cannot be removed: %s", self.name, error)
+
+    def _there(self) -> pins.Pin | None:
+        there = pins.read_pins(self.files, self.path)
+        return next((each for each in there if each.name == self.name), None)
+
+    def _pin(self, position: Position) -> pins.Pin:
+        return pins.Pin(self.name, position.end, self.clock(), self.destination, position.last)
+
+    def _is_news(self, pin: pins.Pin) -> bool:
+        before = self._written
+        if before is None or attrs.evolve(before, time_ms=pin.time_ms) != pin:
+            return True
+        return not 0 <= pin.time_ms - before.time_ms < RENEW_MS
+
+    def _is_allowed(self) -> bool:
+        return os.access(self.path / OWN_DIR, os.W_OK | os.X_OK)
+
+
+def pin_name(given: str | None, destination: str, table: str, store: str) -> str:
+    """The name of the pin: what is ``given``, or one for the destination, the same in each run.
+
+    :param destination: ``KIND:PATH``, absolute
+    :param store: its identity in the tables
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if given is not None:
+        try:
+            return pins.check_name(given)
+        except ValueError as error:
+            raise SettingsError(str(error), key="--pin") from None
+    digest = hashlib.sha256(repr((destination, table, store)).encode()).hexdigest()[:8]
+    word = _UNFIT.sub("-", table.rpartition("/")[2]).strip("-")[:_WORD_LENGTH]
+    return "-".join(filter(None, (destination.partition(":")[0], word, digest)))

@@ -1,0 +1,153 @@
+"""One of the tables that passes serve: what of it is known, and how far it has come.
+
+What counts stands in the table. A table that may be idle is not moved in each pass that holds
+nothing for it: that is remembered here, so that its position does not drag the next pass back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+
+import attrs
+
+import lakelog
+from lakelog.pins import Fingerprint
+from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.landing.committing import commit
+from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.sinks.base import Head, Sink
+from lakelog_lake.tables.position import Position, QueueEnds, merged
+from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.tasks.task import Outlet, Part
+
+
+@attrs.frozen
+class Settled:
+    """What became of a range in one table; :ivar won: it was not somebody else who landed it."""
+
+    start: int
+    end: int
+    rows: int
+    files: int
+    won: bool
+    dead_letters: bool
+
+
+@attrs.define(eq=False)
+class Target:
+    """A table and what goes to it.
+
+    :ivar sink: is prepared
+    :ivar topics: of these only; of all without it
+    :ivar parsers: of bodies, by topic; what they refuse goes to ``dead_letters``
+    :ivar idle_bytes: so much of the log without rows is remembered rather than committed
+    :ivar start: records before this place are in the table, or are none of its rows
+    """
+
+    sink: Sink
+    topics: frozenset[str] | None = None
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: Target | None = None
+    is_dead_letters: bool = False
+    idle_bytes: int = 0
+    start: int = 0
+    _head: Head | None = None
+    _empty_to: Position | None = None
+
+    def look(
+        self, store: lakelog.Store, identity: str, first: Callable[[], int], *, accept_gaps: bool
+    ) -> None:
+        """Find out where it goes on.
+
+        :param first: where it begins that has no position yet
+
+        Raises what :func:`~lakelog_lake.tasks.ranges.first_offset` raises.
+        """
+        if self._head is None or not self.idle_bytes:
+            self._head = self.newest(identity)
+        if self._head.position is None:
+            at = first()
+            self._empty_to = Position(at, at)
+        self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
+
+    def newest(self, identity: str) -> Head:
+        """What the table says now."""
+        with reaching(self.sink.name):
+            return self.sink.head(identity)
+
+    def has_landed(self, identity: str) -> bool:
+        """Whether the store has a position in it."""
+        self._head = self._head or self.newest(identity)
+        return self._head.position is not None
+
+    @property
+    def landed(self) -> Position:
+        """What the table said when it was looked at last; all behind its end must still land."""
+        position = None if self._head is None else self._head.position
+        return Position(self.start, self.start) if position is None else position
+
+    @property
+    def _reached(self) -> Position | None:
+        """The position, or what is known beyond it."""
+        position = None if self._head is None else self._head.position
+        known = self._empty_to
+        if position is None or (known is not None and known.end > position.end):
+            return known
+        return position
+
+    def outlet(self, number: int, numbers: Mapping[Target, int]) -> Outlet:
+        """What tasks are told of it."""
+        dead = None if self.dead_letters is None else numbers[self.dead_letters]
+        return Outlet(
+            number,
+            self.sink.folder,
+            self.sink.layout,
+            self.start,
+            self.topics,
+            self.parsers,
+            dead,
+        )
+
+    def settle(
+        self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[Part]
+    ) -> Settled | None:
+        """Take what was written up to ``end`` into the table; ``None`` if that changed nothing."""
+        if self._head is None or end <= self.start:
+            return None
+        position = self._next(end, last, parts)
+        files = [file for part in parts for file in part.files]
+        if not files and self._may_wait(position):
+            self._empty_to = position
+            return None
+        won = commit(self.sink, self._head, identity, files, position)
+        self._head = self._empty_to = None
+        rows = sum(each.rows for each in files)
+        return Settled(position.start, end, rows, len(files), won, self.is_dead_letters)
+
+    def _next(self, end: int, last: Fingerprint | None, parts: Sequence[Part]) -> Position:
+        before = None if self._head is None else self._head.position
+        ends: QueueEnds = {} if before is None else before.next_offsets
+        ends = reduce(merged, (each.next_offsets for each in parts), ends)
+        if last is None and self._reached is not None:
+            last = self._reached.last
+        return Position(self._begins(before), end, last, ends)
+
+    def _begins(self, before: Position | None) -> int:
+        """Behind what the table has, unless messages are gone between."""
+        reached = self._reached
+        if before is None or reached is None or reached.end < self.start:
+            return self.start
+        return before.end
+
+    def _may_wait(self, position: Position) -> bool:
+        """Not without a position: it would be looked for again at each start."""
+        has_one = self._head is not None and self._head.position is not None
+        return has_one and position.end - position.start < self.idle_bytes
+
+    def finish(self, identity: str) -> None:
+        """Commit what is only remembered."""
+        known, head = self._empty_to, self._head
+        if known is not None and head is not None and head.position is not None:
+            commit(self.sink, head, identity, [], known)
+            self._head = self._empty_to = None

@@ -1,0 +1,290 @@
+"""Says which tables a text such as ``iceberg:/data/lake`` means, and who a store is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.landing.pin import Pinning, pin_name
+from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.target import Target
+from lakelog_lake.landing.target_set import Targets
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.sinks.base import Markable, Sink
+from lakelog_lake.tables.fields import Shape, dead_letter_columns, message_columns, parsed_columns
+from lakelog_lake.tables.partitions import DEFAULT
+from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
+from lakelog_lake.tasks.task import ANY_TOPIC
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+
+KINDS: Final = ("iceberg", "delta", "parquet")
+DEFAULT_TABLE: Final = "lakelog.messages"
+IDLE_BYTES: Final = 64 << 20
+_NEEDS: Final = {"iceberg": "pyiceberg", "delta": "deltalake"}
+_SOURCE: Final = "--to"
+
+
+class Destination(Protocol):
+    """Where tables are, all of one kind; each has a name.
+
+    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
+    """
+
+    @property
+    def kind(self) -> str:
+        """Of every table."""
+
+    @property
+    def text(self) -> str:
+        """As it is asked for."""
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+
+    def sink(self, name: str, shape: Shape) -> Markable:
+        """A table, which may not be there yet."""
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the name of each table where the table ``name`` is."""
+
+
+@attrs.frozen(slots=False)
+class Place:
+    """Where tables are, all of one kind; each has a name, which of folders is their path.
+
+    :ivar path: of Iceberg the warehouse
+    """
+
+    kind: str
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """As it is asked for, with the whole path."""
+        return f"{self.kind}:{self.path}"
+
+    @classmethod
+    def of(cls, to: str) -> Place:
+        """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
+        kind, colon, place = to.partition(":")
+        if not colon or not place or kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
+        needed = _NEEDS.get(kind)
+        if needed is not None and find_spec(needed) is None:
+            raise SettingsError(
+                f"{kind} needs {needed}, which is not installed: pip install 'lakelog[lakehouse]'",
+                key=_SOURCE,
+            )
+        return cls(kind, _folder(place))
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+        if self.kind != "iceberg":
+            if given is not None:
+                raise SettingsError(
+                    f"a {self.kind} table has no name: its folder is it", key="--table"
+                )
+            return str(self.path)
+        name = given or DEFAULT_TABLE
+        if "." not in name.strip("."):
+            raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
+        return name
+
+    def sink(self, name: str, shape: Shape) -> Markable:
+        """A table, which may not be there yet."""
+        if self.kind == "parquet":
+            from lakelog_lake.sinks.parquet import ParquetSink
+
+            return ParquetSink(Path(name), shape)
+        if self.kind == "delta":
+            from lakelog_lake.sinks.delta import DeltaSink
+
+            return DeltaSink(Path(name), shape)
+        from lakelog_lake.sinks.iceberg import IcebergSink
+
+        return IcebergSink(self._catalog, name, shape)
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the name of each table where the table ``name`` is."""
+        if self.kind != "iceberg":
+            folder = Path(name).parent
+            return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            found = self._catalog.list_tables(name.rpartition(".")[0])
+        except NoSuchNamespaceError:
+            return []
+        return sorted(each[-1] for each in found)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+        return sqlite_catalog(self.path)
+
+
+def _folder(text: str) -> Path:
+    """A path, or the URI of a file; a shell leaves ``~`` behind a colon as it is."""
+    path = text.removeprefix("file:")
+    if "://" in path:
+        raise SettingsError(
+            f"{text!r} is no folder: warehouses are folders of this machine, or mounted",
+            key=_SOURCE,
+        )
+    return Path(path.removeprefix("//")).expanduser().absolute()
+
+
+def sink_for(to: str, table: str | None = None, shape: Shape | None = None) -> Sink:
+    """The table ``KIND:PATH``.
+
+    :param table: of Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
+    :param shape: that of all messages without it
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    place = Place.of(to)
+    return place.sink(place.table(table), shape or Shape())
+
+
+@attrs.frozen
+class Wish:
+    """What messages should land in.
+
+    :ivar to: ``KIND:PATH``; of folders PATH may have a place for the topic
+    :ivar table: of Iceberg, ``NAMESPACE.TABLE``, which may have a place for the topic
+    :ivar parsers: of bodies, by topic; :data:`.task.ANY_TOPIC` for all others
+    :ivar dead_letters: the table of what they refuse, if not the default
+    """
+
+    to: str
+    table: str | None = None
+    partition: tuple[str, ...] = DEFAULT
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: str | None = None
+
+
+def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
+    """The tables, made if they are not there; raises :class:`~lakelog.errors.SettingsError`.
+
+    :param place: where they are, if not where the wish says
+    """
+    place = place or Place.of(wish.to)
+    name = place.table(wish.table)
+    dead = dead_letters_of(place, name, wish.dead_letters)
+    tables = _Tables(place, name, dead, wish.partition, wish.parsers)
+    return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
+
+
+def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
+    """The name of the table of dead letters of the table ``name``, or a template.
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if given is None:
+        return name + DEAD_LETTERS
+    text = given.removeprefix(f"{place.kind}:")
+    dead = text if place.kind == "iceberg" else str(_folder(text))
+    if is_template(dead) is not is_template(name) or dead == name:
+        raise SettingsError(
+            f"{given!r} must be another table, and have {{topic}} in it if and only if the tables "
+            "of messages have",
+            key="--dead-letters",
+        )
+    return dead
+
+
+def pin_for(
+    path: Path, store: str, wish: Wish, given: str | None, place: Destination | None = None
+) -> Pinning:
+    """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
+    place = place or Place.of(wish.to)
+    table, destination = place.table(wish.table), place.text
+    shown = f"{destination} {table}" if place.kind == "iceberg" else destination
+    return Pinning(path, pin_name(given, destination, table, store), shown)
+
+
+@attrs.frozen
+class _Tables:
+    """:ivar name: of the table, or a template; :ivar dead: likewise, for its dead letters."""
+
+    place: Destination
+    name: str
+    dead: str
+    partition: tuple[str, ...]
+    parsers: Mapping[str, BodyParser]
+
+    def topics(self) -> Iterable[str]:
+        """Those of the tables that say that they are a topic's; others are somebody else's."""
+        with reaching(self._said(self.name)):
+            beside = self.place.beside(self.name)
+        yield from topics_beside(self.name, beside, self._marked)
+
+    def _marked(self, name: str) -> str | None:
+        with reaching(self._said(name)):
+            return self.place.sink(name, Shape()).marked()
+
+    def target(self, topic: str | None) -> Target:
+        """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
+        parsers = self._parsers(topic)
+        shape = Shape(self._columns(topic, parsers), self.partition, topic)
+        dead = None
+        if parsers:
+            bad = Shape(dead_letter_columns(), self.partition, topic)
+            dead = Target(self._made(self.dead, bad), is_dead_letters=True, idle_bytes=IDLE_BYTES)
+        return Target(
+            self._made(self.name, shape),
+            None if topic is None else frozenset({topic}),
+            parsers,
+            dead,
+            idle_bytes=0 if topic is None else IDLE_BYTES,
+        )
+
+    def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:
+        if topic is None:
+            return self.parsers
+        parser = self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
+        return {} if parser is None else {topic: parser}
+
+    def _columns(self, topic: str | None, parsers: Mapping[str, BodyParser]) -> pa.Schema:
+        if not parsers:
+            return message_columns()
+        keep_body = topic is None and ANY_TOPIC not in parsers
+        return parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
+
+    def _made(self, name: str, shape: Shape) -> Sink:
+        name = name if shape.topic is None else named(name, shape.topic)
+        with reaching(self._said(name)):
+            sink = self.place.sink(name, shape)
+            sink.prepare()
+        return sink
+
+    def _said(self, name: str) -> str:
+        """Before there is a table that could tell its name."""
+        return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
+
+
+def identity_of(path: Path, store_id: str | None) -> str:
+    """Who the store in ``path`` is: what is given, else its UUID, else the name of its folder.
+
+    Two folders of one name are told apart by what they hold: the second one is refused. Raises
+    :class:`~lakelog.errors.NotAStore`, before any table is made, and
+    :class:`~lakelog.errors.SettingsError` for a name without any character to see.
+    """
+    if store_id is not None and not store_id.strip():
+        raise SettingsError(f"{store_id!r} is no name of a store", key="--store-id")
+    with lakelog.open(path, mode="read"):
+        pass
+    return store_id or store_name(path)

@@ -1,0 +1,46 @@
+"""The columns of a message in a table; (store, topic, queue_id, queue_offset) is the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+TYPES: Final = {
+    "store": "string",
+    "topic": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "physical_offset": "bigint",
+    "store_size": "int",
+    "message_id": "string",
+    "unique_key": "string",
+    "tags": "string",
+    "keys": "array<string>",
+    "properties": "map<string,string>",
+    "body": "binary",
+    "body_crc": "int",
+    "flag": "int",
+    "sys_flag": "int",
+    "transaction_type": "string",
+    "born_timestamp": "timestamp",
+    "born_host": "string",
+    "store_timestamp": "timestamp",
+    "store_host": "string",
+    "reconsume_times": "int",
+    "prepared_transaction_offset": "bigint",
+}
+"""Spark's type of each column, in their order."""
+
+NAMES: Final = tuple(TYPES)
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+ERROR: Final = "error"
+"""What is wrong with a row: a column of ``corrupt=collect`` only, behind all others."""
+
+
+def store_name(path: Path) -> str:
+    """What the column ``store`` says: the store's UUID, or where it has none the folder's name."""
+    from lakelog.files import RealFileSystem
+    from lakelog.identity import read_identity
+
+    identity = read_identity(RealFileSystem(), path)
+    return path.resolve().name if identity is None else identity.uuid

@@ -1,0 +1,156 @@
+"""Where a log ends, where it is durable, and up to where the files of its queues can be believed.
+
+The end is found behind the last record that a queue leads to, so that little of the log is read;
+only after a crash, and where queues are missing or far behind, the last segment is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from lakelog.files import RealFileSystem
+from lakelog.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
+from lakelog.pieces import Blank, Damage
+from lakelog_lake.errors import NotKnown
+from lakelog_lake.log.landmarks import Landmarks, log_folder
+
+_MOST_RECORDS: Final = 2000
+_ZEROS: Final = 64 << 10
+
+
+def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
+    """Behind the last whole record; ``None`` where that is not sure, or too far from any unit.
+
+    :param is_open: whether somebody writes the log: what is no record is then not finished yet
+    """
+    at = marks.last()
+    for _ in range(_MOST_RECORDS if at is not None else 0):
+        assert at is not None  # for the type checker
+        message = marks.message(at)
+        if message is not None:
+            at += message.size
+            continue
+        behind = _behind_blank(marks, at)
+        if behind is None:
+            return at if is_open or _is_end(marks, at) else None
+        if behind not in marks.starts:
+            return behind
+        if _is_end(marks, behind):
+            return behind
+        at = behind
+    return None
+
+
+def _behind_blank(marks: Landmarks, at: int) -> int | None:
+    """Where the next segment starts, if a blank fills the rest of this one."""
+    head = _read(marks, at, BLANK.size)
+    if len(head) < BLANK.size or BLANK.unpack(head)[1] != MAGIC_BLANK:
+        return None
+    return at + int(BLANK.unpack(head)[0])
+
+
+def _is_end(marks: Landmarks, at: int) -> bool:
+    """Whether nothing but zeros stands there, and behind it, as far as one looks."""
+    return not any(_read(marks, at, _ZEROS))
+
+
+def _read(marks: Landmarks, at: int, length: int) -> bytes:
+    start = marks.segment_of(at)
+    path = log_folder(marks.store) / segment_name(start)
+    try:
+        file = RealFileSystem().open(path)
+    except FileNotFoundError:
+        return b""
+    try:
+        return file.read_at(at - start, length)
+    finally:
+        file.close()
+
+
+READABLE: Final = "readable"
+"""Where a read stops that takes all that can be read, durable or not."""
+NOT_YET_QUEUED_BYTES: Final = 16 << 20
+"""Beside an owner, units this far behind the last one are all there: they come in the log's order,
+and the owner dispatches runs of 4 MiB."""
+_FLOCK: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
+_log = logging.getLogger("lakelog_lake")
+
+
+def readable_end(marks: Landmarks) -> int:
+    """Behind the last whole record that can be read now."""
+    is_clean = not (marks.store.path / ABORT_FILE).exists()
+    is_open = not is_clean and is_open_somewhere(marks.store.path)
+    end = followed_end(marks, is_open=is_open) if is_clean or is_open else None
+    return _searched_end(marks) if end is None else end
+
+
+def _searched_end(marks: Landmarks) -> int:
+    """After a crash whole records may stand behind damaged ones: all that is there is read."""
+    last, written = marks.last(), marks.last_written()
+    if last is None or (written is not None and marks.segment_of(last) < written):
+        return marks.store.max_offset
+    end = last
+    for piece in marks.store.scan_pieces(last):
+        if isinstance(piece, Blank):
+            end = piece.offset + piece.size
+        elif not isinstance(piece, Damage):
+            end = piece.end_offset
+    return end
+
+
+def end_of(marks: Landmarks, until: str | None) -> int:
+    """Where a read stops; what leaves the store must not be taken back by a crash.
+
+    :param until: ``flushed``, ``readable``, or ``None`` for the former where that is known
+
+    Raises :class:`~lakelog_lake.errors.NotKnown` for ``flushed`` where that is not known.
+    """
+    store, readable = marks.store, readable_end(marks)
+    if until == READABLE or not (store.path / ABORT_FILE).exists():
+        return readable  # a clean stop leaves everything durable
+    if not store.is_flushed_known:
+        if until is None:
+            return readable
+        raise NotKnown(store.path)
+    flushed = min(store.flushed_offset, readable)
+    if flushed < readable:
+        _log.warning(
+            "%s: %d bytes are not durable yet and are left out; flush or close the store, or give "
+            "option until=readable",
+            store.path,
+            readable - flushed,
+        )
+    return flushed
+
+
+def queued_end(marks: Landmarks, end: int) -> int:
+    """Every record before it that belongs into a queue has its unit in the queue's file.
+
+    After a crash nothing is sure: a power cut takes what it wants.
+    """
+    if not (marks.store.path / ABORT_FILE).exists():
+        return end
+    last = marks.last() if is_open_somewhere(marks.store.path) else None
+    return 0 if last is None else min(end, max(0, last - NOT_YET_QUEUED_BYTES))
+
+
+def is_open_somewhere(path: Path) -> bool:
+    """Whether a process of this machine, lakelog's or RocketMQ's, holds the lock of a store."""
+    try:
+        lock = RealFileSystem().open(path / LOCK_FILE)
+    except OSError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        found: int = _FLOCK.unpack(fcntl.fcntl(lock.fileno(), fcntl.F_OFD_GETLK, asked))[0]
+        return found != fcntl.F_UNLCK
+    except OSError:
+        return False
+    finally:
+        lock.close()

@@ -1,0 +1,95 @@
+"""Reads one range of the log as one run of records, whatever windows it was read in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from lakelog.errors import CorruptRecord
+from lakelog.pieces import Damage, Piece
+from lakelog_lake.errors import CorruptBody, CorruptLog
+from lakelog_lake.log import coverage as whole
+from lakelog_lake.log import wanted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+
+
+@attrs.frozen
+class Span:
+    """Records that start from ``start`` up to ``end``: offsets in the log, in bytes."""
+
+    start: int
+    end: int
+
+
+def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
+    """All records as one batch, over one copy of their bytes; ``None`` if there are none.
+
+    Each window is copied when it comes and then let go: its memory serves for the next one, and
+    the pages of a range are touched once.
+    """
+    from lakelog.codec import RecordBatch
+
+    whole = np.empty(span.end - span.start, np.uint8)
+    starts: list[NDArray[np.int64]] = []
+    base = at = 0
+    decoder = None
+    for batch in batches:
+        decoder = batch.decoder
+        first, behind = int(batch.starts[0]), int(batch.ends[-1])
+        if not starts:
+            base = batch.base_offset + first
+        size = behind - first
+        if at + size > len(whole):
+            whole = np.concatenate([whole[:at], np.empty(2 * (at + size), np.uint8)])
+        whole[at : at + size] = np.frombuffer(batch.buffer, np.uint8)[first:behind]
+        starts.append(batch.starts + (at - first))
+        at += size
+    return RecordBatch(whole[:at].data, base, np.concatenate(starts), decoder) if starts else None
+
+
+_log = logging.getLogger("lakelog_lake")
+
+
+@attrs.define
+class Damages:
+    """Either passes damage over, with a line in the log for each, or ends the task.
+
+    :ivar count: how many pieces of the log were passed over
+    """
+
+    skip: bool
+    count: int = 0
+
+    def records(self, pieces: Iterable[Piece], span: Span) -> Iterator[RecordBatch]:
+        """The records among ``pieces``, which must cover ``span``."""
+        return whole.record_batches(pieces, wanted.Span(span.start, span.end), self.met)
+
+    def met(self, damage: Damage) -> None:
+        """Bytes that are no records; raises :class:`~lakelog_lake.errors.CorruptLog`."""
+        if not self.skip:
+            raise CorruptLog(damage)
+        self.count += 1
+        _log.warning("%s", damage)
+
+    def bodies(self, errors: Mapping[int, CorruptRecord]) -> None:
+        """Whole records whose bodies cannot be unpacked, by row; raises :class:`CorruptBody`."""
+        for error in errors.values():
+            if not self.skip:
+                raise CorruptBody(error)
+            _log.warning("%s; its row has the body as it is stored", error)
+
+
+def steps(batch: RecordBatch, rows: NDArray[np.int64], step_bytes: int) -> Iterator[RecordBatch]:
+    """``rows`` of a batch in parts of about so many bytes, or of one larger record."""
+    behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // step_bytes
+    for part in np.split(rows, np.flatnonzero(np.diff(behind)) + 1):
+        if len(part):
+            yield batch.take(part)

@@ -1,0 +1,83 @@
+"""Which records become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from lakelog.sysflag import PREPARED
+from lakelog_lake.log.system_topics import is_system_topic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+
+
+@attrs.frozen
+class Chosen:
+    """What is wanted of the records that stand in a queue.
+
+    :ivar system_topics: whether RocketMQ's own topics are
+    :ivar topics: only these; ``None`` is all
+    :ivar since_ms: stored at that time or later, in ms since 1970
+    """
+
+    system_topics: bool = False
+    topics: frozenset[str] | None = None
+    since_ms: int | None = None
+
+    @classmethod
+    def of(
+        cls, topics: Sequence[str] | None, since: datetime | None, *, system_topics: bool = False
+    ) -> Chosen:
+        """As people say it; a time without a zone is in UTC."""
+        at = None
+        if since is not None:
+            aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+            at = int(aware.timestamp() * 1000)
+        return cls(system_topics, frozenset(topics) if topics else None, at)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether users' messages are left out."""
+        return self.topics is not None or self.since_ms is not None
+
+    def takes(self, topic: str) -> bool:
+        """Whether messages of ``topic`` are wanted; one that is named is."""
+        if self.topics is not None:
+            return topic in self.topics
+        return self.system_topics or not is_system_topic(topic)
+
+
+EVERYTHING: Final = Chosen()
+"""All users' messages."""
+
+
+def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
+    """The different topics of ``batch``, and for each record the place of its topic among them."""
+    from lakelog.arrow import to_arrow
+
+    column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
+    codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return column.dictionary.to_pylist(), codes
+
+
+def chosen_rows(
+    batch: RecordBatch, topics: Sequence[str], codes: NDArray[np.int64], chosen: Chosen
+) -> NDArray[np.int64]:
+    """Places of the records of ``batch`` that become rows.
+
+    :param topics: the different topics of the batch
+    :param codes: for each record the place of its topic among them
+    """
+    wanted = (batch.sys_flags & PREPARED) == 0
+    of_topic = np.array([chosen.takes(each) for each in topics], np.bool_)
+    wanted &= of_topic[codes]
+    if chosen.since_ms is not None:
+        wanted &= batch.store_timestamps_ms >= chosen.since_ms
+    return np.flatnonzero(wanted)

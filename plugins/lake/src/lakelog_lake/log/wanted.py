@@ -1,0 +1,179 @@
+"""Which records a read wants: a value that travels to the tasks, and a mask over records.
+
+Everything is checked on the records themselves, whatever queues or index led to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from lakelog.sysflag import PREPARED
+from lakelog_lake.log.system_topics import is_system_topic
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+    from lakelog.queueoffsets import Queue
+
+    Flags = NDArray[np.bool_]
+
+LAST: Final = (1 << 63) - 1
+
+
+@attrs.frozen
+class Span:
+    """Whole numbers from ``low`` up to ``end``."""
+
+    low: int = -LAST
+    end: int = LAST
+
+    def both(self, other: Span) -> Span:
+        """What is in both."""
+        return Span(max(self.low, other.low), min(self.end, other.end))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every number is in it."""
+        return self == ALL
+
+    def flags(self, values: Any) -> Flags:
+        """Which of ``values`` are in it."""
+        return cast("Flags", (values >= self.low) & (values < self.end))
+
+
+ALL: Final = Span()
+
+
+@attrs.frozen
+class Wanted:
+    """What a record has to be; everything that is given has to be true of it.
+
+    :ivar topics: its topic is one of them
+    :ivar queue_ids: its queue id is one of them
+    :ivar queues: its topic and queue id are one of them
+    :ivar physical: where it starts in the log
+    :ivar times_ms: when it was stored
+    :ivar queue_offsets: its number in its queue
+    :ivar by_queue: the same, for single queues
+    :ivar tags: its tag is one of them
+    :ivar key: its unique key, or one of its keys
+    :ivar unique_key: its unique key
+    :ivar unqueued: whether prepared and rollback records are wanted too
+    :ivar system_topics: whether those of system topics are
+    :ivar nothing: whether nothing is wanted at all
+    """
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    queues: frozenset[tuple[str, int]] | None = None
+    physical: Span = ALL
+    times_ms: Span = ALL
+    queue_offsets: Span = ALL
+    by_queue: Mapping[tuple[str, int], Span] = attrs.field(factory=dict)
+    tags: frozenset[str] | None = None
+    key: str | None = None
+    unique_key: str | None = None
+    unqueued: bool = False
+    system_topics: bool = False
+    nothing: bool = False
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether records of ``topic`` are wanted."""
+        if self.topics is not None and topic not in self.topics:
+            return False
+        if self.queues is not None and all(topic != name for name, _ in self.queues):
+            return False
+        return self.system_topics or not is_system_topic(topic)
+
+    def has_queue(self, queue: Queue) -> bool:
+        """Whether records of ``queue`` are wanted."""
+        if self.queue_ids is not None and queue[1] not in self.queue_ids:
+            return False
+        return self.has_topic(queue[0]) and (self.queues is None or queue in self.queues)
+
+    def span_of(self, queue: Queue) -> Span:
+        """Which queue offsets of ``queue`` are wanted."""
+        return self.queue_offsets.both(self.by_queue.get(queue, ALL))
+
+    @property
+    def names_queues(self) -> bool:
+        """Whether queues, or places in them, were chosen."""
+        return not (
+            self.topics is None
+            and self.queues is None
+            and self.queue_ids is None
+            and self.queue_offsets.is_all
+        )
+
+    def flags(self, batch: RecordBatch) -> Flags:
+        """Which records of ``batch`` are wanted."""
+        good = self._by_numbers(batch)
+        if good.any():
+            good &= self._by_topic(batch)
+        if good.any() and (self.tags, self.key, self.unique_key) != (None, None, None):
+            good &= self._by_text(batch)
+        return good
+
+    def _by_numbers(self, batch: RecordBatch) -> Flags:
+        import numpy as np
+
+        good = np.full(len(batch), not self.nothing)
+        if not self.unqueued:
+            good &= (batch.sys_flags & PREPARED) == 0
+        if not self.physical.is_all:
+            good &= self.physical.flags(batch.physical_offsets)
+        if not self.times_ms.is_all:
+            good &= self.times_ms.flags(batch.store_timestamps_ms)
+        if not self.queue_offsets.is_all:
+            good &= self.queue_offsets.flags(batch.queue_offsets)
+        if self.queue_ids is not None:
+            good &= np.isin(batch.queue_ids, list(self.queue_ids))
+        return good
+
+    def _by_topic(self, batch: RecordBatch) -> Flags:
+        import numpy as np
+
+        from lakelog.arrow import to_arrow
+
+        coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
+        topics: list[str] = coded.dictionary.to_pylist()
+        numbers = coded.indices.to_numpy()
+        good: Flags = np.array([self.has_topic(each) for each in topics], np.bool_)[numbers]
+        if self.queues is None and not self.by_queue:
+            return good
+        for number, topic in enumerate(topics):
+            these = np.flatnonzero((numbers == number) & good)
+            good[these] = self._by_queue(topic, batch, these)
+        return good
+
+    def _by_queue(self, topic: str, batch: RecordBatch, rows: Any) -> Flags:
+        import numpy as np
+
+        ids, places = batch.queue_ids[rows], batch.queue_offsets[rows]
+        good: Flags = np.zeros(len(rows), np.bool_)
+        for queue_id in set(ids.tolist()):
+            if self.has_queue((topic, queue_id)):
+                good |= (ids == queue_id) & self.span_of((topic, queue_id)).flags(places)
+        return good
+
+    def _by_text(self, batch: RecordBatch) -> Flags:
+        import numpy as np
+
+        from lakelog.arrow import to_arrow
+
+        table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
+        tags, unique, keys = (column.to_pylist() for column in table.columns)
+        rows = zip(tags, unique, keys, strict=True)
+        return np.fromiter((self._says(*row) for row in rows), np.bool_, len(batch))
+
+    def _says(self, tag: str | None, unique: str | None, keys: list[str]) -> bool:
+        return (
+            (self.tags is None or tag in self.tags)
+            and (self.unique_key is None or unique == self.unique_key)
+            and (self.key is None or unique == self.key or self.key in keys)
+        )

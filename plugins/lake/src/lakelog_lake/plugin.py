@@ -1,0 +1,27 @@
+"""What this package offers: commands, and a follower. Nothing heavy is imported before one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Factory
+from lakelog_lake.follower import LAKE
+
+
+@hookimpl
+def lakelog_followers() -> Sequence[Factory]:
+    """Offer ``lake``."""
+    return [LAKE]
+
+
+@hookimpl
+def lakelog_cli_commands(app: Any) -> None:
+    """Add ``lakelog dispatch``, ``export``, and those of ``lake``."""
+    from lakelog_lake.commands.dispatch import dispatch, export
+    from lakelog_lake.commands.lake import app as lake
+
+    for command in (dispatch, export):
+        app.command()(command)
+    app.add_typer(lake)

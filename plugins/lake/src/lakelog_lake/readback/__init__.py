@@ -1,0 +1,1 @@
+"""Tables that messages have landed in, read again."""

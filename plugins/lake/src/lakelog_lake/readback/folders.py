@@ -1,0 +1,139 @@
+"""Rows of Delta and Parquet tables: both are a list of files in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import attrs
+
+from lakelog_lake.errors import NeedsEngine, NoTable, NotLakelogs
+from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakelog_lake.sinks.delta import DeltaSink
+    from lakelog_lake.sinks.parquet import ParquetSink
+    from lakelog_lake.tables.position import Position
+
+
+@attrs.frozen
+class ParquetRows:
+    """:ivar sink: which has its manifests."""
+
+    sink: ParquetSink
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return self.sink.name
+
+    def columns(self) -> Mapping[str, str]:
+        """Of all files; those that it would have while it has none."""
+        schema = self._dataset().schema
+        return {each.name: str(each.type) for each in schema or self.sink.layout.columns}
+
+    def position(self, store: str) -> Position | None:
+        """As the newest manifest has it."""
+        return self.sink.head(store).position
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """By Arrow's reader of data sets."""
+        yield from _scanned(self._dataset(), store, columns)
+
+    def data_files(self) -> list[DataFile]:
+        """With all their columns."""
+        return [(str(path), {}) for path in self.sink.paths()]
+
+    def _dataset(self) -> Any:
+        import pyarrow as pa
+        from pyarrow import dataset, parquet
+
+        paths = [str(path) for path in self.sink.paths()]
+        if not paths:
+            return dataset.dataset(pa.table({}))
+        schemas = {parquet.read_schema(path).remove_metadata() for path in paths}
+        return dataset.dataset(paths, pa.unify_schemas(list(schemas)), format="parquet")
+
+
+@attrs.frozen
+class DeltaRows:
+    """:ivar sink: which knows where it is."""
+
+    sink: DeltaSink
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return self.sink.name
+
+    def columns(self) -> Mapping[str, str]:
+        """Those of the newest version."""
+        fields = self._table().schema().fields
+        return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
+
+    def position(self, store: str) -> Position | None:
+        """As the transaction identifiers have it."""
+        return self.sink.head(store).position
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """By deltalake, through Arrow."""
+        from deltalake.exceptions import DeltaProtocolError
+
+        try:
+            rows = self._table().to_pyarrow_dataset()
+        except DeltaProtocolError as error:
+            raise NotLakelogs(
+                self.name, f"it has features that Arrow does not read ({error})"
+            ) from error
+        yield from _scanned(rows, store, columns)
+
+    def data_files(self) -> list[DataFile]:
+        """The columns of partitions stand in no file."""
+        import pyarrow as pa
+
+        table = self._table()
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            raise NeedsEngine(f"{self.name} has deletion vectors: compare it with --engine arrow")
+        actions = pa.table(table.get_add_actions(flatten=True))
+        own = [name for name in actions.column_names if name.startswith("partition.")]
+        return [
+            (
+                str(_found(self.sink.path, row["path"])),
+                {name.removeprefix("partition."): row[name] for name in own},
+            )
+            for row in actions.select(["path", *own]).to_pylist()
+        ]
+
+    def _table(self) -> DeltaTable:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(str(self.sink.path))
+        except TableNotFoundError as error:
+            raise NoTable(str(self.sink.path), "no Delta table is there") from error
+
+
+def _found(folder: Path, path: str) -> Path:
+    """Where a file of the log is: its path may have been encoded as in a URI."""
+    plain = folder / path
+    return plain if plain.exists() else folder / unquote(path)
+
+
+def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The data set must not filter: deltalake's takes a column without statistics for empty."""
+    import pyarrow.compute as pc
+
+    if not set(columns) <= set(rows.schema.names):
+        return  # it has no files yet
+    for batch in rows.to_batches(
+        columns=list(columns), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+    ):
+        kept = batch if store is None else batch.filter(pc.equal(batch.column("store"), store))
+        if kept.num_rows:
+            yield kept

@@ -1,0 +1,148 @@
+"""Opens a table that is there; makes none.
+
+A table is named as for ``dispatch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded, Unreadable
+from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.targets import Place, dead_letters_of
+from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
+from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.topic_names import is_template, named, topics_beside
+
+if TYPE_CHECKING:
+    from lakelog_lake.tables.position import Position
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Raise :class:`Unreadable` for what Arrow and the file system raise inside of the block."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise Unreadable(f"{name}: a data file of it cannot be read: {first}") from error
+
+
+@attrs.frozen
+class Opened:
+    """One of the tables that a target means.
+
+    :ivar topic: the only one that it is for; ``None`` if it is for all
+    :ivar dead_letters: the table of bodies that did not parse
+    """
+
+    table: LandedTable
+    topic: str | None = None
+    dead_letters: LandedTable | None = None
+
+    @property
+    def whole(self) -> LandedTable:
+        """All rows that the messages became."""
+        dead = self.dead_letters
+        return self.table if dead is None else WithDeadLetters(self.table, dead)
+
+    @property
+    def each(self) -> list[LandedTable]:
+        """The tables one by one."""
+        return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
+
+
+def opened(to: str, table: str | None = None) -> LandedTable:
+    """The table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
+    place = Place.of(to)
+    return _one(place, to, place.table(table))
+
+
+def all_opened(to: str, table: str | None = None, dead_letters: str | None = None) -> list[Opened]:
+    """The table, or with a place for the topic in its name those of all topics.
+
+    :param dead_letters: the name of the table of dead letters, if it is not the usual one
+
+    Raises :class:`NoTable` where there is none, and :class:`NotLakelogs`.
+    """
+    place = Place.of(to)
+    name = place.table(table)
+    dead = dead_letters_of(place, name, dead_letters)
+    if not is_template(name):
+        return [Opened(_one(place, to, name), None, _if_there(place, to, dead))]
+    if place.kind == "iceberg":
+        _check_there(place.kind, to, place.path)
+    with reaching(to):
+        topics = sorted(_topics(place, name))
+    if not topics:
+        raise NoTable(to, f"no table of a topic is there under {name}")
+    return [
+        Opened(_one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic)))
+        for topic in topics
+    ]
+
+
+def _topics(place: Place, template: str) -> Iterator[str]:
+    """Those of tables that say that they are a topic's."""
+    beside = place.beside(template)
+    yield from topics_beside(template, beside, lambda name: place.sink(name, Shape()).marked())
+
+
+def _one(place: Place, to: str, name: str) -> LandedTable:
+    _check_there(place.kind, to, place.path if place.kind == "iceberg" else Path(name))
+    with reaching(to):
+        found = _of_kind(place.kind, place.sink(name, Shape()))
+    with reaching(found.name), readable(found.name):
+        missing = set(KEY) - set(found.columns())
+    if missing:
+        raise NotLakelogs(found.name, f"it has no column {', '.join(sorted(missing))}")
+    return found
+
+
+def _if_there(place: Place, to: str, name: str) -> LandedTable | None:
+    try:
+        return _one(place, to, name)
+    except NoTable:
+        return None
+
+
+def _check_there(kind: str, to: str, path: Path) -> None:
+    from lakelog_lake.sinks.iceberg import CATALOG_FILE
+    from lakelog_lake.sinks.parquet import MANIFESTS
+
+    mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[kind]
+    if not path.exists():
+        raise NoTable(to, f"no such folder as {path}")
+    if not (path / mark).exists():
+        raise NoTable(to, f"{path} has no {mark}, so that no {kind} table is there")
+
+
+def _of_kind(kind: str, sink: Any) -> LandedTable:
+    from lakelog_lake.readback.folders import DeltaRows, ParquetRows
+    from lakelog_lake.readback.iceberg import IcebergRows
+
+    if kind == "parquet":
+        return ParquetRows(sink)
+    return DeltaRows(sink) if kind == "delta" else IcebergRows(sink)
+
+
+def position_of(table: LandedTable, store: str) -> Position:
+    """How far ``store`` has landed; raises :class:`NotLanded`."""
+    position = table.position(store)
+    if position is None:
+        raise NotLanded(table.name, store, _stores(table))
+    return position
+
+
+def _stores(table: LandedTable) -> set[str]:
+    found: set[str] = set()
+    for batch in table.batches(None, ["store"]):
+        found |= set(batch.column(0).unique().to_pylist())
+    return {str(each) for each in found}

@@ -1,0 +1,59 @@
+"""Whether a table that is there is one that messages can land in; all kinds are asked alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog_lake.errors import TableMismatch
+from lakelog_lake.tables.partitions import said
+
+KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
+"""Columns that a table must have; others are added where they are missing."""
+
+
+@attrs.frozen
+class Kinds:
+    """:ivar types: by column; :ivar required: those that must not be null."""
+
+    types: Mapping[str, str]
+    required: frozenset[str] = frozenset()
+
+
+def missing(name: str, found: Kinds, ours: Kinds) -> list[str]:
+    """The columns that a table still lacks; raises ``TableMismatch`` where it cannot take rows."""
+    wrong = [
+        f"{each} is {found.types[each]}, not {kind}"
+        for each, kind in ours.types.items()
+        if found.types.get(each, kind) != kind
+    ]
+    wrong += [f"{each} must not be null" for each in sorted(found.required - set(ours.types))]
+    lacks = [each for each in ours.types if each not in found.types]
+    wrong += [f"{each} is missing" for each in KEY if each in lacks]
+    if wrong:
+        raise TableMismatch(
+            f"{name} has other columns than lakelog's: {'; '.join(wrong)}: land in a new table"
+        )
+    return lacks
+
+
+def check_partition(name: str, found: Sequence[str], ours: Sequence[str]) -> None:
+    """Raise ``TableMismatch`` unless a table is partitioned as it should be."""
+    if tuple(found) != tuple(ours):
+        raise TableMismatch(
+            f"{name} has other columns or partitions than lakelog's: it is partitioned by "
+            f"{said(found)}, and not by {said(ours)}: give that by --partition, or land in a new "
+            "table"
+        )
+
+
+def check_topic(name: str, found: str | None, ours: str | None) -> None:
+    """Raise ``TableMismatch`` if a table is for one topic, and should be for others."""
+    if found != ours:
+        holds = "all topics" if found is None else f"the topic {found!r}"
+        raise TableMismatch(
+            f"{name} holds the messages of {holds}, and not those of "
+            f"{'all topics' if ours is None else repr(ours)}: give another --table"
+        )

@@ -1,0 +1,185 @@
+"""Parquet files, and a manifest that says which of them are the table.
+
+``PATH/data`` has the files, ``PATH/_lakelog`` the manifests: ``N.json`` for each commit, N with 20
+digits, from 0 on. One is written under another name, synced, and then linked to its own, which
+fails if somebody has made that version already. Its members::
+
+    version    1, of this format
+    files      the table's files, if ``whole``; else those that this commit adds. Each has path
+               (below PATH), size_bytes, rows, and the values of its partition by their keys
+    whole      whether ``files`` is everything up to this version; every WHOLE_EVERY-th is
+    positions  {store: position} of all stores, see landing.position
+    columns    {name: Arrow type} of the table; older files may lack some of them
+    partition  its keys
+    topic      the only one, in a table that is for one; else null
+
+The last three are not in manifests of older versions, which have none but the first columns.
+
+A file in ``data`` that no manifest names belongs to no table: its writer was killed, or lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog_lake.errors import Conflict, TableMismatch
+from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.folders import FolderTable
+from lakelog_lake.tables.fields import Layout
+from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.partitions import DEFAULT, as_text
+from lakelog_lake.tables.position import Position, from_text, to_text
+from lakelog_lake.tables.sync import sync
+
+MANIFESTS: Final = "_lakelog"
+WHOLE_EVERY: Final = 64
+_FORMAT: Final = 1
+_KEPT: Final = ("columns", "partition", "topic")
+
+
+@attrs.frozen
+class ParquetSink(FolderTable):
+    """Parquet files and their manifests."""
+
+    kind: ClassVar[str] = "Parquet"
+
+    @property
+    def layout(self) -> Layout:
+        """With the columns of partitions."""
+        return Layout(self.shape.stored(), self.shape.partition)
+
+    def prepare(self) -> None:
+        """Make the folders; a table without rows has no manifest, unless it is for one topic."""
+        if self.path.is_dir() and not self._manifests.is_dir() and any(self.path.iterdir()):
+            raise TableMismatch(f"{self.path} holds something else: give an empty or new folder")
+        for folder in (self._manifests, self.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        sync(self.path)
+        sync(self.path.parent)
+        if self._newest() < 0 and self.shape.topic is not None:
+            with suppress(Conflict):
+                self._publish(0, {**self._described({}), "files": [], "positions": {}})
+        self._check()
+
+    def _check(self) -> None:
+        found = self._latest()
+        if "columns" in found:
+            missing(self.name, Kinds(found["columns"]), Kinds(self._columns()))
+            check_partition(self.name, found["partition"], self.shape.partition)
+        elif found:
+            check_partition(self.name, DEFAULT, self.shape.partition)
+        if found:
+            check_topic(self.name, found.get("topic"), self.shape.topic)
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""
+        topic = self._latest().get("topic")
+        return None if topic is None else str(topic)
+
+    def _columns(self) -> dict[str, str]:
+        return {each.name: str(each.type) for each in self.shape.stored()}
+
+    def _described(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """What a manifest says of the table; columns that only it knows stay."""
+        columns = {**before.get("columns", {}), **self._columns()}
+        described = (columns, self.shape.partition, self.shape.topic)
+        return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
+
+    def head(self, store: str) -> Head:
+        """Read the newest manifest."""
+        newest = self._newest()
+        content = self._read(newest) if newest >= 0 else {"positions": {}}
+        text = content["positions"].get(store)
+        return Head(None if text is None else from_text(text), (newest, content))
+
+    def commit(
+        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+    ) -> None:
+        """Link the next manifest into place."""
+        version, before = head.version
+        added = [self._entry(each) for each in files]
+        whole = (version + 1) % WHOLE_EVERY == 0
+        content = {
+            **self._described(before),
+            "whole": whole,
+            "files": self._entries(version) + added if whole else added,
+            "positions": {**before["positions"], store: to_text(position)},
+        }
+        self._publish(version + 1, content)
+
+    def files(self) -> list[dict[str, Any]]:
+        """The files of the newest version; each as its manifest has it."""
+        return self._entries(self._newest())
+
+    def paths(self) -> list[Path]:
+        """Where they are."""
+        return [self.path / each["path"] for each in self.files()]
+
+    @property
+    def _manifests(self) -> Path:
+        return self.path / MANIFESTS
+
+    def _newest(self) -> int:
+        """The newest version; -1 without any."""
+        names = (path.stem for path in self._manifests.glob("*.json"))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _latest(self) -> Mapping[str, Any]:
+        """The newest manifest; nothing without any."""
+        newest = self._newest()
+        return self._read(newest) if newest >= 0 else {}
+
+    def _at(self, version: int) -> Path:
+        return self._manifests / f"{version:020d}.json"
+
+    def _read(self, version: int) -> Mapping[str, Any]:
+        path = self._at(version)
+        try:
+            content = json.loads(path.read_text())
+            if content["version"] != _FORMAT:
+                raise ValueError(f"version {content['version']}; this lakelog knows {_FORMAT}")
+            return dict(content)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TableMismatch(f"{path} is no manifest of lakelog: {error}") from None
+
+    def _entries(self, version: int) -> list[dict[str, Any]]:
+        """All files up to ``version``."""
+        parts: list[list[dict[str, Any]]] = []
+        while version >= 0:
+            content = self._read(version)
+            parts.append(content["files"])
+            if content["whole"]:
+                break
+            version -= 1
+        return [each for part in reversed(parts) for each in part]
+
+    def _entry(self, facts: FileFacts) -> dict[str, Any]:
+        return {
+            "path": self.within(facts.path),
+            "size_bytes": facts.size_bytes,
+            "rows": facts.rows,
+            **{name: as_text(name, value) for name, value in facts.partition.items()},
+        }
+
+    def _publish(self, version: int, content: Mapping[str, Any]) -> None:
+        temporary = self._manifests / f"{uuid4().hex}.tmp"
+        with temporary.open("x") as file:
+            json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, self._at(version))
+        except FileExistsError:
+            raise Conflict(f"version {version} of {self.name} is somebody else's") from None
+        finally:
+            temporary.unlink()
+        sync(self._manifests)

@@ -1,0 +1,61 @@
+"""Files of pyiceberg's that are durable once they are closed, where they are on this machine.
+
+A catalog that points to metadata which a power cut took away is a table lost. Data files are not
+written here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from lakelog_lake.tables.sync import sync
+
+_LOCAL: Final = "file"
+
+
+class SyncedFileIO(PyArrowFileIO):
+    """As pyiceberg's own, but for :meth:`new_output`."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """A file that is synced, with its name, when it is closed."""
+        made = super().new_output(location)
+        if self.parse_location(location, self.properties)[0] != _LOCAL:
+            return made
+        return _SyncedFile(location, made._path, made._filesystem, made._buffer_size)
+
+
+class _SyncedFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> Any:
+        return _Stream(super().create(overwrite), Path(self._path))
+
+
+class _Stream:
+    """What Avro's writer and ``with`` need of a stream."""
+
+    def __init__(self, inner: Any, path: Path) -> None:
+        self._inner, self._path = inner, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close, and sync the file and its folder."""
+        if not self._inner.closed:
+            self._inner.close()
+            sync(self._path)
+            sync(self._path.parent)

@@ -1,0 +1,1 @@
+"""What tables of every kind have in common: columns, partitions, positions, files."""

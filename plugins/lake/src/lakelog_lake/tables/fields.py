@@ -1,0 +1,134 @@
+"""Which columns a table has, and how they stand in its data files: their order and field ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog_lake.log.columns import ERROR
+from lakelog_lake.tables.partitions import DAY, DEFAULT, HOUR
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BODY: Final = "body"
+REPEATING: Final = (
+    *("store", "topic", "queue_id", "flag", "sys_flag", "tags", "transaction_type"),
+    *("born_host", "store_host", "reconsume_times", "properties.key_value.key", DAY, HOUR),
+)
+"""The columns worth a dictionary; never the body."""
+
+
+def message_columns() -> pa.Schema:
+    """The columns of a message as it is."""
+    import pyarrow as pa
+
+    from lakelog.arrow import schema
+
+    return pa.schema([pa.field("store", pa.string()), *schema()])
+
+
+def dead_letter_columns() -> pa.Schema:
+    """The same, and what is wrong with the body."""
+    import pyarrow as pa
+
+    return message_columns().append(pa.field(ERROR, pa.string()))
+
+
+def parsed_columns(parsers: Iterable[pa.Schema], *, keep_body: bool) -> pa.Schema:
+    """The columns of messages whose bodies are parsed.
+
+    :param parsers: the fields of each parser; they stand where ``body`` does
+    :param keep_body: whether there also are messages that nobody parses
+
+    Raises :class:`~lakelog.errors.SettingsError` for names that are taken.
+    """
+    import pyarrow as pa
+
+    columns = message_columns()
+    at = columns.get_field_index(BODY)
+    taken = {name: columns.field(name) for name in columns.names if keep_body or name != BODY}
+    added: dict[str, Any] = {}
+    for field in (each for fields in parsers for each in fields):
+        if taken.get(field.name, field).type != field.type or _is_ours(field.name):
+            raise SettingsError(
+                f"column {field.name!r} of a body, {field.type}, has the name of another column; "
+                "rename it in the schema",
+                key="--body",
+            )
+        taken[field.name] = added[field.name] = pa.field(field.name, field.type)
+    kept = [columns.field(at)] if keep_body and BODY not in added else []
+    before, behind = list(columns)[:at], list(columns)[at + 1 :]
+    return pa.schema([*before, *kept, *added.values(), *behind])
+
+
+def _is_ours(name: str) -> bool:
+    return name in (DAY, HOUR, ERROR) or (name != BODY and name in message_columns().names)
+
+
+@attrs.frozen
+class Shape:
+    """What a table should be when it is made, or found.
+
+    :ivar columns: all of them, but for those that only tell partitions apart
+    :ivar partition: some of :data:`lakelog_lake.tables.partitions.KEYS`
+    :ivar topic: the only one that the table is for, where each has its own
+    """
+
+    columns: pa.Schema = attrs.field(factory=message_columns)
+    partition: tuple[str, ...] = DEFAULT
+    topic: str | None = None
+
+    def stored(self) -> pa.Schema:
+        """The columns with those by which a table without hidden partitions is partitioned."""
+        import pyarrow as pa
+
+        kinds = {DAY: pa.date32(), HOUR: pa.string()}
+        own = [pa.field(key, kinds[key]) for key in self.partition if key in kinds]
+        return pa.schema([*self.columns, *own])
+
+
+@attrs.frozen
+class Layout:
+    """What stands in a data file.
+
+    :ivar columns: in their order
+    :ivar partition: by what files are told apart
+    :ivar field_ids: of each column by its name in the table, nested ones as ``keys.element``,
+        ``properties.key``, ``properties.value``, ``order.price``; none without it
+    """
+
+    columns: pa.Schema = attrs.field(factory=message_columns)
+    partition: tuple[str, ...] = DEFAULT
+    field_ids: Mapping[str, int] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(self.columns.names)
+
+
+def file_schema(layout: Layout) -> pa.Schema:
+    """The schema of a data file."""
+    import pyarrow as pa
+
+    ids = layout.field_ids
+
+    def field(name: str, kind: Any, at: str, *, null: bool = True) -> Any:
+        number = None if ids is None else {b"PARQUET:field_id": str(ids[at]).encode()}
+        return pa.field(name, nested(kind, at), null, number)
+
+    def nested(kind: Any, at: str) -> Any:
+        if pa.types.is_map(kind):
+            key = field("key", kind.key_type, f"{at}.key", null=False)
+            return pa.map_(key, field("value", kind.item_type, f"{at}.value"))
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return pa.list_(field("element", kind.value_type, f"{at}.element"))
+        if pa.types.is_struct(kind):
+            return pa.struct([field(each.name, each.type, f"{at}.{each.name}") for each in kind])
+        return kind
+
+    return pa.schema([field(each.name, each.type, each.name) for each in layout.columns])

@@ -1,0 +1,1 @@
+"""The work of a pass: ranges of the log become data files."""

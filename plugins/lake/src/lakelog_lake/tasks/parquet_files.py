@@ -1,0 +1,154 @@
+"""Writes the rows of one partition to Parquet files; each is whole and synced before it counts.
+
+Their names hold no topic, and a number by chance: a task that runs again writes other files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import attrs
+
+from lakelog_lake.errors import NotWritten
+from lakelog_lake.tables.fields import REPEATING
+from lakelog_lake.tables.file_facts import BOUNDED, FileFacts, facts_of
+from lakelog_lake.tables.partitions import DAY, HOUR, STORE, as_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@attrs.frozen
+class Place:
+    """Where files go.
+
+    :ivar schema: of each of them
+    :ivar prefix: what their names begin with
+    :ivar file_bytes: a file of this size is ended, and another one begun
+    """
+
+    folder: Path
+    schema: pa.Schema
+    store: str
+    prefix: str
+    file_bytes: int
+
+
+def write_files(
+    place: Place, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[FileFacts]:
+    """Write ``batches``, all rows of which are of the partition that ``values`` name."""
+    constants = _constants(place.store, values)
+    file: _File | None = None
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            with writing(place.folder):
+                file = file or _File.begun(place)
+                file.add(_in_layout(batch, constants, place.schema))
+                if file.size_bytes < place.file_bytes:
+                    continue
+                done, file = file.ended(values), None
+            yield done
+        if file is not None:
+            with writing(place.folder):
+                done, file = file.ended(values), None
+            yield done
+    finally:
+        if file is not None:
+            file.dropped()
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raises :class:`~lakelog_lake.errors.NotWritten` for what the disk says."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(folder, error.strerror or str(error)) from error
+
+
+@attrs.frozen
+class _File:
+    path: Path
+    raw: Any
+    writer: Any
+
+    @classmethod
+    def begun(cls, place: Place) -> _File:
+        path = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+        raw = path.open("xb")
+        return cls(path, raw, _writer(raw, place.schema))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.writer.write_batch(batch)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.raw.tell())
+
+    def dropped(self) -> None:
+        """Remove what there is of it."""
+        with suppress(OSError):  # what could not be written before fails again, at its end
+            self.writer.close()
+        with suppress(OSError):
+            self.raw.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def ended(self, values: Mapping[str, int | str]) -> FileFacts:
+        with self.raw:
+            self.writer.close()
+            self.raw.flush()
+            os.fsync(self.raw.fileno())
+            size = self.size_bytes
+        return facts_of(self.writer.writer.metadata, str(self.path), size, values)
+
+
+def _writer(file: Any, schema: pa.Schema) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[name for name in REPEATING if name.partition(".")[0] in schema.names],
+        write_statistics=[name for name in BOUNDED if name in schema.names],
+        store_schema=False,
+    )
+
+
+def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:
+    import pyarrow as pa
+
+    known = {STORE: pa.scalar(store)}
+    if DAY in values:
+        known[DAY] = pa.scalar(values[DAY], pa.date32())
+    if HOUR in values:
+        known[HOUR] = pa.scalar(as_text(HOUR, values[HOUR]))
+    return known
+
+
+def _in_layout(
+    batch: pa.RecordBatch, constants: Mapping[str, Any], schema: pa.Schema
+) -> pa.RecordBatch:
+    """``batch`` under the columns of a file; what it does not have is null there."""
+    import pyarrow as pa
+
+    given = set(batch.schema.names)
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in given:
+            return batch.column(field.name).cast(field.type)
+        if field.name in constants:
+            return pa.repeat(constants[field.name], batch.num_rows)
+        return pa.nulls(batch.num_rows, field.type)
+
+    return pa.RecordBatch.from_arrays([column(each) for each in schema], schema=schema)

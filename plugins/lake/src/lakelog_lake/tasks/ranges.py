@@ -1,0 +1,151 @@
+"""What of a log may land next: only what no crash takes back, and only behind what has landed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+import lakelog
+from lakelog.layout import COMMITLOG_DIR
+from lakelog.pieces import Blank, Damage
+from lakelog.pins import Fingerprint
+from lakelog_lake.errors import Gone, WrongLog
+from lakelog_lake.log.coverage import edges
+from lakelog_lake.log.durable_end import DurableEnd
+from lakelog_lake.log.range_reader import Span
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.sync import sync
+
+FILE_BYTES: Final = 128 << 20
+
+
+@attrs.frozen
+class Bounds:
+    """How much lands at once, in bytes of the log; a single record may be larger.
+
+    :ivar pass_bytes: in one commit
+    :ivar task_bytes: by one task, which holds them in memory
+    :ivar file_bytes: how long a data file becomes, at most and roughly
+    """
+
+    pass_bytes: int = 512 << 20
+    task_bytes: int = 64 << 20
+    file_bytes: int = FILE_BYTES
+
+
+def first_offset(
+    store: lakelog.Store, position: Position | None, table: str, *, accept_gaps: bool = False
+) -> int:
+    """Where the next range starts; makes sure that the log is the one that has landed.
+
+    Raises :class:`WrongLog`, and :class:`Gone` where messages were deleted before they landed.
+    """
+    if position is None:
+        return store.min_offset
+    minimum = _first_before(store, position.end)
+    if position.last is not None:
+        _check(store, position.last, position.end, table)
+    if minimum > position.end:
+        if not accept_gaps:
+            raise Gone(store.path, table, position.end, minimum)
+        return minimum
+    return position.end
+
+
+def _first_before(store: lakelog.Store, offset: int) -> int:
+    """The first byte that can be read; an archive is asked only where the log does not reach."""
+    return store.min_offset if store.min_offset <= offset else store.oldest_offset
+
+
+def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
+    """The log must hold exactly that record; where retention took it, nobody can tell any more."""
+    if _first_before(store, last.offset) > last.offset:
+        return
+    behind = last.offset + last.size
+    found = _fingerprint_at(store, last.offset, behind)
+    if found is None:
+        raise WrongLog(
+            store.path,
+            table,
+            f"the last record that landed stood at offset {last.offset} to {behind}, and no whole "
+            f"record is there (the table holds what is before {end})",
+        )
+    if found != last:
+        raise WrongLog(
+            store.path,
+            table,
+            f"the last record that landed, at offset {last.offset}, has {last.size} bytes with "
+            f"the checksum {last.crc:08x}, and the one there has {found.size} with {found.crc:08x}",
+        )
+
+
+def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
+    for piece in store.scan_pieces(offset, end):
+        if edges(piece)[0] == offset and not isinstance(piece, Damage) and hasattr(piece, "record"):
+            record = piece.record(0)
+            return Fingerprint(offset, len(record), zlib.crc32(record))
+        break
+    return None
+
+
+def next_spans(
+    store: lakelog.Store, start: int, bounds: Bounds, durable: DurableEnd | None = None
+) -> list[Span]:
+    """What may land from ``start`` on, cut between records for single tasks.
+
+    Where nobody says up to where the log is durable, makes durable what was read.
+
+    :param durable: what is known from before
+    """
+    flushed = (durable or DurableEnd()).behind(store, start)
+    if flushed is not None:
+        return list(_cut(store, start, flushed, bounds)) if flushed > start else []
+    spans = list(_cut(store, start, None, bounds))
+    if spans:
+        sync_segments(store.path, spans[0].start, spans[-1].end)
+    return spans
+
+
+def _cut(store: lakelog.Store, start: int, end: int | None, bounds: Bounds) -> Iterator[Span]:
+    """Spans from ``start`` on.
+
+    Without ``end``, only up to the last whole record: what follows it may be in the making. A blank
+    behind damage is no such record, since a recovery cuts both where no message follows.
+    """
+    begun = at = start
+    is_torn = False
+    for piece in store.scan_pieces(start, end, verify=end is None):
+        is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
+        if end is None and is_torn:
+            continue  # it counts once a whole record follows
+        at = edges(piece)[1]
+        if at - begun >= bounds.task_bytes:
+            yield Span(begun, at)
+            begun = at
+        if at - start >= bounds.pass_bytes:
+            break
+    else:
+        at = max(at, end or 0)
+    if at > begun:
+        yield Span(begun, at)
+
+
+def sync_segments(store_path: Path, start: int, end: int) -> None:
+    """Make the log from ``start`` to ``end`` durable, without changing a byte of it."""
+    folder = store_path / COMMITLOG_DIR
+    for path in _segments(folder, start, end):
+        sync(path)
+    sync(folder)
+
+
+def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
+    """The segment files that hold any of a range."""
+    found = sorted(path for path in folder.iterdir() if path.name.isdigit())
+    for path in found:
+        first = int(path.name)
+        if first < end and first + path.stat().st_size > start:
+            yield path

@@ -1,0 +1,277 @@
+"""One task: a range of the log, read once, becomes data files of each table; returns facts only."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+import lakelog
+from lakelog.errors import LakelogError
+from lakelog.pins import Fingerprint
+from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.log.columns import ERROR
+from lakelog_lake.log.range_reader import Damages, Span, one_batch
+from lakelog_lake.log.selection import EVERYTHING, Chosen
+from lakelog_lake.tables.fields import Layout, file_schema
+from lakelog_lake.tables.file_facts import FileFacts, discard
+from lakelog_lake.tables.position import QueueEnds
+from lakelog_lake.tables.sync import sync
+from lakelog_lake.tasks.grouping import ChosenRows, runs
+from lakelog_lake.tasks.parquet_files import Place, write_files, writing
+from lakelog_lake.tasks.ranges import FILE_BYTES
+from lakelog_lake.tasks.reader import Reader, Rejects
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from lakelog.codec import RecordBatch
+
+_STEP_BYTES: Final = 8 << 20
+ANY_TOPIC: Final = "*"
+"""In the place of a topic: each that is not named."""
+
+
+@attrs.frozen
+class Outlet:
+    """What of a task goes to one table.
+
+    :ivar number: by which the answer names it
+    :ivar folder: where the files go; it is there
+    :ivar from_offset: records before it have landed there
+    :ivar topics: of these only; of all without it
+    :ivar parsers: of bodies, by topic
+    :ivar dead_letters: the outlet that takes what they do not parse, by its number
+    """
+
+    number: int
+    folder: Path
+    layout: Layout
+    from_offset: int = 0
+    topics: frozenset[str] | None = None
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: int | None = None
+
+    def parser(self, topic: str) -> BodyParser | None:
+        """Of the bodies of ``topic``."""
+        return self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
+
+
+@attrs.frozen
+class Task:
+    """What one process does.
+
+    :ivar store_path: the store directory
+    :ivar store: what the column ``store`` says
+    :ivar outlets: one for each table; those of dead letters too
+    :ivar skip_damage: whether damage is passed over and counted; else it ends the task
+    :ivar file_bytes: how long a data file becomes, at most and roughly
+    """
+
+    store_path: Path
+    store: str
+    span: Span
+    outlets: tuple[Outlet, ...]
+    skip_damage: bool = False
+    chosen: Chosen = EVERYTHING
+    file_bytes: int = FILE_BYTES
+
+
+@attrs.frozen
+class Part:
+    """What a task did for one table; :ivar next_offsets: behind the rows of each queue."""
+
+    files: tuple[FileFacts, ...] = ()
+    next_offsets: QueueEnds = attrs.field(factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(each.rows for each in self.files)
+
+
+@attrs.frozen
+class Written:
+    """What a task did.
+
+    :ivar parts: by the number of the outlet
+    :ivar last: the last record of the range, whether it is a row or not
+    :ivar damaged: pieces of the log, and bodies, that were passed over
+    :ivar strays: topics with rows that no outlet takes, and where the first of each stands
+    """
+
+    parts: Mapping[int, Part] = attrs.field(factory=dict)
+    last: Fingerprint | None = None
+    damaged: int = 0
+    strays: Mapping[str, int] = attrs.field(factory=dict)
+
+
+def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, Damages]:
+    """What is to be written. What a store that was kept open finds damaged is looked at anew.
+
+    The directory may have been removed, or replaced, since it was opened.
+    """
+    if store is not None:
+        with suppress(LakelogError):
+            found = _scanned(task, store)
+            if not found[1].count:
+                return found
+    with lakelog.open(task.store_path, mode="read") as opened:
+        return _scanned(task, opened)
+
+
+def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, Damages]:
+    damages = Damages(skip=task.skip_damage)
+    pieces = store.scan_pieces(task.span.start, task.span.end)
+    return one_batch(damages.records(pieces, task.span), task.span), damages
+
+
+def write(task: Task, store: lakelog.Store | None = None) -> Written:
+    """Do ``task``; raises :class:`~lakelog_lake.errors.CorruptLog` at damage.
+
+    :param store: the store, where it is open
+    """
+    batch, damages = _records(task, store)
+    if batch is None:
+        return Written(damaged=damages.count)
+    work = _Work.of(task, batch, damages)
+    parts: dict[int, Part] = {}
+    try:
+        for number, part in work.parts():
+            parts[number] = part  # noqa: PERF403  # what is done is needed when one fails
+        for outlet in task.outlets:
+            if parts[outlet.number].files:
+                with writing(outlet.folder):
+                    sync(outlet.folder)
+    except BaseException:
+        discard(file for part in parts.values() for file in part.files)
+        raise
+    return Written(parts, _fingerprint(batch), damages.count, work.strays())
+
+
+def _fingerprint(batch: RecordBatch) -> Fingerprint:
+    record = batch.record(len(batch) - 1)
+    return Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
+
+
+_ColumnsOf: TypeAlias = "Callable[[Outlet, NDArray[np.int64]], Iterator[pa.RecordBatch]]"
+
+
+@attrs.frozen
+class _Work:
+    """A task with its records.
+
+    :ivar rejects: what does not parse, by the number of the outlet that takes it
+    """
+
+    task: Task
+    rows: ChosenRows
+    by_topic: Mapping[str, NDArray[np.int64]]
+    reader: Reader
+    rejects: Mapping[int, Rejects]
+
+    @classmethod
+    def of(cls, task: Task, batch: RecordBatch, damages: Damages) -> _Work:
+        rows = ChosenRows.of(batch, task.store, task.chosen)
+        reader = Reader(batch, damages, min(_STEP_BYTES, task.file_bytes))
+        takers = {each.dead_letters for each in task.outlets}
+        rejects = {
+            each.number: Rejects(each.from_offset) for each in task.outlets if each.number in takers
+        }
+        return cls(task, rows, rows.by_topic(), reader, rejects)
+
+    def strays(self) -> dict[str, int]:
+        """Topics that no outlet takes."""
+        if any(each.topics is None for each in self.task.outlets):
+            return {}
+        taken = frozenset[str]().union(*(each.topics or () for each in self.task.outlets))
+        places = self.reader.batch.physical_offsets
+        return {
+            topic: int(places[rows].min())
+            for topic, rows in self.by_topic.items()
+            if topic not in taken
+        }
+
+    def parts(self) -> Iterator[tuple[int, Part]]:
+        """What each outlet gets; dead letters are known when all others are done."""
+        for outlet in self.task.outlets:
+            if outlet.number not in self.rejects:
+                yield outlet.number, self._of_messages(outlet)
+        for outlet in self.task.outlets:
+            if outlet.number in self.rejects:
+                yield outlet.number, self._of_dead_letters(outlet)
+
+    def _of_messages(self, outlet: Outlet) -> Part:
+        rows = self._of_topics(outlet)
+        places = self.reader.batch.physical_offsets[rows]
+        for columns in self._only_for_dead_letters(outlet, rows, places):
+            del columns
+        return self._written(outlet, rows[places >= outlet.from_offset], self._columns)
+
+    def _of_topics(self, outlet: Outlet) -> NDArray[np.int64]:
+        if outlet.topics is None:
+            return self.rows.order
+        found = [self.by_topic[each] for each in sorted(outlet.topics) if each in self.by_topic]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def _only_for_dead_letters(
+        self, outlet: Outlet, rows: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        """Parse what has landed already, where the table of dead letters is not that far."""
+        if outlet.dead_letters is not None:
+            first = self.rejects[outlet.dead_letters].from_offset
+            yield from self._columns(
+                outlet, rows[(places >= first) & (places < outlet.from_offset)]
+            )
+
+    def _of_dead_letters(self, outlet: Outlet) -> Part:
+        errors = self.rejects[outlet.number].errors
+        places = self.reader.batch.physical_offsets[self.rows.order]
+        bad = np.fromiter(errors, np.int64, len(errors))
+        rows = self.rows.order[np.isin(places, bad)]
+        return self._written(outlet, rows, self._with_errors)
+
+    def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> Part:
+        prefix = f"{self.task.span.start:020d}"
+        place = Place(
+            outlet.folder,
+            file_schema(outlet.layout),
+            self.task.store,
+            prefix,
+            self.task.file_bytes,
+        )
+        files: list[FileFacts] = []
+        try:
+            for group in self.rows.groups(rows, outlet.layout.partition):
+                files.extend(write_files(place, group.values, columns(outlet, group.rows)))
+        except BaseException:
+            discard(files)
+            raise
+        return Part(tuple(files), self.rows.next_offsets(rows))
+
+    def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Of messages; those whose bodies do not parse are among the rejects afterwards."""
+        if outlet.dead_letters is None:
+            yield from self.reader.columns(rows)
+            return
+        rejects = self.rejects[outlet.dead_letters]
+        for part in runs(rows, self.rows.codes):
+            parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
+            if parser is None:
+                yield from self.reader.columns(part)
+            else:
+                yield from self.reader.parsed(part, parser, rejects)
+
+    def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        errors = self.rejects[outlet.number].errors
+        for columns in self.reader.refused(rows):
+            why = [errors[each] for each in columns.column("physical_offset").to_pylist()]
+            yield columns.append_column(ERROR, pa.array(why, pa.string()))

@@ -1,0 +1,1 @@
+"""Compares a landed table with the log it landed from."""

@@ -1,0 +1,52 @@
+"""Facts of rows that come in any order, by parts of the log: on disk, so that memory is bounded.
+
+A part is :data:`PART_BYTES` of the log. At 56 bytes a row this takes far less than the table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from lakelog_lake.verify.row_facts import FACT
+
+if TYPE_CHECKING:
+    from lakelog_lake.verify.row_facts import Facts
+
+PART_BYTES: Final = 128 << 20
+
+
+@attrs.define
+class Buckets:
+    """:ivar folder: an empty one, of its own."""
+
+    folder: Path
+    part_bytes: int = PART_BYTES
+    parts: set[int] = attrs.field(factory=set)
+
+    def add(self, facts: Facts) -> None:
+        """Put each row into its part."""
+        numbers = self.numbers(facts)
+        for part in np.unique(numbers).tolist():
+            self.parts.add(part)
+            with self._file(part).open("ab") as file:
+                file.write(facts[numbers == part].tobytes())
+
+    def numbers(self, facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The part that each row is of."""
+        return np.asarray(facts["at"] // self.part_bytes, np.int64)
+
+    def take(self, part: int) -> Facts:
+        """All rows of a part, which are forgotten then."""
+        if part not in self.parts:
+            return np.zeros(0, FACT)
+        self.parts.remove(part)
+        found = np.fromfile(self._file(part), FACT)
+        self._file(part).unlink()
+        return found
+
+    def _file(self, part: int) -> Path:
+        return self.folder / str(part)

@@ -1,0 +1,157 @@
+"""What a comparison found: ranges of a queue for people, and counts for each queue.
+
+Ranges of one kind that touch are one, whatever order they were found in by piece; beyond
+:data:`MOST_RANGES` they are counted only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+if TYPE_CHECKING:
+    from lakelog_lake.verify.row_facts import Facts
+
+MISSING: Final = "missing"
+EXTRA: Final = "extra"
+AHEAD: Final = "ahead"
+DOUBLED: Final = "doubled"
+BODY: Final = "body"
+COLUMNS: Final = "columns"
+PLACE: Final = "place"
+CRC: Final = "crc"
+GAP: Final = "gap"
+MEANINGS: Final = {
+    MISSING: "in the log before the table's position, and not in the table",
+    EXTRA: "in the table, and no such record is in the log",
+    AHEAD: "in the table behind its own position",
+    DOUBLED: "more than once in the table",
+    PLACE: "in another queue, or at another queue offset, than in the log",
+    BODY: "with another body than in the log",
+    COLUMNS: "with another value than in the log in a column that is not the body",
+    CRC: "with a body that its own checksum does not fit; the log holds it no more",
+    GAP: "queue offsets that no row has; the log holds them no more",
+}
+"""Every kind of difference; a gap is none, since nothing is left to compare it with."""
+MOST_RANGES: Final = 1000
+
+
+@attrs.define
+class Range:
+    """Rows of one queue that differ alike, one behind the other.
+
+    :ivar first: queue offset of the first; :ivar last: of the last one
+    :ivar start: physical offset of the first; :ivar end: of the last one
+    """
+
+    kind: str
+    queue: int
+    first: int
+    last: int
+    start: int
+    end: int
+    rows: int
+
+    def takes(self, other: Range) -> bool:
+        """Whether ``other`` touches it, and is taken in."""
+        touches = other.first <= self.last + 1 and other.last >= self.first - 1
+        if touches:
+            self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+            self.start, self.end = min(self.start, other.start), max(self.end, other.end)
+            self.rows += other.rows
+        return touches
+
+
+@attrs.define
+class Tally:
+    """Counts of one queue.
+
+    :ivar log: records that should be rows
+    :ivar table: rows where the log can tell
+    :ivar older: rows of what the log holds no more
+    :ivar gaps: queue offsets between rows that no row has
+    :ivar kinds: rows by kind of difference
+    """
+
+    log: int = 0
+    table: int = 0
+    older: int = 0
+    gaps: int = 0
+    kinds: dict[str, int] = attrs.field(factory=dict)
+
+
+@attrs.define
+class Differences:
+    """Collects."""
+
+    tallies: dict[int, Tally] = attrs.field(factory=dict)
+    ranges: list[Range] = attrs.field(factory=list)
+    not_listed: int = 0
+    _last: dict[tuple[str, int], Range] = attrs.field(factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """How many rows differ."""
+        return sum(
+            count
+            for tally in self.tallies.values()
+            for kind, count in tally.kinds.items()
+            if kind != GAP
+        )
+
+    def of(self, queue: int) -> Tally:
+        """The counts of a queue."""
+        return self.tallies.setdefault(queue, Tally())
+
+    def count(self, which: str, facts: Facts) -> None:
+        """Add the rows of each queue to its ``log``, ``table`` or ``older``."""
+        queues, counts = np.unique(facts["queue"], return_counts=True)
+        for queue, rows in zip(queues.tolist(), counts.tolist(), strict=True):
+            tally = self.of(queue)
+            setattr(tally, which, getattr(tally, which) + rows)
+
+    def add(self, kind: str, facts: Facts) -> None:
+        """These rows differ."""
+        if not len(facts):
+            return
+        order = np.lexsort((facts["at"], facts["offset"], facts["queue"]))
+        rows = facts[order]
+        jumps = np.diff(rows["offset"]) > rows["takes"][:-1]
+        cuts = np.flatnonzero((np.diff(rows["queue"]) != 0) | jumps) + 1
+        for run in np.split(rows, cuts):
+            self.add_range(_range(kind, run))
+
+    def add_range(self, found: Range) -> None:
+        """One range, all of its rows told already or not."""
+        tally = self.of(found.queue)
+        tally.kinds[found.kind] = tally.kinds.get(found.kind, 0) + found.rows
+        last = self._last.get((found.kind, found.queue))
+        if last is not None and last.takes(found):
+            return
+        if len(self.ranges) >= MOST_RANGES:
+            self.not_listed += 1
+            return
+        self.ranges.append(found)
+        self._last[found.kind, found.queue] = found
+
+    def each(self) -> Iterator[Range]:
+        """The ranges, by kind and in the order of the log."""
+        kinds = list(MEANINGS)
+        yield from sorted(self.ranges, key=lambda each: (kinds.index(each.kind), each.start))
+
+
+def _range(kind: str, run: Any) -> Range:
+    """:param run: rows of one queue."""
+    takes = np.maximum(run["takes"], 1)
+    return Range(
+        kind,
+        int(run["queue"][0]),
+        int(run["offset"][0]),
+        int((run["offset"] + takes).max()) - 1,
+        int(run["at"].min()),
+        int(run["at"].max()),
+        len(run),
+    )

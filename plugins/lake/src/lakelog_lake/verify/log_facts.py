@@ -1,0 +1,68 @@
+"""What of a log should be rows of a table, as facts; and where the log is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from lakelog.pieces import Damage
+from lakelog_lake.log.range_reader import Damages, Span, steps
+from lakelog_lake.log.selection import Chosen, chosen_rows, coded_topics
+from lakelog_lake.log.unpacking import unpacked
+from lakelog_lake.verify.row_facts import Queues, facts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import lakelog
+    from lakelog.codec import RecordBatch
+    from lakelog_lake.verify.row_facts import Facts
+
+_STEP_BYTES = 8 << 20
+
+
+@attrs.define
+class _Noted(Damages):
+    """Remembers where the damage is."""
+
+    places: list[Span] = attrs.field(factory=list)
+
+    def met(self, damage: Damage) -> None:
+        """Bytes that are no records."""
+        self.places.append(Span(damage.offset, damage.end_offset))
+
+
+@attrs.define
+class LogFacts:
+    """:ivar columns: those that are compared, the key's among them."""
+
+    chosen: Chosen
+    columns: Sequence[str]
+    queues: Queues
+    damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
+
+    @property
+    def damaged(self) -> list[Span]:
+        """Where no records are."""
+        return self.damages.places
+
+    def between(self, store: lakelog.Store, span: Span) -> Iterator[Facts]:
+        """In the order of the log, a few MiB at a time."""
+        if span.end <= span.start:
+            return
+        for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):
+            for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
+                rows = self._rows(part)
+                if rows is not None:
+                    yield facts_of(rows, self.queues)
+
+    def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
+
+        places = chosen_rows(batch, *coded_topics(batch), self.chosen)
+        if not len(places):
+            return None
+        part = batch.take(places)
+        return unpacked(part, self.columns)[0]

@@ -1,0 +1,172 @@
+"""Compares a landed table with the log it landed from: every row with its record.
+
+Each side is read once. The table's rows become facts first, on disk by parts of the log; then the
+log is read in its order, and each part compared. What the log holds no more is compared with
+nothing: there only doubled rows, bodies with a wrong checksum and gaps can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+import lakelog
+from lakelog_lake.errors import WrongLog
+from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.selection import Chosen
+from lakelog_lake.log.system_topics import is_system_topic
+from lakelog_lake.readback.landed_table import LandedTable
+from lakelog_lake.readback.open import position_of, readable
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.verify.buckets import PART_BYTES, Buckets
+from lakelog_lake.verify.comparing import Comparison, Limits
+from lakelog_lake.verify.differences import Differences
+from lakelog_lake.verify.log_facts import LogFacts
+from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog_lake.verify.row_facts import Facts
+
+
+@attrs.frozen
+class Asked:
+    """What to compare.
+
+    :ivar store: its name in the table
+    :ivar chosen: what of the log should have landed
+    """
+
+    path: Path
+    store: str
+    table: LandedTable
+    chosen: Chosen
+
+
+@attrs.frozen
+class LogBounds:
+    """:ivar low: what the log begins with; :ivar end: behind its last whole record."""
+
+    low: int
+    end: int
+    problem: str | None = None
+
+
+@attrs.frozen
+class Verified:
+    """What was found.
+
+    :ivar columns: those of lakelog's columns that were compared
+    :ivar damaged: parts of the log that are no records, and were not compared
+    """
+
+    asked: Asked
+    position: Position
+    log: LogBounds
+    columns: tuple[str, ...]
+    queues: Queues
+    differences: Differences
+    damaged: tuple[Span, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the table holds what it should, as far as that can be told."""
+        return self.log.problem is None and not self.differences.rows
+
+
+def verify_here(
+    asked: Asked, *, part_bytes: int = PART_BYTES, on_rows: Callable[[int], None] = lambda _: None
+) -> Verified:
+    """Compare in this process.
+
+    :param on_rows: told how many rows more have been read, of either side
+
+    Raises what reading the table raises, and :class:`~lakelog_lake.errors.NotLanded`.
+    """
+    position = position_of(asked.table, asked.store)
+    columns = compared(asked.table.columns())
+    queues = Queues()
+    with (
+        TemporaryDirectory(prefix="lakelog-verify-") as folder,
+        lakelog.open(asked.path, mode="read") as store,
+    ):
+        log = bounds_of(store, position, asked.table.name)
+        buckets = Buckets(Path(folder), part_bytes)
+        for batch in _rows(asked, columns):
+            buckets.add(facts_of(batch, queues))
+            on_rows(batch.num_rows)
+        source = LogFacts(_chosen(asked, queues), columns[1:], queues)
+        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        comparison = Comparison(limits, has_parsed(asked.table.columns()))
+        _compare(comparison, buckets, source, store, log, on_rows)
+    return Verified(asked, position, log, columns, queues, comparison.found, tuple(source.damaged))
+
+
+def _rows(asked: Asked, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with readable(asked.table.name):
+        yield from asked.table.batches(asked.store, columns)
+
+
+def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds:
+    """Where the log begins and ends, and whether it is the one that landed."""
+    low, end = store.min_offset, store.max_offset
+    try:
+        first_offset(store, position, table, accept_gaps=True)
+    except WrongLog as error:
+        return LogBounds(low, end, str(error))
+    if end < position.end:
+        why = f"{store.path} ends at offset {end}, and {table} holds what is before {position.end}"
+        return LogBounds(low, end, f"{why}: the log was cut, or restored from an older copy")
+    return LogBounds(low, end)
+
+
+def _chosen(asked: Asked, queues: Queues) -> Chosen:
+    """RocketMQ's own topics are compared where the table has any of them."""
+    if asked.chosen.topics is None and any(is_system_topic(topic) for topic, _ in queues.names):
+        return attrs.evolve(asked.chosen, system_topics=True)
+    return asked.chosen
+
+
+def _compare(  # each is one collaborator
+    comparison: Comparison,
+    buckets: Buckets,
+    source: LogFacts,
+    store: lakelog.Store,
+    log: LogBounds,
+    on_rows: Callable[[int], None],
+) -> None:
+    waiting: list[Facts] = []
+    current: int | None = None
+
+    def finish(part: int | None) -> None:
+        if part is not None:
+            _older_parts(comparison, buckets, part)
+            comparison.part(np.concatenate(waiting), buckets.take(part))
+            waiting.clear()
+
+    span = Span(log.low, min(comparison.limits.end, log.end))
+    for facts in source.between(store, span):
+        on_rows(len(facts))
+        numbers = buckets.numbers(facts)
+        for rows in np.split(facts, np.flatnonzero(np.diff(numbers)) + 1):
+            part = int(rows["at"][0]) // buckets.part_bytes
+            if part != current:
+                finish(current)
+                current = part
+            waiting.append(rows)
+    finish(current)
+    _older_parts(comparison, buckets, None)
+
+
+def _older_parts(comparison: Comparison, buckets: Buckets, before: int | None) -> None:
+    """Parts of which the log has nothing."""
+    for part in sorted(buckets.parts):
+        if before is None or part < before:
+            comparison.part(np.zeros(0, FACT), buckets.take(part))

@@ -1,0 +1,259 @@
+"""Compaction and expiry: rows, their order and the positions stay, and dispatch goes on.
+
+Iceberg's compaction needs Spark: see test_spark_care.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from lakelog.errors import SettingsError
+from lakelog_lake.care import merging
+from lakelog_lake.care.care import compact as compact_tables
+from lakelog_lake.care.care import expire as expire_tables
+from lakelog_lake.care.terms import Retention, duration
+from lakelog_lake.errors import TooBusy
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.sinks.iceberg import sqlite_catalog
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    TABLE,
+    assert_exactly,
+    files,
+    keys_in,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import messages, open_small
+
+MIB = 1 << 20
+EVERYTHING = Retention(0)
+_DAYS = 86_400
+
+
+def compact(kind: str, path: Path) -> None:
+    compact_tables(f"{kind}:{path}", None, MIB, None)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path) -> None:
+    source, path = Source(store_path, "S"), tmp_path / "t"
+    sink = make(kind, path)
+    land_all(source, sink)
+    before = sink.head("S").position
+    small = len(files(kind, path))
+    ((_, done),) = compact_tables(f"{kind}:{path}", None, MIB, None)
+    assert (done.removed, done.made) == (small, 3)
+    ((_, gone),) = expire_tables(f"{kind}:{path}", None, EVERYTHING)
+    assert gone.files >= small
+    assert len(files(kind, path)) == 3
+    assert len([each for each in path.rglob("*.parquet") if "checkpoint" not in each.name]) == 3
+    after = make(kind, path).head("S").position
+    assert before is not None
+    assert after is not None
+    assert (after.end, after.last, after.commit) == (before.end, before.last, before.commit)
+    assert land_all(source, make(kind, path)) == []
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(60)))
+    assert sum(each.rows for each in land_all(source, make(kind, path))) == 60
+    compact(kind, path)
+    expire_tables(f"{kind}:{path}", None, EVERYTHING)
+    assert keys_in(read(kind, path)) == keys_of(store_path, "S")
+
+
+def test_rows_in_a_compacted_parquet_file_are_sorted(store_path: Path, tmp_path: Path) -> None:
+    land_all(Source(store_path, "S"), make("parquet", tmp_path / "t"))
+    compact("parquet", tmp_path / "t")
+    assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_each_queue_in_a_compacted_delta_file_is_in_order(store_path: Path, tmp_path: Path) -> None:
+    land_all(Source(store_path, "S"), make("delta", tmp_path / "t"))
+    compact("delta", tmp_path / "t")
+    for path in files("delta", tmp_path / "t"):
+        offsets = parquet.read_table(path, partitioning=None)["queue_offset"].to_pylist()
+        assert offsets == sorted(offsets)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_topics_of_any_name_are_compacted(kind: str, tmp_path: Path) -> None:
+    from lakelog import Message
+
+    names = ["a%b", "with space", "a=b", "ü", "x" * 120]
+    source, path = Source(tmp_path / "s", "S"), tmp_path / "t"
+    for _ in range(2):
+        with open_small(tmp_path / "s") as store:
+            store.put_batch([Message(name, b"1", queue_id=0) for name in names])
+        land_all(source, make(kind, path))
+    ((_, done),) = compact_tables(f"{kind}:{path}", None, MIB, None)
+    assert (done.removed, done.made) == (2 * len(names), len(names))
+    expire_tables(f"{kind}:{path}", None, EVERYTHING)
+    assert keys_in(read(kind, path)) == keys_of(tmp_path / "s", "S")
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_compaction_while_a_dispatcher_writes(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    source, path = Source(store_path, "S"), tmp_path / "t"
+    sink = make(kind, path)
+    land(source, sink, in_process, SMALL)
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            compact(kind, path)
+            expire_tables(f"{kind}:{path}", None, EVERYTHING)
+
+    second = land(source, sink, in_process, SMALL, meanwhile)
+    assert second is not None
+    assert second.won
+    land_all(source, sink)
+    assert keys_in(read(kind, path)) == keys_of(store_path, "S")
+
+
+def test_a_dispatcher_that_is_faster_does_not_end_a_compaction(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, path = Source(store_path, "S"), tmp_path / "t"
+    land(source, make("parquet", path), in_process, SMALL)
+    inner = ParquetSink._publish
+    landed: list[object] = []
+
+    def slow(*given: Any) -> None:
+        if "compacted" in str(given[-1]["files"]) and len(landed) < 2:
+            monkeypatch.setattr(ParquetSink, "_publish", inner)
+            landed.append(land(source, make("parquet", path), in_process, SMALL))
+            monkeypatch.setattr(ParquetSink, "_publish", slow)
+        inner(*given)
+
+    monkeypatch.setattr(ParquetSink, "_publish", slow)
+    compact("parquet", path)
+    monkeypatch.undo()
+    assert len(landed) == 2
+    land_all(source, make("parquet", path))
+    assert keys_in(read("parquet", path)) == keys_of(store_path, "S")
+
+
+def test_of_two_compactions_one_wins(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", path))
+    inner, calls = merging.merge, list[Path]()
+
+    def other_first(paths: Sequence[Path], made: Path) -> int:
+        calls.append(made)
+        if len(calls) == 1:
+            compact("parquet", path)
+        return inner(paths, made)
+
+    monkeypatch.setattr(merging, "merge", other_first)
+    with pytest.raises(TooBusy, match="another compaction"):
+        compact("parquet", path)
+    expire_tables(f"parquet:{path}", None, EVERYTHING)
+    assert_exactly("parquet", path, keys_of(store_path, "S"))
+    assert len(list((path / "data").iterdir())) == 3
+
+
+def gone(path: Path, retention: Retention) -> int:
+    """How many files that removed."""
+    return sum(done.files for _, done in expire_tables(f"parquet:{path}", None, retention))
+
+
+def test_young_versions_stay(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", path))
+    compact("parquet", path)
+    assert gone(path, Retention(7 * _DAYS)) == 0
+    assert gone(path, Retention(0, keep=2)) == 0
+    for manifest in (path / "_lakelog").iterdir():  # an old table, but it was just compacted
+        if manifest.name != "00000000000000000004.json":
+            os.utime(manifest, (0, 0))
+    assert gone(path, Retention(7 * _DAYS)) == 0
+    assert gone(path, EVERYTHING) == 24
+    assert_exactly("parquet", path, keys_of(store_path, "S"))
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
+def test_files_that_no_version_names_go_when_they_are_old(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    sink = make(kind, path)
+    land_all(Source(store_path, "S"), sink)
+    data = files(kind, path)[0].parent
+    old, young = data / "old.parquet", data / "young.parquet"
+    for each in (old, young):
+        each.write_bytes(b"of one who was killed")
+    then = time.time() - 2 * _DAYS
+    os.utime(old, (then, then))
+    expire_tables(f"{kind}:{path}", None, EVERYTHING)
+    assert not old.exists()
+    assert young.exists()
+    assert keys_in(read(kind, path)) == keys_of(store_path, "S")
+
+
+def test_iceberg_expires_without_java(store_path: Path, tmp_path: Path) -> None:
+    source = Source(store_path, "S")
+    land_all(source, make("iceberg", tmp_path / "t"))
+    before = make("iceberg", tmp_path / "t").head("S").position
+    ((_, gone),) = expire_tables(f"iceberg:{tmp_path / 't'}", None, EVERYTHING)
+    table = sqlite_catalog(tmp_path / "t").load_table(TABLE)
+    assert len(table.metadata.snapshots) == 1
+    assert gone.versions > 1
+    assert make("iceberg", tmp_path / "t").head("S").position == before
+    assert land_all(source, make("iceberg", tmp_path / "t")) == []
+    assert_exactly("iceberg", tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path) -> None:
+    """Else the store that landed before the tag would seem to be one that was rolled back."""
+    other, path = tmp_path / "other", tmp_path / "t"
+    with open_small(other) as store:
+        store.put_batch(list(messages(100)))
+    land_all(Source(other, "O"), make("iceberg", path))
+    table = sqlite_catalog(path).load_table(TABLE)
+    current = table.metadata.current_snapshot_id
+    assert current is not None
+    table.manage_snapshots().create_tag(current, "kept").commit()
+    land_all(Source(store_path, "S"), make("iceberg", path))
+    expire_tables(f"iceberg:{path}", None, EVERYTHING)
+    for name, place in (("O", other), ("S", store_path)):
+        assert land_all(Source(place, name), make("iceberg", path)) == []
+    assert (
+        sqlite_catalog(path).load_table(TABLE).scan(snapshot_id=current).to_arrow().num_rows == 100
+    )
+
+
+def test_the_commands(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", path))
+    done = run("lake", "compact", f"parquet:{path}")
+    assert done.stdout == f"the Parquet table {path}: 24 files became 3\n"
+    again = run("lake", "compact", f"parquet:{path}", "--json")
+    assert json.loads(again.stdout)["removed"] == 0
+    assert "0 versions and 0 files are gone" in run("lake", "expire", f"parquet:{path}").stdout
+    all_of_it = run("lake", "expire", f"parquet:{path}", "--older-than", "0s")
+    assert "24 files are gone" in all_of_it.stdout
+    wrong = run("lake", "expire", f"parquet:{path}", "--older-than", "soon")
+    assert wrong.exit_code == 2
+    assert "write 7d" in wrong.stderr
+
+
+def test_durations() -> None:
+    assert [duration(each) for each in ("0s", "2m", "1w")] == [0, 120, 604_800]
+    with pytest.raises(SettingsError):
+        duration("7")

@@ -1,0 +1,344 @@
+"""A table that equals its log, and every way in which one may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.layout import segment_name
+from lakelog.sysflag import COMPRESSED
+from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.readback.open import opened
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.verify.differences import (
+    AHEAD,
+    BODY,
+    COLUMNS,
+    CRC,
+    DOUBLED,
+    EXTRA,
+    GAP,
+    MISSING,
+    PLACE,
+    Range,
+)
+from lakelog_lake.verify.verify import Asked, Verified, verify_here
+from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
+from plugins.lake.tests.landing.tables import SMALL, files, land_all, make
+from plugins.lake.tests.landing.test_cli import LAKELOG, run
+from plugins.lake.tests.stores import SEGMENT, messages, open_small
+
+PART = 20_000
+"""Many parts of the log, so that ranges go over the edges of parts."""
+
+
+def verify(to: str, store: Path, name: str = "S") -> Verified:
+    return verify_here(Asked(store, name, opened(to), EVERYTHING), part_bytes=PART)
+
+
+def ranges(found: Verified) -> dict[str, list[Range]]:
+    kinds: dict[str, list[Range]] = {}
+    for each in found.differences.each():
+        kinds.setdefault(each.kind, []).append(each)
+    return kinds
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, and a Parquet table of everything."""
+    path = tmp_path_factory.mktemp("made")
+    with open_small(path / "store") as store:
+        store.put_batch(list(messages(300)))
+    land_all(Source(path / "store", "S"), make("parquet", path / "t"))
+    return path
+
+
+@pytest.fixture
+def store_path(made: Path, tmp_path: Path) -> Path:
+    """The store, to be changed."""
+    return Path(shutil.copytree(made / "store", tmp_path / "store"))
+
+
+@pytest.fixture
+def landed(made: Path, tmp_path: Path) -> Path:
+    """Its table, to be changed."""
+    return Path(shutil.copytree(made / "t", tmp_path / "t"))
+
+
+def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put_batch(list(messages(40)))
+    sink = make(kind, tmp_path / "t")
+    land_all(Source(other, "O"), sink)
+    land(Source(store_path, "S"), sink, in_process, SMALL)  # not everything
+    found = verify(f"{kind}:{tmp_path / 't'}", store_path)
+    assert found.is_clean
+    assert found.position.end < found.log.end
+    assert found.differences.ranges == []
+    tallies = found.differences.tallies.values()
+    assert 0 < sum(each.log for each in tallies) == sum(each.table for each in tallies) < 300
+    assert "body" in found.columns
+    assert verify(f"{kind}:{tmp_path / 't'}", other, "O").is_clean
+
+
+def test_rows_that_are_gone_are_one_range(landed: Path, store_path: Path) -> None:
+    change(landed, "topic-1", lambda table: without(table, 1, 2))
+    found = verify(f"parquet:{landed}", store_path)
+    (gone,) = ranges(found)[MISSING]
+    assert found.queues.names[gone.queue] == ("topic-1", 0)
+    assert (gone.first, gone.last, gone.rows) == (1, 2, 2)
+    assert set(ranges(found)) == {MISSING}
+    assert found.differences.rows == 2
+    assert found.differences.of(gone.queue).gaps == 2
+    with lakelog.open(store_path, mode="read") as store:
+        message = next(store.scan(gone.start))
+    assert (message.topic, message.queue_offset) == ("topic-1", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("body", b"altered", BODY),
+        ("properties", [("number", "altered")], COLUMNS),
+        ("keys", ["altered"], COLUMNS),
+        ("unique_key", None, COLUMNS),
+        ("queue_offset", 999, PLACE),
+    ],
+)
+def test_an_altered_row_is_found(
+    landed: Path, store_path: Path, name: str, value: Any, kind: str
+) -> None:
+    change(landed, "topic-2", lambda table: with_value(table, 1, name, value))
+    found = ranges(verify(f"parquet:{landed}", store_path))
+    (differs,) = found[kind]
+    assert set(found) == {kind}
+    assert (differs.rows, differs.start) == (1, differs.end)
+
+
+def test_a_doubled_row_is_found(landed: Path, store_path: Path) -> None:
+    change(landed, "topic-0", lambda table: doubled(table, 3))
+    found = ranges(verify(f"parquet:{landed}", store_path))
+    (again,) = found[DOUBLED]
+    assert set(found) == {DOUBLED}
+    assert (again.first, again.last, again.rows) == (3, 3, 1)
+
+
+def test_rows_that_the_log_does_not_have_are_found(landed: Path, store_path: Path) -> None:
+    change(landed, "topic-0", lambda table: moved_behind(table, 0, 10_000_000))
+    change(landed, "topic-1", lambda table: moved_behind(table, 0, 5))
+    found = ranges(verify(f"parquet:{landed}", store_path))
+    (ahead,), (extra,) = found[AHEAD], found[EXTRA]
+    assert (ahead.start, extra.start) == (10_000_000, 5)
+    assert set(found) == {AHEAD, EXTRA}
+
+
+@pytest.mark.parametrize("place", [None, -7])
+def test_a_row_without_a_place_is_not_taken_for_an_older_one(
+    landed: Path, store_path: Path, place: int | None
+) -> None:
+    change(landed, "topic-0", lambda table: moved_behind(table, 0, place))
+    found = ranges(verify(f"parquet:{landed}", store_path))
+    (extra,) = found[EXTRA]
+    assert set(found) == {EXTRA}
+    assert extra.rows == 1
+
+
+def test_a_log_that_was_cut_is_told(landed: Path, store_path: Path) -> None:
+    last = max((store_path / "commitlog").iterdir())
+    last.unlink()
+    found = verify(f"parquet:{landed}", store_path)
+    assert not found.is_clean
+    assert found.log.problem is not None
+    assert "no whole record is there" in found.log.problem
+    assert all(each.start >= int(last.name) - 1000 for each in ranges(found)[EXTRA])
+
+
+def test_what_the_log_holds_no_more_is_not_compared(landed: Path, store_path: Path) -> None:
+    first = min((store_path / "commitlog").iterdir())
+    first.unlink()
+    change(landed, "topic-1", lambda table: without(table, 1))
+    change(landed, "topic-0", lambda table: with_value(table, 1, "tags", "altered"))
+    found = verify(f"parquet:{landed}", store_path)
+    assert found.is_clean
+    assert found.log.low == SEGMENT
+    older = sum(each.older for each in found.differences.tallies.values())
+    assert older > 20
+    (gap,) = ranges(found)[GAP]
+    assert (gap.first, gap.last) == (1, 1)
+
+
+def test_a_checksum_is_looked_at_where_the_log_has_nothing(landed: Path, store_path: Path) -> None:
+    min((store_path / "commitlog").iterdir()).unlink()
+    change(landed, "topic-2", lambda table: with_value(table, 1, "body", b"altered"))
+    found = verify(f"parquet:{landed}", store_path)
+    (bad,) = ranges(found)[CRC]
+    assert not found.is_clean
+    assert bad.rows == 1
+
+
+def test_bodies_that_were_compressed_are_compared(tmp_path: Path) -> None:
+    store_path, body = tmp_path / "s", b"again and again " * 500
+    with open_small(store_path) as store:
+        done = store.put_batch([Message("t", zlib.compress(body), queue_id=0) for _ in range(5)])
+    with (store_path / "commitlog" / segment_name(0)).open("r+b") as file:
+        for each in done:
+            os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), each.physical_offset + 36)
+    land_all(Source(store_path, "S"), make("parquet", tmp_path / "t"))
+    assert verify(f"parquet:{tmp_path / 't'}", store_path).is_clean
+    change(tmp_path / "t", "t", lambda table: with_value(table, 2, "body", b"altered"))
+    (differs,) = ranges(verify(f"parquet:{tmp_path / 't'}", store_path))[BODY]
+    assert differs.first == 2
+
+
+def test_damage_in_the_log_is_told_and_no_difference(tmp_path: Path, store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        victim = list(store.scan())[40]
+    segment = store_path / "commitlog" / f"{victim.physical_offset // SEGMENT * SEGMENT:020d}"
+    data = bytearray(segment.read_bytes())
+    data[victim.physical_offset % SEGMENT + 4] ^= 0xFF
+    segment.write_bytes(data)
+    land_all(Source(store_path, "S", skip_damage=True), make("parquet", tmp_path / "t"))
+    found = verify(f"parquet:{tmp_path / 't'}", store_path)
+    assert found.is_clean
+    assert [each.start for each in found.damaged] == [victim.physical_offset]
+
+
+def test_the_command_says_what_differs(landed: Path, store_path: Path) -> None:
+    arguments = ("lake", "verify", store_path, "--to", f"parquet:{landed}", "--store-id", "S")
+    clean = run(*arguments)
+    assert clean.exit_code == 0, clean.stderr
+    assert "equal" in clean.stdout
+    change(landed, "topic-1", lambda table: without(table, 1))
+    differs = run(*arguments)
+    assert differs.exit_code == 1
+    assert "missing\ttopic-1\t0\t1\t1\t1" in differs.stdout
+    lines = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+    assert lines[-1]["differing_rows"] == 1
+    assert not lines[-1]["clean"]
+    assert [each["first"] for each in lines if each["kind"] == "difference"] == [1]
+
+
+def test_what_is_no_table_is_refused_in_one_line(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    to = f"{kind}:{tmp_path / 't'}"
+    with pytest.raises(NoTable, match="no such folder"):
+        opened(to)
+    assert not (tmp_path / "t").exists()
+    (tmp_path / "t").mkdir()
+    with pytest.raises(NoTable):
+        opened(to)
+    land_all(Source(store_path, "S"), make(kind, tmp_path / "u"))
+    done = run("lake", "verify", store_path, "--to", f"{kind}:{tmp_path / 'u'}")
+    assert done.exit_code == 2
+    assert "it holds S" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(NotLanded):
+        verify(f"{kind}:{tmp_path / 'u'}", store_path, "another")
+
+
+def test_tables_of_others_are_refused(tmp_path: Path) -> None:
+    import deltalake
+
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+    deltalake.write_deltalake(str(tmp_path / "d"), pa.table({"a": [1]}))
+    with pytest.raises(NotLakelogs, match="physical_offset"):
+        opened(f"delta:{tmp_path / 'd'}")
+    catalog = sqlite_catalog(tmp_path / "i")
+    catalog.create_namespace("x")
+    catalog.create_table("x.y", pa.schema([("a", pa.int64())]))
+    with pytest.raises(NotLakelogs, match="physical_offset"):
+        opened(f"iceberg:{tmp_path / 'i'}", "x.y")
+    with pytest.raises(NoTable, match=r"it has x\.y"):
+        opened(f"iceberg:{tmp_path / 'i'}")
+
+
+def test_a_copy_of_a_folder_is_a_table(landed: Path, store_path: Path, tmp_path: Path) -> None:
+    shutil.copytree(landed, tmp_path / "copy")
+    assert verify(f"parquet:{tmp_path / 'copy'}", store_path).is_clean
+
+
+def test_a_table_for_each_topic_and_its_dead_letters(tmp_path: Path) -> None:
+    store_path = tmp_path / "s"
+    with open_small(store_path) as store:
+        for number in range(30):
+            body = b"no json" if number % 10 == 3 else b'{"n": %d}' % number
+            store.put_batch([Message(name, body, queue_id=0) for name in ("a", "b.c")])
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    to = f"parquet:{tmp_path / 'of-{topic}'}"
+    done = run("dispatch", store_path, "--to", to, "--once", "--body", f"a=json:{schema}")
+    assert done.exit_code == 0, done.stderr
+    arguments = ("lake", "verify", store_path, "--to", to)
+    equal = run(*arguments, "--json")
+    assert equal.exit_code == 0, equal.stdout
+    lines = [json.loads(line) for line in equal.stdout.splitlines()]
+    assert [each["table_rows"] for each in lines if each["kind"] == "summary"] == [30, 30]
+    change(tmp_path / "of-a_dead_letters", "a", lambda table: without(table, 1))
+    differs = run(*arguments)
+    assert differs.exit_code == 1
+    assert "missing\ta\t0\t13\t13\t1" in differs.stdout
+    assert "missing" not in run(*arguments, "--topic", "b.c").stdout
+    assert run("lake", "compact", to).stdout.count("files became") == 3
+
+
+def test_one_table_with_parsed_and_other_bodies(kind: str, tmp_path: Path) -> None:
+    store_path = tmp_path / "s"
+    with open_small(store_path) as store:
+        store.put_batch([Message(name, b'{"n": 1}', queue_id=0) for name in ("a", "b") * 5])
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    to = f"{kind}:{tmp_path / 't'}"
+    done = run("dispatch", store_path, "--to", to, "--once", "--body", f"a=json:{schema}")
+    assert done.exit_code == 0, done.stderr
+    equal = run("lake", "verify", store_path, "--to", to)
+    assert equal.exit_code == 0, equal.stdout
+
+
+def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: Path) -> None:
+    home = tmp_path / "java-11"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch(mode=0o755)
+    (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    words = (LAKELOG, "sql", str(store_path), "select 1")
+    given = {**os.environ, "JAVA_HOME": str(home)}
+    done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Spark needs Java 17 or later" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_sql_of_no_store_and_wrong_options(store_path: Path, tmp_path: Path) -> None:
+    for arguments, words in {
+        (tmp_path / "none", "select 1"): "none",
+        (store_path, "select 1", "--option", "colour=red"): "colour",
+        (store_path, "select 1", "--json", "--csv"): "--csv",
+    }.items():
+        done = run("sql", *arguments)
+        assert done.exit_code in (2, 3)
+        assert words in done.stderr
+
+
+def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:
+    sink = make(kind, tmp_path / "u")
+    land_all(Source(made / "store", "S"), sink)
+    files(kind, tmp_path / "u")[3].unlink()
+    to = ("--to", f"{kind}:{tmp_path / 'u'}", "--store-id", "S")
+    done = run("lake", "verify", made / "store", *to)
+    assert done.exit_code == 1
+    assert "cannot be read" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,72 @@
+"""A table is compared while a dispatcher is at work, and says nothing false of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import pyarrow as pa
+
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.readback.landed_table import DataFile, LandedTable
+from lakelog_lake.readback.open import opened
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.verify.verify import Asked, verify_here
+from plugins.lake.tests.landing.tables import SMALL, make
+from plugins.lake.tests.stores import messages, open_small
+
+
+@attrs.frozen
+class Landing:
+    """A pass lands between the look at the position and the first row."""
+
+    table: LandedTable
+    source: Source
+    sink: Sink
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    def columns(self) -> Mapping[str, str]:
+        return self.table.columns()
+
+    def position(self, store: str) -> Position | None:
+        return self.table.position(store)
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        assert land(self.source, self.sink, in_process, SMALL) is not None
+        yield from self.table.batches(store, columns)
+
+    def data_files(self) -> list[DataFile]:
+        return self.table.data_files()
+
+
+def test_what_lands_while_rows_are_read_is_no_difference(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    source, sink = Source(store_path, "S"), make(kind, tmp_path / "t")
+    land(source, sink, in_process, SMALL)
+    table = Landing(opened(f"{kind}:{tmp_path / 't'}"), source, sink)
+    found = verify_here(Asked(store_path, "S", table, EVERYTHING))
+    assert found.is_clean, list(found.differences.each())
+    tallies = found.differences.tallies.values()
+    assert 0 < sum(each.log for each in tallies) == sum(each.table for each in tallies) < 300
+    after = table.position("S")
+    assert after is not None
+    assert found.position.end < after.end
+
+
+def test_rows_of_a_store_that_did_not_move_are_still_told(store_path: Path, tmp_path: Path) -> None:
+    """The store under another name lands meanwhile, which hides nothing of the first."""
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put_batch(list(messages(300)))
+    sink = make("parquet", tmp_path / "t")
+    land(Source(store_path, "S"), sink, in_process, SMALL)
+    table = Landing(opened(f"parquet:{tmp_path / 't'}"), Source(other, "O"), sink)
+    assert verify_here(Asked(store_path, "S", table, EVERYTHING)).is_clean

@@ -1,0 +1,29 @@
+"""What the tests of this folder share, and those of Spark with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugins.lake.tests.landing.tables import KINDS
+from plugins.lake.tests.stores import filled
+from tests.support.fixtures import StoreFixtures
+
+
+@pytest.fixture(scope="session")
+def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
+    """Store directories that RocketMQ wrote."""
+    return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of table."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """300 messages, durable."""
+    return filled(tmp_path / "store", 300)

@@ -1,0 +1,135 @@
+"""The three kinds of tables, made alike, and read back by others: pyiceberg, deltalake, pyarrow."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import parquet
+
+import lakelog
+from lakelog_lake.landing.dispatcher import Landed, Source, land
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import Bounds
+
+KINDS = ("iceberg", "delta", "parquet")
+TABLE = "lakelog.messages"
+KEY = ["store", "topic", "queue_id", "queue_offset", "physical_offset"]
+SMALL = Bounds(pass_bytes=24 << 10, task_bytes=8 << 10)
+
+
+def make(kind: str, path: Path) -> Sink:
+    sink = sink_for(f"{kind}:{path}")
+    sink.prepare()
+    return sink
+
+
+def land_all(source: Source, sink: Sink, bounds: Bounds = SMALL) -> list[Landed]:
+    passes = []
+    while (landed := land(source, sink, in_process, bounds)) is not None:
+        passes.append(landed)
+    return passes
+
+
+def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:
+    """All rows, as somebody who knows nothing of lakelog reads them; ``table`` is of Iceberg."""
+    if kind == "iceberg":
+        return _iceberg(path, table).scan().to_arrow()
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(path)).to_pyarrow_table()
+    from lakelog_lake.sinks.parquet import ParquetSink
+
+    paths = ParquetSink(path).paths()
+    if not paths:
+        return pa.table({name: pa.array([], pa.int64()) for name in KEY})
+    found = [parquet.read_table(each, partitioning=None) for each in paths]
+    return pa.concat_tables(found, promote_options="default")
+
+
+def files(kind: str, path: Path) -> list[Path]:
+    """The data files that the table consists of."""
+    if kind == "iceberg":
+        found = [each.file.file_path for each in _iceberg(path).scan().plan_files()]
+        return [Path(unquote(urlsplit(each).path)) for each in found]
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return [Path(unquote(urlsplit(each).path)) for each in DeltaTable(str(path)).file_uris()]
+    from lakelog_lake.sinks.parquet import ParquetSink
+
+    return ParquetSink(path).paths()
+
+
+def commits(kind: str, path: Path) -> int:
+    """How many commits have added rows, or moved a position."""
+    if kind == "iceberg":
+        return len(_iceberg(path).metadata.snapshots)
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(path)).version()
+    return len(list((path / "_lakelog").glob("*.json")))
+
+
+def _iceberg(path: Path, table: str = TABLE) -> Any:
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+    return sqlite_catalog(path).load_table(table)
+
+
+def keys_in(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(table[name].to_pylist() for name in KEY), strict=True))
+
+
+def keys_of(store_path: Path, store: str, end: int | None = None) -> list[tuple[Any, ...]]:
+    """The keys of all messages in a log, read one by one."""
+    with lakelog.open(store_path, mode="read") as opened:
+        found = opened.scan(None, end)
+        return sorted(
+            (store, each.topic, each.queue_id, each.queue_offset, each.physical_offset)
+            for each in found
+        )
+
+
+def assert_exactly(kind: str, path: Path, expected: Sequence[tuple[Any, ...]]) -> None:
+    """Nothing lost, nothing doubled, and in each queue the order of the log."""
+    found = keys_in(read(kind, path))
+    assert len(found) == len(set(found)), "rows are doubled"
+    assert found == sorted(expected)
+    assert_ordered(files(kind, path))
+
+
+def assert_ordered(paths: Sequence[Path]) -> None:
+    """In a file rows are by queue and offset; no two files of a queue hold what mixes."""
+    spans = defaultdict(list)
+    for path in paths:
+        table = parquet.read_table(path, partitioning=None)
+        rows = list(
+            zip(
+                *(table[name].to_pylist() for name in ("store", "queue_id", "queue_offset")),
+                table["physical_offset"].to_pylist(),
+                strict=True,
+            )
+        )
+        assert rows == sorted(rows)
+        topic = table["topic"][0].as_py() if "topic" in table.column_names else str(path)
+        queues = defaultdict(list)
+        for store, queue_id, offset, place in rows:
+            queues[store, topic, queue_id].append((offset, place))
+        for queue, pairs in queues.items():
+            assert [place for _, place in pairs] == sorted(place for _, place in pairs)
+            spans[queue].append((pairs[0], pairs[-1]))
+    for of_queue in spans.values():
+        of_queue.sort()
+        for (_, last), (first, _) in itertools.pairwise(of_queue):
+            assert last[0] < first[0]
+            assert last[1] < first[1]

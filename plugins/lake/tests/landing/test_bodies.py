@@ -1,0 +1,134 @@
+"""Bodies as columns, and what does not parse among the dead letters, exactly once each."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.targets import Wish
+from lakelog_lake.log.range_reader import Span
+from plugins.lake.tests.landing.tables import keys_of, read
+from plugins.lake.tests.landing.wishes import (
+    Even,
+    all_passes,
+    assert_parsed,
+    dispatcher,
+    keys_by_topic,
+    land_wish,
+    lengths,
+    per_topic,
+    read_dead,
+    read_topic,
+)
+
+
+def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path: Path) -> None:
+    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+    passes = land_wish(Source(store_path, "S"), wish)
+    good, bad = read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t")
+    assert "body" not in good.column_names
+    assert_parsed(good, bad, store_path, None)
+    assert sum(each.rows for each in passes) == 300
+    assert sum(each.dead_letters for each in passes) == bad.num_rows > 0
+
+
+def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path: Path) -> None:
+    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"topic-1": Even()})
+    land_wish(Source(store_path, "S"), wish)
+    found = read(kind, tmp_path / "t")
+    rows = {each["physical_offset"]: each for each in found.to_pylist()}
+    for offset, length in lengths(store_path).items():
+        row: dict[str, Any] | None = rows.get(offset)
+        if row is None:
+            assert length % 2
+        elif row["topic"] == "topic-1":
+            assert (row["length"], row["body"]) == (length, None)
+        else:
+            assert (row["length"], len(row["body"])) == (None, length)
+    assert set(read_dead(kind, tmp_path / "t")["topic"].to_pylist()) == {"topic-1"}
+    assert len(rows) + read_dead(kind, tmp_path / "t").num_rows == 300
+
+
+def test_a_table_and_dead_letters_for_each_topic(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    wish = per_topic(kind, tmp_path / "t", {"*": Even()})
+    land_wish(Source(store_path, "S"), wish)
+    for topic in keys_by_topic(keys_of(store_path, "S")):
+        good = read_topic(kind, tmp_path / "t", topic)
+        bad = read_topic(kind, tmp_path / "t", topic, "_dead_letters")
+        assert_parsed(good, bad, store_path, topic)
+
+
+class _Killed(BaseException):
+    """Ends a dispatcher where it stands."""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_kill_between_a_table_and_its_dead_letters(
+    kind: str, store_path: Path, tmp_path: Path, number: int
+) -> None:
+    source, left = Source(store_path, "S"), [number]
+    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+
+    def on_phase(what: str) -> None:
+        left[0] -= what == "one committed"
+        if not left[0]:
+            raise _Killed
+
+    lander = dispatcher(source, wish, on_phase=on_phase)
+    with pytest.raises(_Killed):
+        all_passes(lander)
+    land_wish(source, wish)
+    assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), store_path, None)
+
+
+def test_dead_letters_that_are_behind_get_what_they_lack(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    """The commit of the dead letters is lost; that of the table was done."""
+    source = Source(store_path, "S")
+    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+    land_wish(source, wish)
+    elsewhere = tmp_path / "other"
+    name = "lakelog.again" if kind == "iceberg" else str(elsewhere)
+    again = Wish(wish.to, parsers=wish.parsers, dead_letters=name)
+    passes = land_wish(source, again)
+    assert passes == []  # a new table of dead letters begins where the table is
+    with lakelog.open(store_path, mode="read") as store:
+        half = sorted(each.physical_offset for each in store.scan())[150]
+    lander = dispatcher(source, again)
+    lander.one_pass()
+    dead, main = lander.targets.served
+    dead.start = half
+    task = lander._task(Span(0, main.start))
+    from lakelog_lake.tasks.task import write
+
+    written = write(task)
+    assert written.parts[1].files == ()
+    expected = [at for at, length in lengths(store_path).items() if length % 2 and at >= half]
+    assert written.parts[0].rows == len(expected)
+
+
+def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) -> None:
+    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()}))
+    lander.one_pass()
+    task = lander._task(Span(0, 100))
+    assert len(task.outlets) == 6
+    copy = pickle.loads(pickle.dumps(task))
+    assert copy.outlets == task.outlets
+
+
+def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) -> None:
+    for name in ("topic", "day", "error"):
+        with pytest.raises(SettingsError, match="has the name of another column"):
+            land_wish(
+                Source(store_path, "S"),
+                Wish(f"parquet:{tmp_path / 't'}", parsers={"*": Even(name)}),
+            )

@@ -1,0 +1,109 @@
+"""How often a log is asked up to where it is durable, which may mean reading a whole segment."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog_lake.log.durable_end import DurableEnd
+from plugins.lake.tests.stores import open_small
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with open_small(tmp_path / "store") as opened:
+        for number in range(10):
+            opened.put(lakelog.Message("t", b"%d" % number))
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Each answer of a store."""
+    answers: list[int] = []
+    inner = inspect.getattr_static(lakelog.Store, "flushed_offset")
+
+    def counted(store: lakelog.Store) -> int:
+        answers.append(inner.fget(store))
+        return answers[-1]
+
+    monkeypatch.setattr(lakelog.Store, "flushed_offset", property(counted))
+    return answers
+
+
+def ends(path: Path, durable: DurableEnd, *starts: int) -> list[int | None]:
+    """As passes ask, each of which opens the store."""
+    found = []
+    for start in starts:
+        with lakelog.open(path, mode="read") as store:
+            found.append(durable.behind(store, start))
+    return found
+
+
+def test_a_closed_log_is_asked_once_until_all_has_landed(store: Path, asked: list[int]) -> None:
+    _age(store, -60)
+    durable = DurableEnd()
+    (end,) = ends(store, durable, 0)
+    assert end
+    assert ends(store, durable, 1, end - 1) == [end, end]
+    assert asked == [end]
+    ends(store, durable, end)
+    assert asked == [end, end]
+
+
+def test_a_log_that_grew_is_asked_again(store: Path) -> None:
+    durable = DurableEnd()
+    (before,) = ends(store, durable, 0)
+    with open_small(store) as opened:
+        opened.put(lakelog.Message("t", b"more"))
+    (behind,) = ends(store, durable, 0)
+    assert before is not None
+    assert behind is not None
+    assert behind > before
+
+
+def test_a_store_that_stays_closed_is_asked_once_also_when_all_has_landed(
+    store: Path, asked: list[int]
+) -> None:
+    _age(store, 60)
+    durable = DurableEnd()
+    (end,) = ends(store, durable, 0)
+    assert end is not None
+    assert ends(store, durable, end, end) == [end, end]
+    assert asked == [end]
+
+
+def test_a_store_that_was_opened_meanwhile_is_asked_again(store: Path, asked: list[int]) -> None:
+    """Also where no time of a segment tells that somebody wrote to it through a mapping."""
+    _age(store, 60)
+    durable, segments = DurableEnd(), sorted((store / "commitlog").iterdir())
+    (end,) = ends(store, durable, 0)
+    times = [(each, each.stat().st_mtime_ns) for each in segments]
+    assert end is not None
+    with open_small(store) as opened:
+        opened.put(lakelog.Message("t", b"more"))
+    for each, time_ns in times:
+        os.utime(each, ns=(time_ns, time_ns))
+    (behind,) = ends(store, durable, end)
+    assert behind is not None
+    assert behind > end
+
+
+def test_a_store_that_was_closed_just_now_is_asked_again(store: Path, asked: list[int]) -> None:
+    _age(store, -60)
+    durable = DurableEnd()
+    (end,) = ends(store, durable, 0)
+    assert end is not None
+    ends(store, durable, end)
+    assert asked == [end, end]
+
+
+def _age(store: Path, seconds: int) -> None:
+    """As if it was closed so long ago; less than none keeps it fresh on a slow machine."""
+    for each in (store, store / "commitlog"):
+        then = each.stat().st_mtime_ns - seconds * 1_000_000_000
+        os.utime(each, ns=(then, then))

@@ -1,0 +1,78 @@
+"""The follower ``lake``: what ``lakelog serve`` runs when the settings name it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from core.tests.serving.support import serving, until
+from lakelog import Message
+from lakelog.errors import LakelogError
+from lakelog.interfaces import FollowerProgram
+from lakelog.serving.plan import Plan
+from lakelog.testing import FollowerContract
+from lakelog_lake.follower import DispatchFollower, LakeSettings
+from plugins.lake.tests.landing.tables import read
+
+
+class TestDispatching(FollowerContract):
+    patience_seconds = 30.0
+
+    @pytest.fixture(autouse=True)
+    def _store(self, tmp_path: Path) -> None:
+        self.path = tmp_path
+        lakelog.open(tmp_path / "s", mode="owner", plugins=[], segment_size_bytes="64KiB").close()
+
+    def make(self) -> DispatchFollower:
+        to = f"parquet:{self.path}/lake"
+        return DispatchFollower(self.path / "s", LakeSettings(to=to))
+
+
+def test_its_program_is_dispatch() -> None:
+    follower = DispatchFollower(Path("/s"), LakeSettings(to="delta:/d", options=("--no-pin",)))
+    assert isinstance(follower, FollowerProgram)
+    assert follower.command() == (
+        *(sys.executable, "-m", "lakelog", "dispatch", "/s", "--to", "delta:/d", "--no-pin"),
+    )
+
+
+def test_it_must_be_told_where_to(tmp_path: Path) -> None:
+    with pytest.raises(LakelogError, match="lake"):
+        Plan.make(tmp_path, arguments={"followers": ["lake"]})
+
+
+@pytest.mark.slow
+def test_under_serve_it_lands_everything_once_though_it_is_killed(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    options = json.dumps(["--interval-ms", "50", "--processes", "1"])
+    chosen = ('followers=["lake"]', f"lake.to=parquet:{lake}", f"lake.options={options}")
+    with serving(tmp_path, settings=(*chosen, "serve.hang_timeout_ms=30000")) as serve:
+        with lakelog.open(serve.store, mode="attach") as store:
+            for number in range(20):
+                store.put(Message("t", b"%d" % number))
+            until(lambda: landed(lake) == 20)
+            os.kill(serve.running("lake"), signal.SIGKILL)
+            for number in range(20, 40):
+                store.put(Message("t", b"%d" % number))
+        serve.running("lake", restarts=1)
+        until(lambda: landed(lake) == 40)
+        assert serve.stop() == 0
+    assert sorted(bodies(lake)) == sorted(b"%d" % number for number in range(40))
+
+
+def landed(lake: Path) -> int:
+    return len(bodies(lake))
+
+
+def bodies(lake: Path) -> list[bytes]:
+    """What the table says, by its own files."""
+    if not lake.exists():
+        return []
+    table = read("parquet", lake)
+    return table["body"].to_pylist() if len(table) else []

@@ -1,0 +1,112 @@
+"""What others do to an Iceberg table, and what a scan of it can leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog_lake.errors import TableMismatch
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.sinks.iceberg import sqlite_catalog
+from lakelog_lake.tables.position import key
+from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    TABLE,
+    assert_exactly,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.stores import messages, open_small
+
+
+def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path: Path) -> None:
+    land_all(Source(store_path, "S"), make("iceberg", tmp_path))
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    everything = len(list(table.scan().plan_files()))
+    for condition in ("topic = 'topic-1'", "physical_offset < 2000", "queue_offset > 23"):
+        some = table.scan(row_filter=condition)
+        assert 0 < len(list(some.plan_files())) < everything, condition
+        assert some.to_arrow().num_rows > 0
+    assert (
+        list(table.scan(row_filter="store_timestamp < '2020-01-01T00:00:00+00:00'").plan_files())
+        == []
+    )
+
+
+def test_the_position_outlives_the_snapshots(store_path: Path, tmp_path: Path) -> None:
+    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+    land_all(source, sink)
+    before = sink.head("S").position
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put_batch(list(messages(10)))
+    land_all(Source(other, "O"), sink)
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    current = table.current_snapshot()
+    assert current is not None
+    old = [each.snapshot_id for each in table.metadata.snapshots if each != current]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    assert len(sqlite_catalog(tmp_path).load_table(TABLE).metadata.snapshots) == 1
+    assert sink.head("S").position == before
+    assert land_all(source, sink) == []
+    assert_exactly("iceberg", tmp_path, keys_of(store_path, "S") + keys_of(other, "O"))
+
+
+def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
+    store_path: Path, tmp_path: Path
+) -> None:
+    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+    land_all(source, sink)
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
+    assert read("iceberg", tmp_path).num_rows < 300
+    land_all(source, sink)
+    assert_exactly("iceberg", tmp_path, keys_of(store_path, "S"))
+
+
+def test_a_property_without_a_snapshot_is_asked_about(store_path: Path, tmp_path: Path) -> None:
+    sink = make("iceberg", tmp_path)
+    land_all(Source(store_path, "S"), sink)
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    text = table.properties[key("S")]
+    with table.transaction() as transaction:
+        transaction.set_properties({key("other"): text})
+    with pytest.raises(TableMismatch, match="rolled back or replaced"):
+        sink.head("other")
+
+
+def test_the_deletes_of_others_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:
+    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            sqlite_catalog(tmp_path).load_table(TABLE).delete("queue_id = 3")
+
+    first = land(source, sink, in_process, SMALL)
+    second = land(source, sink, in_process, SMALL, meanwhile)
+    assert first is not None
+    assert second is not None
+    assert second.won
+    expected = [
+        each
+        for each in keys_of(store_path, "S", second.end)
+        if each[2] != 3 or each[4] >= first.end
+    ]
+    assert_exactly("iceberg", tmp_path, expected)
+
+
+def test_topics_of_any_name_land(tmp_path: Path) -> None:
+    """None of them gets into the path of a file."""
+    from lakelog import Message
+
+    names = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "x" * 120]
+    with open_small(tmp_path / "s") as store:
+        store.put_batch([Message(name, b"1", queue_id=0) for name in names])
+    for kind in ("iceberg", "delta", "parquet"):
+        land_all(Source(tmp_path / "s", "S"), make(kind, tmp_path / kind))
+        assert_exactly(kind, tmp_path / kind, keys_of(tmp_path / "s", "S"))
+        assert sorted(read(kind, tmp_path / kind)["topic"].to_pylist()) == sorted(names)

@@ -1,0 +1,169 @@
+"""Dispatchers are killed from outside by SIGKILL while a producer appends.
+
+They are killed where they stand still before, inside and after a commit, at a time by chance
+within a commit, and at any time. Nothing is lost, nothing is doubled, each queue keeps its order,
+and after kills the table holds just what is before its position. What a kill hit is told by
+the table's folder: versions, and files that are of no version.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.program import Orders, wish
+from plugins.lake.tests.landing.program_evidence import (
+    PHASES,
+    Evidence,
+    has_new_metadata,
+    hit,
+    landed_to,
+    look,
+)
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
+from plugins.lake.tests.landing.wishes import assert_parsed, assert_topics, land_wish, read_dead
+
+WAYS = ("written", "inside", "committed", "within", "anywhere", "planned")
+ROUNDS = 60
+LEAST = 10
+MOST_ROUNDS = 150
+CHECK_EVERY = 4
+_log = logging.getLogger(__name__)
+
+
+@attrs.define
+class Killing:
+    """Rounds of one store and table.
+
+    :ivar within_seconds: how long a commit takes, roughly
+    """
+
+    store: Path
+    kind: str
+    table: Path
+    within_seconds: float
+    hits: Counter[str] = attrs.Factory(Counter)
+    ways: Counter[str] = attrs.Factory(Counter)
+
+    def round(self, way: str) -> str:
+        """Kill one in this way; what that hit."""
+        before = look(self.kind, self.table)
+        if self._kill(way, before):
+            found = hit(before, look(self.kind, self.table))
+            self.hits[found] += 1
+            self.ways[f"{way}: {found}"] += 1
+            return found
+        self.ways[f"{way}: came to its end"] += 1
+        return "ended"
+
+    def _kill(self, way: str, before: Evidence) -> bool:
+        orders = Orders(self.store, self.kind, self.table, way)
+        never = attrs.evolve(orders, phase="never")
+        if way == "within":
+            return runs.kill_committing(never, self.within_seconds)
+        if way == "anywhere":
+            return runs.kill_sometime(never, 4 * self.within_seconds)
+        if way == "inside" and self.kind == "delta":
+            return runs.kill_when(never, partial(has_new_metadata, self.kind, self.table, before))
+        return runs.kill_at(orders)
+
+    def check(self) -> None:
+        """The table must hold what is before its position, and nothing else."""
+        assert_exactly(self.kind, self.table, self._landed())
+
+    def _landed(self) -> list[tuple[object, ...]]:
+        end = landed_to(self.kind, self.table)
+        return keys_of(self.store, "S", end) if end else []
+
+
+def finish(store: Path, kind: str, table: Path) -> None:
+    """Land what is left, in large passes, and compare."""
+    land_all(Source(store, "S"), make(kind, table), Bounds())
+    assert_exactly(kind, table, keys_of(store, "S"))
+
+
+def prepared(kind: str, folder: Path) -> Killing:
+    make(kind, folder / "t")
+    seconds = {"iceberg": 0.15, "delta": 0.01, "parquet": 0.005}
+    return Killing(folder / "s", kind, folder / "t", seconds[kind])
+
+
+def test_a_kill_in_each_phase(tmp_path: Path) -> None:
+    killing = prepared("iceberg", tmp_path)
+    with runs.producing(killing.store):
+        time.sleep(0.3)
+        assert killing.round("written") == "before"
+        assert killing.round("inside") == "inside"
+        assert killing.round("committed") == "after"
+        killing.check()
+    finish(killing.store, killing.kind, killing.table)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_many_kills(kind: str, tmp_path: Path) -> None:
+    killing = prepared(kind, tmp_path)
+    with runs.producing(killing.store):
+        number = 0
+        while number < ROUNDS or not enough(killing.hits):
+            time.sleep(0.1)
+            killing.round(WAYS[number % len(WAYS)])
+            number += 1
+            if number % CHECK_EVERY == 0:
+                killing.check()
+            assert number < MOST_ROUNDS, killing.ways
+    finish(killing.store, kind, killing.table)
+    last: Evidence = look(kind, killing.table)
+    rows = len(keys_of(killing.store, "S"))
+    _log.info(
+        "%s: %d rounds: %s; %s; %d rows, %d commits, left over %d data files, %d of metadata",
+        *(kind, number, dict(killing.hits), dict(sorted(killing.ways.items())), rows),
+        *(last.commits, len(last.data), len(last.metadata)),
+    )
+
+
+def enough(hits: Counter[str]) -> bool:
+    return min(hits[each] for each in PHASES) >= LEAST
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["topics", "bodies"])
+def test_kills_with_several_tables(kind: str, mode: str, tmp_path: Path) -> None:
+    several_tables(kind, mode, tmp_path, rounds=20)
+
+
+@pytest.mark.parametrize("mode", ["topics", "bodies"])
+def test_a_kill_with_several_tables(mode: str, tmp_path: Path) -> None:
+    several_tables("parquet", mode, tmp_path, rounds=1)
+
+
+def several_tables(kind: str, mode: str, tmp_path: Path, rounds: int) -> None:
+    """Most die between the commits of two tables."""
+    store, table = tmp_path / "s", tmp_path / "t"
+    killed = 0
+    inside = "one committed" if kind == "delta" else "inside"
+    with runs.producing(store):
+        time.sleep(0.3)
+        for number in range(rounds):
+            point = ["one committed", inside, "one committed", "written"][number % 4]
+            times = 1 if point == "written" else random.randint(1, 2)
+            killed += runs.kill_at(Orders(store, kind, table, point, times, mode))
+            time.sleep(0.1)
+    assert killed > rounds // 2
+    land_wish(Source(store, "S"), wish(kind, table, mode), Bounds())
+    if mode == "topics":
+        assert_topics(kind, table, keys_of(store, "S"))
+    else:
+        good, bad = read(kind, table), read_dead(kind, table)
+        assert_parsed(good, bad, store, None)

@@ -1,0 +1,73 @@
+"""A process that writes data files is killed: nothing of its pass lands, and the next one does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from lakelog_lake.bodies.base import Parsed
+from lakelog_lake.errors import MayPass, WorkerLost
+from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.runner import until_stopped
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.tasks.engines import processes
+from plugins.lake.tests.landing.tables import SMALL, read
+from plugins.lake.tests.landing.wishes import Even, assert_parsed, read_dead
+
+
+@attrs.frozen
+class Deadly(Even):
+    """Kills the process that it is in, as long as there is a file ``flag``."""
+
+    flag: str = ""
+
+    def parse(self, bodies: Any, rows: pa.RecordBatch) -> Parsed:
+        if Path(self.flag).exists():
+            Path(self.flag).unlink(missing_ok=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().parse(bodies, rows)
+
+
+def lander(store: Path, folder: Path, engine: Any) -> Dispatcher:
+    flag = folder / "flag"
+    flag.touch()
+    wish = Wish(f"parquet:{folder / 't'}", parsers={"*": Deadly(flag=str(flag))})
+    return Dispatcher(Source(store, "S"), targets_for(wish), engine, SMALL)
+
+
+@pytest.mark.slow  # two pools of processes have to start
+def test_a_dispatcher_goes_on_without_it(store_path: Path, tmp_path: Path) -> None:
+    stop = Event()
+    passes: list[Landed] = []
+    troubles: list[MayPass] = []
+
+    def land(dispatcher: Dispatcher) -> Landed | None:
+        landed = dispatcher.one_pass()
+        if landed is None:
+            stop.set()
+        return landed
+
+    with processes(2) as engine:
+        dispatcher = lander(store_path, tmp_path, engine)
+        until_stopped(
+            lambda: land(dispatcher),
+            stop,
+            0.01,
+            passes.append,
+            lambda error, seconds: troubles.append(error) if seconds > 0.01 else None,
+        )
+    assert [type(each) for each in troubles] == [WorkerLost]
+    assert "was killed" in str(troubles[0])
+    assert len(passes) > 1
+    check(store_path, tmp_path)
+
+
+def check(store: Path, folder: Path) -> None:
+    assert_parsed(read("parquet", folder / "t"), read_dead("parquet", folder / "t"), store, None)

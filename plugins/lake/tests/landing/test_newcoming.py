@@ -1,0 +1,127 @@
+"""When the next pass begins: what wakes a dispatcher that has found nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import attrs
+import pytest
+
+from lakelog import Message, flushwait
+from lakelog_lake.landing import waiting as newcoming
+from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.stores import filled, open_small
+
+LATE_SECONDS = 20.0
+COUNT = 5
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return filled(tmp_path / "s", COUNT)
+
+
+@pytest.fixture
+def lander(path: Path, tmp_path: Path) -> Dispatcher:
+    targets = targets_for(Wish(f"parquet:{tmp_path / 't'}"))
+    return Dispatcher(Source(path, "S"), targets, in_process, Bounds())
+
+
+@attrs.define
+class Waiting:
+    """A dispatcher that has landed all, and waits in a thread."""
+
+    lander: Dispatcher
+    stop: Event = attrs.Factory(Event)
+    ticks: int = 0
+
+    def __call__(self) -> float:
+        begun = time.monotonic()
+        self.lander.newcoming.wait(self.stop, 0.05, self._tick)
+        return time.monotonic() - begun
+
+    def _tick(self) -> None:
+        self.ticks += 1
+
+
+def all_landed(lander: Dispatcher) -> Waiting:
+    while lander.one_pass() is not None:
+        pass
+    return Waiting(lander)
+
+
+def test_a_put_wakes_it(path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newcoming, "TICK_SECONDS", 60.0)
+    monkeypatch.setattr(flushwait, "LONGEST_SLEEP_S", 60.0)
+    with open_small(path, flush="group-commit") as owner, ThreadPoolExecutor(1) as pool:
+        waits = all_landed(lander)
+        waiting = pool.submit(waits)
+        time.sleep(0.1)
+        owner.put(Message("t", b"one more"))
+        assert waiting.result() < LATE_SECONDS
+        landed = lander.one_pass()
+    assert landed is not None
+    assert landed.rows == 1
+    lander.close()
+
+
+def test_beside_an_owner_that_puts_nothing_it_sleeps_on(
+    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newcoming, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(newcoming, "LONGEST_SECONDS", 0.3)
+    with open_small(path):
+        waits = all_landed(lander)
+        assert waits() >= 0.3
+        assert waits.ticks > 1
+        lander.close()
+
+
+def test_stop_ends_it(path: Path, lander: Dispatcher) -> None:
+    with open_small(path), ThreadPoolExecutor(1) as pool:
+        waits = all_landed(lander)
+        waiting = pool.submit(waits)
+        waits.stop.set()
+        assert waiting.result() < LATE_SECONDS
+        lander.close()
+
+
+def test_another_owner_ends_it(
+    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newcoming, "TICK_SECONDS", 0.05)
+    with open_small(path):
+        waits = all_landed(lander)
+    with open_small(path):
+        assert waits() < LATE_SECONDS
+    lander.close()
+
+
+def test_of_a_closed_store_the_files_are_looked_at(
+    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newcoming, "LONGEST_SECONDS", 0.3)
+    _age(path)
+    waits = all_landed(lander)
+    assert waits() >= 0.3
+    with open_small(path) as owner:
+        owner.put(Message("t", b"one more"))
+    monkeypatch.setattr(newcoming, "LONGEST_SECONDS", 60.0)
+    assert waits() < LATE_SECONDS
+    landed = lander.one_pass()
+    assert landed is not None
+    assert landed.rows == 1
+
+
+def _age(path: Path) -> None:
+    """Files that were just written may change again without another time."""
+    before = time.time() - 60
+    for each in (*path.rglob("*"), path):
+        os.utime(each, (before, before))

@@ -1,0 +1,110 @@
+"""Targets, stores and times that are wrong, or odd: nothing lands where nobody looks for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lakelog import Message
+from lakelog.errors import SettingsError
+from lakelog_lake.errors import NotWritten
+from lakelog_lake.landing.export import iso
+from lakelog_lake.landing.targets import Place
+from lakelog_lake.tasks.task import write
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import filled, messages, open_small
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    return filled(tmp_path / "store", 20)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
+@pytest.mark.parametrize("uri", ["s3://bucket/lake", "hdfs://host:8020/lake"])
+def test_an_object_store_is_refused(kind: str, uri: str) -> None:
+    with pytest.raises(SettingsError, match="folders of this machine"):
+        Place.of(f"{kind}:{uri}")
+
+
+def test_a_folder_is_found_as_people_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/mnt/me")
+    for text in ("~/lake", "file:///mnt/me/lake", "file:/mnt/me/lake", "/mnt/me/lake"):
+        assert Place.of(f"delta:{text}").path == Path("/mnt/me/lake")
+
+
+def test_a_wrong_store_makes_no_table(tmp_path: Path) -> None:
+    for command in ("dispatch", "export"):
+        to = f"delta:{tmp_path / 't'}" if command == "dispatch" else str(tmp_path / "t")
+        done = run(command, tmp_path / "nowhere", "--to", to)
+        assert done.exit_code == 3
+        assert "no store is here" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakelog_lake.log.range_reader import Span
+    from lakelog_lake.tables import sync as syncing
+    from lakelog_lake.tables.fields import Layout
+    from lakelog_lake.tasks import task as datafiles
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+
+    def removed(path: Path) -> None:
+        shutil.rmtree(path)
+        syncing.sync(path)
+
+    monkeypatch.setattr(datafiles, "sync", removed)
+    outlet = datafiles.Outlet(0, folder, Layout())
+    with pytest.raises(NotWritten, match="No such file"):
+        write(datafiles.Task(store_path, "S", Span(0, 3000), (outlet,)))
+
+
+@pytest.mark.parametrize("command", ["verify", "expire"])
+def test_a_broken_catalog_is_told_in_a_line(command: str, store_path: Path, tmp_path: Path) -> None:
+    to = f"iceberg:{tmp_path / 'w'}"
+    assert run("dispatch", store_path, "--to", to, "--once").exit_code == 0
+    (tmp_path / "w" / "catalog.db").write_bytes(b"no database " * 20)
+    given = (store_path, "--to", to) if command == "verify" else (to,)
+    done = run("lake", command, *given)
+    assert done.exit_code == 4
+    assert "not a database" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_expiry_counts_a_file_once(store_path: Path, tmp_path: Path) -> None:
+    to = f"delta:{tmp_path / 't'}"
+    for _ in range(2):
+        assert run("dispatch", store_path, "--to", to, "--once").exit_code == 0
+        with open_small(store_path) as store:
+            store.put_batch(list(messages(20)))
+    assert run("lake", "compact", to).exit_code == 0
+    counts = []
+    for _ in range(2):
+        done = run("lake", "expire", to, "--older-than", "0s", "--json")
+        counts.append(json.loads(done.stdout)["files"])
+    assert counts[0] > 0
+    assert counts[1] == 0
+
+
+def test_times_of_any_year_are_exported(tmp_path: Path) -> None:
+    path, file = tmp_path / "store", tmp_path / "all.jsonl"
+    given = [-(1 << 63), -1, 0, 253_402_300_799_999, 253_402_300_800_000, (1 << 63) - 1]
+    with open_small(path) as store:
+        store.put_batch([Message("t", b"", queue_id=0, born_timestamp_ms=each) for each in given])
+    assert run("export", path, "--to", file, "--format", "jsonl").exit_code == 0
+    times = [json.loads(line)["born_timestamp"] for line in file.read_text().splitlines()]
+    assert times[1:5] == [
+        "1969-12-31T23:59:59.999Z",
+        "1970-01-01T00:00:00.000Z",
+        "9999-12-31T23:59:59.999Z",
+        "+010000-01-01T00:00:00.000Z",
+    ]
+    assert (times[0], times[5]) == (iso(-9_223_372_036_854_775), iso(9_223_372_036_854_775))
+    assert times[5] == "+294247-01-10T04:00:54.775Z"  # as Java writes Long.MAX_VALUE microseconds

@@ -1,0 +1,122 @@
+"""What may land: durable records only, of the log that has landed before, cut between records."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.pins import Fingerprint
+from lakelog.testing.copies import copy_store
+from lakelog_lake.errors import Gone, WrongLog
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.ranges import Bounds, first_offset, next_spans
+from plugins.lake.tests.stores import SEGMENT, open_small
+from tests.support.fixtures import StoreFixtures
+
+
+def test_spans_meet_and_begin_at_records(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        spans = next_spans(store, 0, Bounds(1 << 20, 1 << 10))
+        found = list(store.scan())
+    assert len(spans) > 5
+    assert spans[0].start == 0
+    assert all(a.end == b.start for a, b in itertools.pairwise(spans))
+    edges = {0} | {each.physical_offset + each.size for each in found}
+    assert {each.start for each in spans} <= edges | set(range(0, 1 << 20, SEGMENT))
+
+
+def test_a_pass_is_bounded(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        spans = next_spans(store, 0, Bounds(SEGMENT, SEGMENT))
+        assert spans[-1].end < store.max_offset
+        assert next_spans(store, store.max_offset, Bounds()) == []
+
+
+def test_what_an_owner_has_not_synced_does_not_land(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s", flush="none") as owner:
+        owner.put(Message("t", b"1"))
+        with lakelog.open(tmp_path / "s", mode="read") as reader:
+            assert reader.max_offset > 0
+            assert next_spans(reader, 0, Bounds()) == []
+
+
+def test_where_nobody_says_what_is_durable_it_is_synced_first(
+    store_fixtures: StoreFixtures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_path = store_fixtures.get("real_broker_crash").store
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(_name(fd)))
+    with lakelog.open(store_path, mode="read") as store:
+        assert not store.is_flushed_known
+        spans = next_spans(store, store.min_offset, Bounds())
+        assert spans[-1].end == store.max_offset
+    assert "00000000000000000000" in synced
+    assert "commitlog" in synced
+
+
+def _name(fd: int) -> str:
+    return Path(f"/proc/self/fd/{fd}").readlink().name
+
+
+def test_a_log_that_holds_the_last_record_goes_on(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        position = _landed(store, store.max_offset)
+        assert first_offset(store, None, "it") == 0
+        assert first_offset(store, position, "it") == position.end
+
+
+def test_a_log_that_was_cut_is_refused(store_path: Path, tmp_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        position = _landed(store, store.max_offset)
+    other = tmp_path / "other"
+    with open_small(other) as store:
+        store.put(Message("t", b"1"))
+        with pytest.raises(WrongLog, match="no whole record is there"):
+            first_offset(store, position, "it")
+
+
+def test_a_log_with_another_record_there_is_refused(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        right = _landed(store, store.max_offset)
+        assert right.last is not None
+        wrong = Fingerprint(right.last.offset, right.last.size, right.last.crc ^ 1)
+        with pytest.raises(WrongLog, match="checksum"):
+            first_offset(store, Position(0, right.end, wrong), "it")
+
+
+def test_messages_deleted_before_they_landed_are_told(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        position = _landed(store, SEGMENT)
+    for segment in sorted((store_path / "commitlog").iterdir())[:2]:
+        segment.unlink()
+    with lakelog.open(store_path, mode="read") as store:
+        with pytest.raises(Gone, match="--gaps accept"):
+            first_offset(store, position, "it")
+        assert first_offset(store, position, "it", accept_gaps=True) == 2 * SEGMENT
+
+
+def _landed(store: lakelog.Store, end: int) -> Position:
+    """A position behind the last record before ``end``, made without the code under test."""
+    from zlib import crc32
+
+    last = max(
+        (each for each in store.scan() if each.physical_offset + each.size <= end),
+        key=lambda m: m.physical_offset,
+    )
+    segment = last.physical_offset - last.physical_offset % SEGMENT
+    file = store.path / "commitlog" / f"{segment:020d}"
+    raw = file.read_bytes()[last.physical_offset - segment :][: last.size]
+    return Position(0, end, Fingerprint(last.physical_offset, last.size, crc32(raw)))
+
+
+def test_a_copied_store_is_the_same_log(store_path: Path, tmp_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        position = _landed(store, store.max_offset)
+    copy_store(store_path, tmp_path / "copy")
+    with lakelog.open(tmp_path / "copy", mode="read") as store:
+        assert first_offset(store, position, "it") == position.end

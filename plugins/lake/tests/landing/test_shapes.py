@@ -1,0 +1,135 @@
+"""Partitions as asked for, files of a target size, and columns that come later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from lakelog.errors import SettingsError
+from lakelog_lake.errors import TableMismatch
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.tables.fields import Shape, message_columns
+from lakelog_lake.tables.partitions import parse
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    TABLE,
+    files,
+    keys_in,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.landing.wishes import land_wish
+
+
+@pytest.mark.parametrize("text", ["none", "topic,hour,store"])
+def test_partitions_as_asked_for(kind: str, store_path: Path, tmp_path: Path, text: str) -> None:
+    wish = Wish(f"{kind}:{tmp_path / 't'}", partition=parse(text))
+    land_wish(Source(store_path, "S"), wish, Bounds())
+    table = read(kind, tmp_path / "t")
+    assert keys_in(table) == keys_of(store_path, "S")
+    assert len(files(kind, tmp_path / "t")) == (3 if "topic" in text else 1)
+    times = table["store_timestamp"].to_pylist()
+    for key, form in {"day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}.items():
+        if key in text and kind != "iceberg":
+            assert [str(each) for each in table[key].to_pylist()] == [
+                each.strftime(form) for each in times
+            ]
+
+
+def test_other_partitions_than_a_table_has_are_refused(kind: str, tmp_path: Path) -> None:
+    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(partition=("hour",)))
+    sink.prepare()
+    sink.commit(sink.head("S"), "S", [], Position(0, 1))
+    with pytest.raises(TableMismatch, match=r"partitioned by hour, and not by topic,day"):
+        make(kind, tmp_path / "t")
+
+
+@pytest.mark.parametrize("text", ["week", "topic,topic", "topic,none"])
+def test_unknown_partitions_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="some of topic, day, hour, store"):
+        parse(text)
+
+
+def test_a_large_group_becomes_several_files(kind: str, store_path: Path, tmp_path: Path) -> None:
+    wish = Wish(f"{kind}:{tmp_path / 't'}", partition=())
+    land_wish(Source(store_path, "S"), wish, Bounds(file_bytes=8 << 10))
+    assert keys_in(read(kind, tmp_path / "t")) == keys_of(store_path, "S")
+    found = files(kind, tmp_path / "t")
+    assert len(found) > 3
+    rows: list[Any] = []
+    for path in sorted(found, key=_first):
+        rows += parquet.read_table(path, partitioning=None).to_pylist()
+    keys = [(each["topic"], each["queue_id"], each["queue_offset"]) for each in rows]
+    assert keys == sorted(keys)
+
+
+def _first(path: Path) -> Any:
+    row = parquet.read_table(path, partitioning=None).slice(0, 1).to_pylist()[0]
+    return row["topic"], row["queue_id"], row["queue_offset"]
+
+
+def _older() -> pa.Schema:
+    """The columns of a lakelog that did not know two of them."""
+    known = message_columns()
+    older = pa.schema([each for each in known if each.name not in ("tags", "keys")])
+    assert len(older) == len(known) - 2
+    return older
+
+
+def test_columns_that_a_table_lacks_are_added(kind: str, store_path: Path, tmp_path: Path) -> None:
+    older = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(_older()))
+    older.prepare()
+    first = land(Source(store_path, "S"), older, in_process, SMALL)
+    assert first is not None
+    sink = make(kind, tmp_path / "t")
+    land_all(Source(store_path, "S"), sink)
+    table = read(kind, tmp_path / "t")
+    assert keys_in(table) == keys_of(store_path, "S")
+    for row in table.select(["physical_offset", "keys"]).to_pylist():
+        assert (row["keys"] is None) == (row["physical_offset"] < first.end)
+    make(kind, tmp_path / "t")
+
+
+def test_columns_that_only_the_table_has_are_null(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    more = message_columns().append(pa.field("remark", pa.string()))
+    newer = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(more))
+    newer.prepare()
+    land(Source(store_path, "S"), newer, in_process, SMALL)
+    land_all(Source(store_path, "S"), make(kind, tmp_path / "t"))
+    table = read(kind, tmp_path / "t")
+    assert keys_in(table) == keys_of(store_path, "S")
+    assert table["remark"].null_count == 300
+    newer.prepare()
+
+
+def test_a_column_of_another_type_is_refused(kind: str, store_path: Path, tmp_path: Path) -> None:
+    at = message_columns().get_field_index("queue_id")
+    other = message_columns().set(at, pa.field("queue_id", pa.string()))
+    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(other))
+    sink.prepare()
+    sink.commit(sink.head("S"), "S", [], Position(0, 1))
+    with pytest.raises(TableMismatch, match=r"queue_id is \S*string\S*, not \S*int"):
+        make(kind, tmp_path / "t")
+
+
+def test_a_table_that_wants_more_is_refused(tmp_path: Path) -> None:
+    from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+    catalog = sqlite_catalog(tmp_path / "t")
+    catalog.create_namespace("lakelog")
+    fields = [*message_columns(), pa.field("needed", pa.int64(), nullable=False)]
+    catalog.create_table(TABLE, pa.schema(fields))
+    with pytest.raises(TableMismatch, match="needed must not be null"):
+        make("iceberg", tmp_path / "t")

@@ -1,0 +1,240 @@
+"""A table for each topic: each by its own position, wherever a dispatcher dies, none dragged on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog.errors import SettingsError
+from lakelog_lake.errors import TableMismatch
+from lakelog_lake.landing import targets
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.targets import targets_for
+from lakelog_lake.log.selection import Chosen
+from lakelog_lake.readback.open import all_opened
+from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
+from plugins.lake.tests.landing.tables import SMALL, keys_of, make
+from plugins.lake.tests.landing.wishes import (
+    all_passes,
+    assert_topics,
+    dispatcher,
+    land_wish,
+    per_topic,
+    read_topic,
+)
+from plugins.lake.tests.stores import messages, open_small
+
+NAMES = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "-x", "_x", "x_dead_letters", "a_x25_b"]
+TRAPS = [
+    *("a_xA%", "a\nx25_", "%dead_letters", "dead_letters", "x_x5F", "_xA_", "a__x", "x41_"),
+    *("_x25_", "%x41_", "a_", "a_%", "_", "-", "a-"),
+]
+
+
+def test_names_can_be_told_again() -> None:
+    topics = [*NAMES, *TRAPS]
+    names = {encoded(each) for each in topics}
+    assert len(names) == len(topics)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]+", each) and each[0] != "-" for each in names)
+    assert [decoded(encoded(each)) for each in topics] == topics
+    assert not any(each.endswith("_dead_letters") for each in names)
+    with pytest.raises(SettingsError, match="last part"):
+        is_template("{topic}.messages")
+
+
+@pytest.mark.parametrize("topic", ["ф" * 40, "\U0001f4a9" * 60, "x" * 201, "x" * 183 + "ф" * 9])
+def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
+    others = [topic + "a", topic[:-1] + "b"]
+    names = [named("of_{topic}", each) for each in (topic, *others)]
+    assert len(set(names)) == 3
+    assert {decoded(each[3:]) for each in names} == {None}  # no other topic has one of them
+    assert all(re.fullmatch(r"of_[A-Za-z0-9_]{1,200}", each) for each in names)
+    marks = dict(zip(names, (topic, *others), strict=True))
+    there = [*names, f"{names[0]}_dead_letters", "of_short", "else"]
+    marks |= {"of_short": "other"}
+    assert list(topics_beside("of_{topic}", there, marks.get)) == [topic, *others]
+    assert list(topics_beside("of_{topic}", names, lambda _: "somebody's")) == []
+
+
+def test_topics_with_long_names_land_beside_others(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    long, source = "заказы" * 8, Source(store_path, "S")
+    with open_small(store_path) as store:
+        store.put(Message(long, b"1", queue_id=0))
+    wish = per_topic(kind, tmp_path / "t")
+    assert sum(each.rows for each in land_wish(source, wish)) == 301
+    with open_small(store_path) as store:
+        store.put(Message(long, b"2", queue_id=0))
+    assert sum(each.rows for each in land_wish(source, wish)) == 1
+    table = wish.table if kind == "iceberg" else None
+    topics = {each.topic: each.table for each in all_opened(wish.to, table)}
+    assert sum(each.num_rows for each in topics[long].batches(None, ["topic"])) == 2
+    assert len(topics) == 4
+
+
+def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) -> None:
+    source, wish = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    passes = land_wish(source, wish)
+    assert sum(each.rows for each in passes) == 300
+    assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(20)))
+        store.put_batch([Message(name, b"1", queue_id=0) for name in NAMES[:3]])
+    assert sum(each.rows for each in land_wish(source, wish)) == 23
+    assert land_wish(source, wish) == []
+    assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path) -> None:
+    shutil.rmtree(store_path / "consumequeue")
+    wish = per_topic("parquet", tmp_path / "t")
+    land_wish(Source(store_path, "S"), wish)
+    assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_queues_that_begin_too_late_are_not_believed(tmp_path: Path, again: bool) -> None:
+    """One queue of a topic is gone: its table starts where the log does."""
+    store_path = tmp_path / "s"
+    source, wish = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    lander = dispatcher(source, wish)
+    with open_small(store_path) as store:
+        store.put(Message("old", b"1", queue_id=0))
+        _two_queues(store, "b")
+    shutil.rmtree(store_path / "consumequeue" / "b" / "0")
+    all_passes(lander)
+    assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
+    with open_small(store_path) as store:
+        _two_queues(store, "a")
+    shutil.rmtree(store_path / "consumequeue" / "a" / "0")
+    all_passes(dispatcher(source, wish) if again else lander)
+    assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
+
+
+def _two_queues(store: lakelog.Store, topic: str) -> None:
+    store.put_batch([Message(topic, b"1", queue_id=0), Message(topic, b"2", queue_id=1)])
+
+
+def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
+    with open_small(store_path) as store:
+        store.put(Message("%RETRY%g", b"1"))
+    wish = per_topic("parquet", tmp_path / "t")
+    land_wish(Source(store_path, "S"), wish)
+    assert len(list((tmp_path / "t").iterdir())) == 3
+    land_wish(Source(store_path, "S", chosen=Chosen(system_topics=True)), wish)
+    assert read_topic("parquet", tmp_path / "t", "%RETRY%g").num_rows == 1
+
+
+class _Killed(BaseException):
+    """Ends a dispatcher where it stands."""
+
+
+@pytest.mark.parametrize(("phase", "number"), [("written", 1), ("one committed", 2)])
+def test_a_kill_between_commits_loses_and_doubles_nothing(
+    kind: str, store_path: Path, tmp_path: Path, phase: str, number: int
+) -> None:
+    source, wish, left = Source(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
+
+    def on_phase(what: str) -> None:
+        left[0] -= what == phase
+        if not left[0]:
+            raise _Killed
+
+    lander = dispatcher(source, wish, on_phase=on_phase)
+    with pytest.raises(_Killed):
+        all_passes(lander)
+    land_wish(source, wish)
+    assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_an_idle_table_is_moved_seldom_and_at_the_end(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_path = tmp_path / "s"
+    with open_small(store_path) as store:
+        store.put(Message("idle", b"1", queue_id=0))
+        store.put_batch([Message("busy", b"x" * 200, queue_id=0) for _ in range(300)])
+    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    passes: list[Any] = []
+    while landed := lander.one_pass():
+        passes.append(landed)
+    idle = next(each for each in lander.targets.served if each.topics == frozenset({"idle"}))
+    position = idle.sink.head("S").position
+    assert position is not None
+    assert position.end == passes[0].end < passes[-1].end
+    assert idle.start == passes[-1].end
+    lander.finish()
+    position = idle.sink.head("S").position
+    assert position is not None
+    assert position.end == passes[-1].end
+    monkeypatch.setattr(targets, "IDLE_BYTES", 1)
+    with open_small(store_path) as store:
+        store.put(Message("busy", b"1", queue_id=0))
+    again = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    landed = again.one_pass()
+    assert landed is not None
+    position = idle.sink.head("S").position
+    assert position is not None
+    assert position.end == landed.end
+
+
+def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path: Path) -> None:
+    store_path = tmp_path / "s"
+    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    with open_small(store_path, flush="inline") as store:
+        for number in range(6):
+            store.put(Message("idle" if number % 3 == 0 else "busy", b"%d" % number))
+            all_passes(lander)
+    assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_two_dispatchers_of_all_topics(kind: str, store_path: Path, tmp_path: Path) -> None:
+    source, wish = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    one, other = (dispatcher(source, wish) for _ in range(2))
+    while any([one.one_pass(), other.one_pass()]):
+        pass
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(30)))
+        store.put(Message("new", b"1"))
+    while any([other.one_pass(), one.one_pass()]):
+        pass
+    assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_a_table_of_something_else_under_a_topics_name_is_refused(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    wish = per_topic(kind, tmp_path / "t")
+    targets_for(wish)
+    of_all = make(kind, tmp_path / "t" / "of_topic-1") if kind != "iceberg" else None
+    if of_all is None:
+        from lakelog_lake.landing.targets import sink_for
+
+        of_all = sink_for(f"iceberg:{tmp_path / 't'}", "lake.of_topic-1")
+        of_all.prepare()
+    from lakelog_lake.landing.dispatcher import land
+    from lakelog_lake.tasks.engines import in_process
+
+    land(Source(store_path, "S"), of_all, in_process, SMALL)
+    with pytest.raises(TableMismatch, match="holds the messages of all topics"):
+        land_wish(Source(store_path, "S"), wish)
+
+
+def test_a_new_topic_is_not_read_from_the_beginning(tmp_path: Path) -> None:
+    store_path = tmp_path / "s"
+    with open_small(store_path) as store:
+        store.put_batch([Message("old", b"x" * 200, queue_id=0) for _ in range(300)])
+    source, wish = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    land_wish(source, wish)
+    with lakelog.open(store_path, mode="read") as store:
+        end = store.max_offset
+    with open_small(store_path) as store:
+        store.put(Message("new", b"1", queue_id=0))
+    assert min(each.start for each in land_wish(source, wish)) >= end

@@ -1,0 +1,57 @@
+"""Two dispatchers of one store and one table, for a whole run: each range lands once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from lakelog_lake.landing.dispatcher import Source
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.program import Orders
+from plugins.lake.tests.landing.program_evidence import landed_to
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
+
+_log = logging.getLogger(__name__)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_dispatchers_for_a_whole_run(kind: str, tmp_path: Path) -> None:
+    won, lost = race(kind, tmp_path, seconds=30)
+    assert min(won) > 0
+    assert sum(lost) > 0, "they never met"
+
+
+def test_two_dispatchers_at_once(tmp_path: Path) -> None:
+    won, _ = race("iceberg", tmp_path, seconds=1)
+    assert sum(won) > 0
+
+
+def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int]]:
+    """Passes that each of them won, and lost."""
+    store, table = tmp_path / "s", tmp_path / "t"
+    make(kind, table)
+    with runs.producing(store):
+        orders = Orders(store, kind, table, mode="follow")
+        pair = [runs.start(orders) for _ in range(2)]
+        assert all(each.hear("ready") for each in pair)
+        time.sleep(seconds)
+        until_landed(kind, table)
+        passes = [each.stop() for each in pair]
+        assert [each.wait() for each in pair] == [0, 0]
+    land_all(Source(store, "S"), make(kind, table))
+    expected = keys_of(store, "S")
+    assert_exactly(kind, table, expected)
+    _log.info("%s: %s; %d rows", kind, [dict(each) for each in passes], len(expected))
+    return [each["won"] for each in passes], [each["lost"] for each in passes]
+
+
+def until_landed(kind: str, table: Path) -> None:
+    """On a busy machine the first pass takes its time."""
+    end = time.monotonic() + runs.LONGEST_SECONDS
+    while not landed_to(kind, table):
+        assert time.monotonic() < end, "nothing lands"
+        time.sleep(0.05)

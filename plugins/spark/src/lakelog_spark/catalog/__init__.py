@@ -1,0 +1,1 @@
+"""Iceberg tables in any catalog that a Spark session knows."""

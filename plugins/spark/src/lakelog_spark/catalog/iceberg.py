@@ -1,0 +1,301 @@
+"""An Iceberg table in any catalog that a Spark session knows, by Iceberg's Java classes.
+
+The position stands where :mod:`lakelog_lake.sinks.iceberg` puts it, under the same keys, so that both may take
+turns on one table.
+
+A commit is an append and the property in one change of the table's metadata, which is then handed
+to the catalog as "from the version that the position was read from, to this one". Iceberg's own
+``commit`` would, after a refusal, lay the same append over the newer version, and land a range
+twice; its check for conflicting data files does not see a commit that only moves a position. So
+nothing of it is used behind the making of the metadata. Whatever changed the table first, even a
+compaction, is a conflict.
+
+Where the table is on this machine its manifests are synced before the commit; the metadata file,
+which Java writes within the commit, right after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog_lake.errors import Conflict
+from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks.checks import check_partition, check_topic, missing
+from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES, TOPIC
+from lakelog_lake.sinks.iceberg_state import Snapshot, local_folder, position_of
+from lakelog_lake.sinks.iceberg_types import ids, kinds, wanted
+from lakelog_lake.tables.fields import Layout, Shape
+from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.partitions import DAY
+from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.sync import sync
+from lakelog_spark.catalog.iceberg_json import TRANSFORMS, data_file, partition_of, schema_of
+from lakelog_spark.session.fitting import check_jar
+from lakelog_spark.session.package import ICEBERG_JAR
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyspark.sql import SparkSession
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_LEAST_PARTS: Final = 3
+
+
+def spark_iceberg_sink(
+    session: SparkSession, table: str, shape: Shape | None = None
+) -> SparkIcebergSink:
+    """A table of a catalog of ``session``: ``CATALOG.NAMESPACE.TABLE``.
+
+    :param shape: what it should be, else one for all topics with messages as they are
+
+    Raises :class:`~lakelog.errors.SettingsError`, and
+    :class:`~lakelog_spark.errors.WrongSpark` where the session lacks Iceberg's jar.
+    """
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise SettingsError(
+            "a session of Spark Connect has no JVM here: land by a session of this process, or by "
+            "pyiceberg",
+            key="session",
+        )
+    if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
+        raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
+    check_jar(session, ICEBERG_JAR)
+    return SparkIcebergSink(session, table, Shape() if shape is None else shape)
+
+
+@attrs.frozen
+class _Version:
+    """:ivar operations: of the table, in Java; :ivar metadata: what the position was read from."""
+
+    operations: Any
+    metadata: Any
+
+
+@attrs.frozen
+class _Found:
+    """The table as :meth:`SparkIcebergSink.prepare` left it."""
+
+    location: str
+    schema: Schema
+
+
+@attrs.define
+class SparkIcebergSink:
+    """One table of a session of this process.
+
+    :ivar table: ``CATALOG.NAMESPACE.TABLE``
+    :ivar shape: its columns and partitions
+    """
+
+    session: SparkSession
+    table: str
+    shape: Shape
+    _found: _Found | None = None
+
+    @property
+    def name(self) -> str:
+        """The table."""
+        return f"the Iceberg table {self.table}"
+
+    @property
+    def folder(self) -> Path:
+        """Of the data files."""
+        return local_folder(self._prepared.location) / "data"
+
+    @property
+    def layout(self) -> Layout:
+        """With the ids that the table gives to its fields."""
+        return Layout(self.shape.columns, self.shape.partition, ids(self._prepared.schema))
+
+    def prepare(self) -> None:
+        """Make the table, or add to it the columns that it lacks."""
+        if not self._is_there():
+            namespace = _quoted(self.table.rpartition(".")[0])
+            self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+            self.session.sql(_creation(_quoted(self.table), self.shape))
+        table = self._load()
+        lacks = self._check(table)
+        if lacks:
+            columns = _columns(self.shape.columns, lacks)
+            self.session.sql(f"ALTER TABLE {_quoted(self.table)} ADD COLUMNS ({columns})")
+            table = self._load()
+        self._found = _Found(str(table.location()), self._schema(table))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        sync(self.folder.parent)
+
+    def _check(self, table: Any) -> list[str]:
+        """The columns that it lacks; raises ``TableMismatch``."""
+        schema = self._schema(table)
+        spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
+        lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
+        check_partition(self.name, partition_of(schema, spec), self.shape.partition)
+        check_topic(self.name, table.properties().get(TOPIC), self.shape.topic)
+        return lacks
+
+    def _schema(self, table: Any) -> Schema:
+        return schema_of(self._iceberg.SchemaParser.toJson(table.schema()))
+
+    def marked(self) -> str | None:
+        """The topic that the table says it is for; ``None`` also where there is no table."""
+        found = self._load().properties().get(TOPIC) if self._is_there() else None
+        return None if found is None else str(found)
+
+    def head(self, store: str) -> Head:
+        """Load the table from the catalog."""
+        operations = self._load().operations()
+        version = _Version(operations, operations.current())
+        return Head(position_of(_History(version.metadata), store, self.name), version)
+
+    def commit(
+        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+    ) -> None:
+        """One change of the metadata, tried once."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
+
+        version: _Version = head.version
+        try:
+            changed = self._changed(version, key(store), to_text(position), files)
+            self._sync_manifests(changed)
+            version.operations.commit(version.metadata, changed)
+            self._sync(version.operations.current().metadataFileLocation())
+        except Py4JJavaError as error:
+            found = error.java_exception
+            if found.getClass().getName() != _REFUSED:
+                raise
+            raise Conflict(
+                f"{self.name} was changed by somebody else: {found.getMessage()}"
+            ) from error
+
+    def _changed(self, version: _Version, name: str, value: str, files: Sequence[FileFacts]) -> Any:
+        """The metadata with ``files`` and the position; its manifests are written."""
+        transaction = self._iceberg.Transactions.newTransaction(self.table, version.operations)
+        transaction.updateProperties().set(name, value).commit()
+        append = transaction.newAppend().set(name, value)
+        for each in self._data_files(version.metadata, files):
+            append.appendFile(each)
+        append.commit()
+        return transaction.table().operations().current()
+
+    def _data_files(self, metadata: Any, files: Sequence[FileFacts]) -> Iterator[Any]:
+        mapper, specs = self._iceberg.util.JsonUtil.mapper(), metadata.specsById()
+        spec_id, schema = metadata.defaultSpecId(), self._prepared.schema
+        for each in files:
+            values = [self._value(*part) for part in each.partition.items()]
+            text = data_file(each, self._uri(each.path), spec_id, schema, values)
+            yield self._iceberg.ContentFileParser.fromJson(mapper.readTree(text), specs)
+
+    def _sync_manifests(self, metadata: Any) -> None:
+        """What the snapshot refers to; the catalog is not to know of it before."""
+        snapshot = metadata.currentSnapshot()
+        for each in snapshot.allManifests(self._load().io()):
+            if each.snapshotId() == snapshot.snapshotId():
+                self._sync(each.path())
+        self._sync(snapshot.manifestListLocation())
+
+    def _sync(self, location: str) -> None:
+        path = local_folder(location)
+        sync(path)
+        sync(path.parent)
+
+    def _value(self, key: str, value: int | str) -> int | str:
+        """A partition's, as Iceberg's JSON has it: a day as Java writes it, hours as a number."""
+        if key != DAY:
+            return value
+        try:
+            return date.fromordinal(_EPOCH + int(value)).isoformat()
+        except (ValueError, OverflowError):  # Java knows years before 1 and after 9999 too
+            java: Any = self.session._jvm
+            return str(java.java.time.LocalDate.ofEpochDay(int(value)).toString())
+
+    def _uri(self, path: str) -> str:
+        """A data file as the table names it: below its location."""
+        location = self._prepared.location
+        return f"{location.rstrip('/')}/{Path(path).relative_to(local_folder(location))}"
+
+    def _is_there(self) -> bool:
+        return self.session.catalog.tableExists(_quoted(self.table))
+
+    def _load(self) -> Any:
+        """The table, at its newest version, past the catalog's cache."""
+        util = self._iceberg.spark.Spark3Util
+        table = util.loadIcebergTable(self.session._jsparkSession, _quoted(self.table))
+        table.refresh()
+        return table
+
+    @property
+    def _prepared(self) -> _Found:
+        if self._found is None:
+            raise RuntimeError("call prepare() first")
+        return self._found
+
+    @property
+    def _iceberg(self) -> Any:
+        """Its Java package."""
+        java: Any = self.session._jvm
+        return java.org.apache.iceberg
+
+
+@attrs.frozen
+class _History:
+    """Of Java's ``TableMetadata``; each call of it takes a fraction of a millisecond."""
+
+    metadata: Any
+
+    def property(self, name: str) -> str | None:
+        value = self.metadata.properties().get(name)
+        return None if value is None else str(value)
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        at = self.metadata.currentSnapshot()
+        while at is not None:
+            yield _snapshot(at)
+            parent = at.parentId()
+            at = None if parent is None else self.metadata.snapshot(parent)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        return map(_snapshot, self.metadata.snapshots())
+
+
+def _snapshot(found: Any) -> Snapshot:
+    return Snapshot(found.sequenceNumber(), found.summary())
+
+
+def _quoted(table: str) -> str:
+    return ".".join(f"`{part}`" for part in table.split("."))
+
+
+def _creation(table: str, shape: Shape) -> str:
+    topic = {} if shape.topic is None else {TOPIC: shape.topic}
+    given = {**TABLE_PROPERTIES, **topic}.items()
+    properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
+    made = (_partition(*TRANSFORMS[key]) for key in shape.partition)
+    partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table} ({_columns(shape.columns, shape.columns.names)}) "
+        f"USING iceberg {partitions}TBLPROPERTIES ({properties})"
+    )
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _columns(columns: pa.Schema, names: Sequence[str]) -> str:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    fields = from_arrow_schema(columns).fields
+    return ", ".join(f"`{e.name}` {e.dataType.simpleString()}" for e in fields if e.name in names)
+
+
+def _partition(column: str, transform: str) -> str:
+    return column if transform == "identity" else f"{transform}s({column})"

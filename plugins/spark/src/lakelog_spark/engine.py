@@ -1,0 +1,110 @@
+"""The engine ``spark`` of lakelog-lake: tasks, compaction of Iceberg tables, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakelog_lake.care.terms import Compacted
+from lakelog_lake.engine_provider import nothing
+from lakelog_lake.errors import SparkFailed
+from lakelog_lake.tasks.engines import Engine, checked, guarded
+from lakelog_spark.session.jobs import answering, running_job, spark_session, stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.tasks.task import Task, Written
+    from lakelog_lake.verify.verify import Asked, Verified
+
+_ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset ASC NULLS FIRST"
+
+
+class SparkEngine:
+    """A :class:`~lakelog_lake.engine_provider.EngineProvider`."""
+
+    @contextmanager
+    def running(
+        self,
+        to: str,
+        count: int | None,
+        master: str | None,
+        config: Mapping[str, str],
+        on_done: Callable[[], None],
+    ) -> Iterator[tuple[Engine, Destination | None]]:
+        """A session for tasks, and the catalog of it that ``spark:CATALOG`` names, if ``to`` does.
+
+        Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
+        """
+        from lakelog_spark.catalog.place import SparkPlace, catalog_in
+        from lakelog_spark.session.local import session
+
+        catalog = catalog_in(to)
+        started = session(
+            master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
+        )
+        try:
+            yield spark(started, on_done), None if catalog is None else SparkPlace(started, catalog)
+        finally:
+            stop(started)
+
+    def compacted(
+        self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None
+    ) -> list[Compacted]:
+        """Compact Iceberg tables of one warehouse."""
+        with spark_session(warehouse, master) as session:
+            return [compact(each, target_bytes, session) for each in sinks]
+
+    def verified(self, asked: Asked, master: str | None) -> Verified:
+        """Compare a table with its log."""
+        from lakelog_spark.verify.verify import verify_by_spark
+
+        with spark_session(None, master) as session:
+            return verify_by_spark(asked, session)
+
+
+ENGINE: Final = SparkEngine()
+
+
+def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engine:
+    """A task of Spark for each; executors see the store and the table under the same paths.
+
+    :param on_done: called now and then, from another thread, while Spark is at them and answers;
+        Spark watches its executors itself
+    """
+
+    def run(tasks: Sequence[Task]) -> Sequence[Written]:
+        if not tasks:
+            return []
+        with running_job(session), answering(session, on_done):
+            spread = session.sparkContext.parallelize(list(tasks), len(tasks))
+            found = spread.map(guarded).collect()
+        return checked(found)
+
+    return run
+
+
+def compact(sink: IcebergSink, target_bytes: int, spark: SparkSession) -> Compacted:
+    """Rewrite small files, by store, queue and offset, and then the manifests.
+
+    :param spark: with the catalog of ``sink`` under the name that it has there
+    """
+    from pyspark.errors import PySparkException
+
+    catalog = sink.catalog.name
+    table = f"table => '{sink.table}'"
+    options = f"map('min-input-files','2','target-file-size-bytes','{target_bytes}')"
+    try:
+        done = spark.sql(
+            f"CALL {catalog}.system.rewrite_data_files({table}, strategy => 'sort', "
+            f"sort_order => '{_ORDER}', options => {options})"
+        ).collect()[0]
+        spark.sql(f"CALL {catalog}.system.rewrite_manifests({table})").collect()
+    except PySparkException as error:
+        first = str(error).strip().splitlines()[0]
+        raise SparkFailed(f"{sink.name} was not compacted: {first}") from error
+    return Compacted(done["rewritten_data_files_count"], done["added_data_files_count"])

@@ -1,1 +1,0 @@
-"""Care for tables that messages have landed in: compared with the log, compacted, expired."""

@@ -1,0 +1,1 @@
+"""Sessions of Spark: Java, jars, catalogs, and what executors need."""

@@ -1,0 +1,185 @@
+"""Sessions: on this machine, quiet and small; on a cluster; or the one that is there already."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakelog.errors import SettingsError
+from lakelog_spark.errors import NoJava, WrongSpark
+from lakelog_spark.session.fitting import check_spark, need_spark
+from lakelog_spark.session.java import Java, find_java
+from lakelog_spark.session.package import DELTA, ICEBERG, Package, packages
+from lakelog_spark.session.warehouse import Config, add_tables, make_namespace, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HERE: Final = "local[*]"
+_FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which has chosen master and memory, and has started the JVM."""
+
+
+def missing_java() -> str | None:
+    """Say what this machine lacks to run Spark, and how to get it; ``None`` if it has all."""
+    found = find_java()
+    return found if isinstance(found, str) else None
+
+
+def session(
+    warehouse: str | os.PathLike[str] | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    iceberg: bool = False,
+    delta: bool = False,
+    driver_memory: str = "1g",
+    python: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark in this process, or use the session that is there.
+
+    :param warehouse: a folder for Iceberg tables, which get the names ``lake.SCHEMA.TABLE``; the
+        catalog is a file in it that pyiceberg opens too. The first such session on a machine
+        downloads Iceberg's package, about 60 MB
+    :param master: of a cluster, as Spark writes it: ``spark://HOST:PORT``, ``yarn``,
+        ``k8s://...``; else this machine, or what ``spark-submit`` says
+    :param remote: a Spark Connect server, ``sc://HOST:PORT``; it brings its own catalogs
+    :param iceberg: whether Iceberg's package is wanted without a warehouse, for a catalog that
+        ``config`` names
+    :param delta: whether Delta's tables can be read and written; downloads 10 MB likewise
+    :param driver_memory: the Java heap, as Spark writes it
+    :param python: of a cluster's executors, if they have lakelog's needs in another place than
+        this process; else ``PYSPARK_PYTHON``, else the Python that runs this. On this machine it
+        always is the latter
+    :param config: of Spark, over all that is set here
+
+    A session that runs already is used as it is, whatever its master; it gets the catalog if its
+    jars allow that. Sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` where the extra ``jre`` is used.
+
+    Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
+    """
+    need_spark()
+    import pyspark
+
+    check_spark(pyspark.__version__)
+    place, given = None if warehouse is None else Path(warehouse), dict(config or {})
+    if remote is not None:
+        return _connected(remote, place, given, delta=delta, master=master)
+    found = _running()
+    if found is not None:
+        add_tables(found, place, delta=delta)
+    else:
+        _prepare_process(master, python)
+        wanted = [ICEBERG] * (iceberg or place is not None) + [DELTA] * delta
+        found = _started(master, driver_memory, place, given, wanted)
+    if place is not None:
+        make_namespace(found, place)
+    return found
+
+
+def _running() -> SparkSession | None:
+    """What this process has started before."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        active = SparkSession.builder.getOrCreate()
+    if active is not None:
+        check_spark(active.version, "the Spark that runs already")
+    return active
+
+
+def _started(
+    master: str | None,
+    driver_memory: str,
+    warehouse: Path | None,
+    given: Mapping[str, str],
+    wanted: Sequence[Package],
+) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("lakelog")
+    if not (master is None and _SUBMITTED in os.environ):
+        builder = builder.master(master or _HERE).config(map=_own(master, driver_memory))
+    if warehouse is not None:
+        warehouse.mkdir(parents=True, exist_ok=True)
+    with packages(wanted) as jars:
+        told: Config = {**jars, **tables(warehouse, wanted), **given}
+        return builder.config(map=told).getOrCreate()
+
+
+def _connected(
+    remote: str, warehouse: Path | None, given: dict[str, str], *, delta: bool, master: str | None
+) -> SparkSession:
+    if warehouse is not None or delta or master is not None:
+        raise SettingsError(
+            "a Spark Connect server has its own master, catalogs and jars: give them to the server",
+            key="remote",
+        )
+    missing = [name for name in _FOR_CONNECT if not _is_there(name)]
+    if missing:
+        raise WrongSpark(
+            f"Spark Connect needs more packages (no {', '.join(missing)}): "
+            "pip install 'pyspark[connect]==4.1.4'"
+        )
+    from pyspark.sql.connect.session import SparkSession as Connected
+
+    made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
+    check_spark(made.version, f"the Spark behind {remote}")
+    return made  # type: ignore[return-value]  # the same methods, for what is public
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
+
+
+def _prepare_process(master: str | None, python: str | None) -> None:
+    """Say which Java runs Spark, and which Python its tasks."""
+    found = find_java()
+    if not isinstance(found, Java):
+        raise NoJava(found)
+    if found.home is not None:
+        os.environ["JAVA_HOME"] = str(found.home)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if _is_here(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    elif python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _is_here(master: str | None) -> bool:
+    if master is None:
+        return _SUBMITTED not in os.environ
+    return master.startswith("local")
+
+
+def _own(master: str | None, driver_memory: str) -> Config:
+    """What is set unless ``config`` says otherwise."""
+    quiet = files("lakelog_spark") / "log4j2.properties"
+    config: Config = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if _is_here(master):
+        config |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.ui.enabled": "false",
+        }
+    return config

@@ -1,0 +1,105 @@
+"""Runs of units instead of runs of the log, where a small part of the records is wanted.
+
+The files of the queues say where these are. Only for topics that were named and have queues, and
+up to where the queues are known to be complete; half of the log or more is better read in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.queue_files import QueueFiles, Raw, real, topics_of_batches
+from lakelog_lake.log.wanted import Span, Wanted
+
+_SAMPLE = 64
+_WORTH = 0.5
+_FINEST_BYTES = 4096
+
+
+@attrs.frozen
+class UnitsOf:
+    """Units of one queue, from ``first`` up to ``end``.
+
+    :ivar record_bytes: about how long a record is
+    """
+
+    queue: QueueFiles
+    first: int
+    end: int
+    record_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """About how long their records are together."""
+        return (self.end - self.first) * self.record_bytes
+
+    def named(self) -> tuple[str, int, int, int]:
+        """Topic, queue id, first unit, and the one behind the last."""
+        return (*self.queue.queue, self.first, self.end)
+
+    def split(self, offset: int) -> tuple[UnitsOf, UnitsOf]:
+        """Those of records before an offset in the log, and the others."""
+        middle = self.queue.first_from(offset, self.first, self.end)
+        return attrs.evolve(self, end=middle), attrs.evolve(self, first=middle)
+
+
+@attrs.frozen
+class QueueRun:
+    """What one task reads: units of records in one part of the log."""
+
+    part: Span
+    units: Sequence[tuple[str, int, int, int]]
+
+
+def queue_runs(
+    marks: Landmarks, part: Span, wanted: Wanted, most_bytes: int
+) -> list[QueueRun] | None:
+    """Runs of at most about ``most_bytes`` of wanted records; ``None``: read all of ``part``."""
+    topics = named_topics(wanted)
+    if topics is None or wanted.unqueued or part.low >= part.end:
+        return None
+    if topics - {each.queue[0] for each in marks.queues} or topics & topics_of_batches(
+        marks.store.path
+    ):
+        return None
+    found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
+    found = [each for each in found if each.first < each.end]
+    if sum(each.bytes for each in found) > (part.end - part.low) * _WORTH:
+        return None
+    return list(_split(part, found, most_bytes))
+
+
+def named_topics(wanted: Wanted) -> frozenset[str] | None:
+    """The topics that records may be of, where they were named."""
+    if wanted.queues is not None:
+        of_queues = frozenset(topic for topic, _ in wanted.queues)
+        return of_queues if wanted.topics is None else of_queues & wanted.topics
+    return wanted.topics
+
+
+def _units_of(queue: QueueFiles, part: Span, wanted: Wanted) -> UnitsOf:
+    first = queue.first_from(part.low)
+    span = Span(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
+    raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
+    return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
+
+
+def _mean_bytes(raw: Raw) -> int:
+    sizes = raw["size"][real(raw)]
+    return max(1, int(sizes.mean())) if len(sizes) else 1
+
+
+def _split(part: Span, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[QueueRun]:
+    there = [each for each in units if each.first < each.end]
+    if not there:
+        return
+    if sum(each.bytes for each in there) <= most_bytes or part.end - part.low <= _FINEST_BYTES:
+        yield QueueRun(part, tuple(each.named() for each in there))
+        return
+    middle = (part.low + part.end) // 2
+    halves = [each.split(middle) for each in there]
+    yield from _split(Span(part.low, middle), [a for a, _ in halves], most_bytes)
+    yield from _split(Span(middle, part.end), [b for _, b in halves], most_bytes)

@@ -1,0 +1,99 @@
+"""Cuts a stretch of a log into runs that single tasks read, each of a bounded size.
+
+They are cut where segments start, which nobody has to look for, and inside of large segments
+where a record is known to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from lakelog_lake.log.landmarks import MANY, Landmarks
+from lakelog_lake.log.wanted import Span
+
+Finds = Callable[[int, int], int | None]
+"""The first known start of a record at or behind a place, before another one; or ``None``."""
+
+
+def runs(part: Span, segment_size_bytes: int, most_bytes: int, finds: Finds) -> list[Span]:
+    """What to read one by one; only where no record is known to start, a run is longer."""
+    edges = [part.low]
+    for target in _targets(part, segment_size_bytes, most_bytes):
+        if target % segment_size_bytes == 0:
+            edges.append(target)
+            continue
+        limit = min(part.end, _next_segment(target, segment_size_bytes))
+        found = finds(target, limit)
+        if found is not None and found > edges[-1]:
+            edges.append(found)
+    edges.append(part.end)
+    return [Span(a, b) for a, b in pairwise(edges) if a < b]
+
+
+def _targets(part: Span, segment: int, most: int) -> list[int]:
+    """Where to cut, about."""
+    first = part.low - part.low % segment
+    if most >= segment:
+        step = most // segment * segment
+        return [each for each in range(first + step, part.end, step) if each > part.low]
+    pieces = -(-segment // most)
+    found = [
+        start + number * segment // pieces
+        for start in range(first, part.end, segment)
+        for number in range(pieces)
+    ]
+    return [each for each in found if part.low < each < part.end]
+
+
+def _next_segment(offset: int, segment: int) -> int:
+    return offset - offset % segment + segment
+
+
+def batch_end(marks: Landmarks, part: Span, most_bytes: int | None, most_rows: int | None) -> int:
+    """How far a batch from ``part.low`` on goes, ``part.end`` at most.
+
+    A batch always gets on: a record, or a stretch that no queue leads into, is never cut.
+    """
+    if part.low >= part.end:
+        return part.end
+    end = part.end
+    if most_bytes is not None:
+        end = min(end, _cut(marks, part, part.low + most_bytes))
+    if most_rows is not None:
+        end = min(end, _cut(marks, part, _behind_rows(marks, Span(part.low, end), most_rows)))
+    return end
+
+
+def _cut(marks: Landmarks, part: Span, target: int) -> int:
+    """The last known start of a record up to ``target``, or else the first one behind it."""
+    if target >= part.end:
+        return part.end
+    before = marks.before(target, part.low)
+    if before > part.low:
+        return before
+    behind = marks.behind(max(target, part.low + 1), part.end, MANY)
+    later = [each for each in marks.starts if part.low < each < part.end]
+    return min([each for each in (behind, *later) if each is not None], default=part.end)
+
+
+def _behind_rows(marks: Landmarks, part: Span, most: int) -> int:
+    """The place up to which at most ``most`` records have units."""
+    low, high = part.low, part.end
+    if _rows(marks, part) <= most:
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _rows(marks, Span(part.low, middle)) <= most:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _rows(marks: Landmarks, part: Span) -> int:
+    return sum(
+        each.first_from(part.end) - each.first_from(part.low)
+        for each in marks.queues
+        if not each.queue[0].startswith("%LMQ%")  # its messages stand in queues of their own, too
+    )

@@ -1,0 +1,132 @@
+"""The data source ``lakelog``, also under the name ``rocketmq``: batch and streaming.
+
+Spark makes these objects in processes of its own, and sends them to its executors.
+
+Filters narrow what is read only where ``pushdown=true`` is given. Spark 4.1 keeps the reader that
+filters have narrowed for the whole frame that was loaded: another query of the same frame, or view,
+would silently read no more than the first one asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog_lake.log.columns import store_name
+from lakelog_spark.errors import OtherStore
+from lakelog_spark.source.options import LATEST, ReadOptions, ddl_of, names_of
+from lakelog_spark.source.plan import LogRange, plan
+from lakelog_spark.source.pushdown import narrowed
+from lakelog_spark.source.rows import rows
+from lakelog_spark.source.streaming import LakelogStreamReader
+from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.stream_writer import LakelogStreamWriter
+from lakelog_spark.writing.writer import LakelogWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class LakelogReader(DataSourceReader):
+    """Reads one store; its end is looked up once, so that one read sees one state of the log."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        if options.start.word == LATEST:
+            raise SettingsError("start=latest is for streaming queries", key="start")
+        with lakelog.open(options.path, mode="read"):  # what is no store is told at once
+            self._name = options.store_id or store_name(options.path)
+        if options.start.store not in (None, self._name):
+            raise OtherStore(options.path, str(options.start.store), self._name)
+        self._options = options
+        self._wanted = options.wanted
+
+    def partitions(self) -> list[LogRange]:
+        """Runs of records; called once per query."""
+        with lakelog.open(self._options.path, mode="read") as store:
+            return plan(store, self._options, self._wanted)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one run; where there are none Spark gives one partition ``None``."""
+        if isinstance(partition, LogRange):
+            yield from rows(self._options, self._name, partition, self._wanted)
+
+
+class FilteringReader(LakelogReader):
+    """The same for a session that pushes filters down; Spark refuses it in any other."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Read less where filters allow it; Spark applies all of them again."""
+        self._wanted = narrowed(self._wanted, filters, self._name)
+        return filters
+
+
+class LakelogSource(DataSource):
+    """``spark.read.format("lakelog").load("STORE")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its short name."""
+        return "lakelog"
+
+    def schema(self) -> str:
+        """Depends on ``include`` and ``corrupt`` only; refuses wrong options, at ``load``."""
+        return ddl_of(ReadOptions.of(self.options))
+
+    def reader(self, schema: StructType) -> LakelogReader:
+        """Look at the store as it is now."""
+        options = self._checked(schema)
+        narrows = options.pushdown and filters_are_pushed()
+        return FilteringReader(options) if narrows else LakelogReader(options)
+
+    def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
+        """Follow the store."""
+        return LakelogStreamReader(self._checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
+        """Append rows to the store, as its owner or beside it."""
+        return LakelogWriter(schema, WriteOptions.of(self.options), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802  # Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> LakelogStreamWriter:
+        """Append the rows of a streaming query to the store, each micro-batch once."""
+        options, checkpoint = WriteOptions.of_stream(self.options)
+        return LakelogStreamWriter(schema, options, checkpoint, overwrite=overwrite)
+
+    def _checked(self, schema: StructType) -> ReadOptions:
+        options = ReadOptions.of(self.options)
+        if schema.fieldNames() != list(names_of(options)):
+            raise SettingsError("the columns are given by the source: leave out .schema(...)")
+        return options
+
+
+def filters_are_pushed() -> bool:
+    """Whether this is the process that Spark plans a read with filters in."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", "") == _PUSHING_WORKER
+
+
+class RocketMQSource(LakelogSource):
+    """The same under the name of those who wrote most such directories."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its short name."""
+        return "rocketmq"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats ``lakelog`` and ``rocketmq`` known to a session, which pushes filters."""
+    spark.conf.set(PUSHDOWN, "true")
+    for source in (LakelogSource, RocketMQSource):
+        spark.dataSource.register(source)

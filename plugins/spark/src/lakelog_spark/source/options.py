@@ -1,0 +1,282 @@
+"""What ``spark.read.format("lakelog")`` can be told; anything else is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+from lakelog.errors import SettingsError, UnknownSetting
+from lakelog_lake.log.columns import ERROR, NAMES, TYPES
+from lakelog_lake.log.ends import READABLE
+from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_spark.source.values import (
+    SOURCE,
+    count,
+    mapping,
+    names,
+    nearest,
+    refused,
+    size,
+    switch,
+    time_ms,
+    word,
+)
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_PLACE_KEYS: Final = ("offset", "store", "version")
+
+
+@attrs.frozen
+class Place:
+    """One end of a read; exactly one of these is given.
+
+    :ivar word: ``earliest`` or ``latest``
+    :ivar time_ms: a store time
+    :ivar offset: a place in the log, in bytes
+    :ivar queues: queue offsets by topic and queue id; other queues are not bound
+    :ivar store: the store that ``offset`` is of, where that was said
+    """
+
+    word: str | None = None
+    time_ms: int | None = None
+    offset: int | None = None
+    queues: Mapping[tuple[str, int], int] | None = None
+    store: str | None = None
+
+
+def place(key: str, text: str) -> Place:
+    """What ``text`` means: ``earliest``, ``latest``, a time, or JSON.
+
+    JSON is ``{"offset": BYTES}``, as a streaming query's offsets are written, or queue offsets,
+    ``{"TOPIC": {"0": 12, "1": 7}}``. Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    short = text.strip()
+    if short.lower() in (EARLIEST, LATEST):
+        return Place(word=short.lower())
+    if short.startswith("{"):
+        return _of_json(key, mapping(key, short))
+    if short.isalpha():
+        raise refused(key, f"{text!r} is no place; {nearest(short.lower(), (EARLIEST, LATEST))}")
+    return Place(time_ms=time_ms(key, short))
+
+
+def _of_json(key: str, found: Mapping[str, Any]) -> Place:
+    if _is_number(found.get("offset")):
+        strange = sorted(set(found) - set(_PLACE_KEYS))
+        if strange:
+            raise refused(key, f"{strange[0]!r} is unknown; {nearest(strange[0], _PLACE_KEYS)}")
+        return Place(offset=found["offset"], store=found.get("store"))
+    queues: dict[tuple[str, int], int] = {}
+    for topic, offsets in found.items():
+        if not isinstance(offsets, Mapping):
+            raise refused(key, _shape(topic, offsets))
+        for queue_id, offset in offsets.items():
+            if not str(queue_id).isdigit() or not _is_number(offset):
+                raise refused(key, _shape(topic, offsets))
+            queues[topic, int(queue_id)] = offset
+    if not queues:
+        raise refused(key, 'it names no queue; write {"TOPIC": {"0": 12}} or {"offset": BYTES}')
+    return Place(queues=queues)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shape(topic: str, found: object) -> str:
+    return (
+        f"{topic!r} has {found!r}; write queue offsets by queue id, "
+        '{"TOPIC": {"0": 12}}, or a place in the log, {"offset": BYTES}'
+    )
+
+
+PATH: Final = "path"
+FLUSHED: Final = "flushed"
+FAIL: Final = "fail"
+SKIP: Final = "skip"
+COLLECT: Final = "collect"
+AVAILABLE_NOW: Final = "available-now"
+PROCESSING_TIME: Final = "processing-time"
+MAX_PARTITION_BYTES: Final = 128 << 20
+DEFAULTS: Final[dict[str, str | None]] = {
+    PATH: None,
+    "store_id": None,
+    "topics": None,
+    "queues": None,
+    "tags": None,
+    "key": None,
+    "start": EARLIEST,
+    "end": LATEST,
+    "until": None,
+    "records": "queued",
+    "system_topics": "false",
+    "include": "body",
+    "decompress": "true",
+    "corrupt": FAIL,
+    "lost": FAIL,
+    "pushdown": "false",
+    "max_partition_bytes": str(MAX_PARTITION_BYTES),
+    "max_bytes_per_batch": None,
+    "max_rows_per_batch": None,
+    "trigger": AVAILABLE_NOW,
+}
+"""Every option, and what it is where it is not given."""
+
+
+@attrs.frozen
+class ReadOptions:
+    """Options of a read, checked.
+
+    :ivar path: the store directory, absolute
+    :ivar store_id: what the column ``store`` says, if not the store's own UUID
+    :ivar wanted: which records
+    :ivar start: where to begin; :ivar end: where to stop, itself left out
+    :ivar until: ``flushed``: up to what is durable, which no crash takes back; ``readable``: all
+        that can be read; ``None``: ``flushed`` where it is known, and else ``readable``. It is
+        not known beside a living RocketMQ, and after its crash
+    :ivar bodies: whether rows have bodies; :ivar decompress: as their senders gave them
+    :ivar corrupt: what damage does: ``fail`` ends the read, ``skip`` passes over it and logs it,
+        ``collect`` makes a row of it whose column ``error`` says what is wrong
+    :ivar lost: whether a start that the log does not reach back to any more ends the read
+        (``fail``), or the first record that is there is taken for it (``skip``)
+    :ivar pushdown: whether filters narrow what is read, see :mod:`.data_source`
+    :ivar max_partition_bytes: how much of the log one task reads
+    :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
+    :ivar max_rows_per_batch: how many records one takes, if bounded
+    :ivar trigger: what kind of trigger the query has, see :mod:`.streaming`
+    """
+
+    path: Path
+    store_id: str | None = None
+    wanted: Wanted = Wanted()  # noqa: RUF009  # frozen, so that all may share it
+    start: Place = Place(word=EARLIEST)  # frozen, so that all may share it
+    end: Place = Place(word=LATEST)  # frozen, so that all may share it
+    until: str | None = None
+    bodies: bool = True
+    decompress: bool = True
+    corrupt: str = FAIL
+    lost: str = FAIL
+    pushdown: bool = False
+    max_partition_bytes: int = MAX_PARTITION_BYTES
+    max_bytes_per_batch: int | None = None
+    max_rows_per_batch: int | None = None
+    trigger: str = AVAILABLE_NOW
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+        """Check what Spark was given; raises :class:`~lakelog.errors.SettingsError`."""
+        for key in given:
+            _check_known(key)
+        if not given.get(PATH):
+            raise refused(PATH, "name a store directory: .load('STORE')")
+        option = {**DEFAULTS, **given}
+        start, end = place("start", str(option["start"])), place("end", str(option["end"]))
+        if end.word == EARLIEST:
+            raise refused("end", "a read that ends at the earliest message has none")
+        until, most_bytes = option["until"], option["max_bytes_per_batch"]
+        most_rows = option["max_rows_per_batch"]
+        return cls(
+            path=_local(given[PATH]),
+            store_id=option["store_id"] or None,
+            wanted=_wanted(option, start, end),
+            start=start,
+            end=end,
+            until=None if until is None else word("until", until, (FLUSHED, READABLE)),
+            bodies=word("include", str(option["include"]), ("body", "headers")) == "body",
+            decompress=switch("decompress", str(option["decompress"])),
+            corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
+            lost=word("lost", str(option["lost"]), (FAIL, SKIP)),
+            pushdown=switch("pushdown", str(option["pushdown"])),
+            max_partition_bytes=size("max_partition_bytes", str(option["max_partition_bytes"])),
+            max_bytes_per_batch=(
+                None if most_bytes is None else size("max_bytes_per_batch", most_bytes)
+            ),
+            max_rows_per_batch=None
+            if most_rows is None
+            else count("max_rows_per_batch", most_rows),
+            trigger=word("trigger", str(option["trigger"]), (AVAILABLE_NOW, PROCESSING_TIME)),
+        )
+
+
+def _check_known(key: str) -> None:
+    if key == "paths":
+        raise refused(key, "one load reads one store: union several")
+    if key not in DEFAULTS:
+        raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
+
+
+def _local(path: str) -> Path:
+    """The directory: executors open it as a folder that each of them sees under the same name."""
+    parts = urlsplit(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path)).absolute()
+    if "://" in path:
+        raise SettingsError(
+            f"{path} is no directory: mount it, under the same path on every executor",
+            key=PATH,
+            source=SOURCE,
+        )
+    return Path(path).absolute()
+
+
+def _wanted(option: Mapping[str, str | None], start: Place, end: Place) -> Wanted:
+    topics, tags, key = option["topics"], option["tags"], option["key"]
+    system = switch("system_topics", str(option["system_topics"]))
+    queue_ids, queues = _queues(option["queues"])
+    chosen = None if topics is None else names("topics", topics)
+    named = chosen is not None or queues is not None
+    return Wanted(
+        topics=chosen,
+        queue_ids=queue_ids,
+        queues=queues,
+        times_ms=_span(start.time_ms, end.time_ms),
+        physical=_span(start.offset, end.offset),
+        by_queue=_by_queue(start, end),
+        tags=None if tags is None else names("tags", tags.replace("||", ",")),
+        key=key or None,
+        unqueued=word("records", str(option["records"]), ("queued", "all")) == "all",
+        system_topics=system or named,
+    )
+
+
+def _span(low: int | None, end: int | None) -> Span:
+    return Span(-LAST if low is None else low, LAST if end is None else end)
+
+
+def _by_queue(start: Place, end: Place) -> dict[tuple[str, int], Span]:
+    low, high = start.queues or {}, end.queues or {}
+    return {each: _span(low.get(each), high.get(each)) for each in {*low, *high}}
+
+
+def _queues(
+    text: str | None,
+) -> tuple[frozenset[int] | None, frozenset[tuple[str, int]] | None]:
+    """Queue ids of any topic, or queues as ``TOPIC/ID``."""
+    if text is None:
+        return None, None
+    given = names("queues", text)
+    if all(each.isdigit() for each in given):
+        return frozenset(map(int, given)), None
+    queues = set()
+    for each in sorted(given):
+        topic, slash, queue_id = each.rpartition("/")
+        if not slash or not topic or not queue_id.isdigit():
+            raise refused("queues", f"{each!r} is no queue; write 0,1 or TOPIC/0,TOPIC/1")
+        queues.add((topic, int(queue_id)))
+    return None, frozenset(queues)
+
+
+def names_of(options: ReadOptions) -> tuple[str, ...]:
+    """The columns that a read gives: no ``body`` with ``include=headers``."""
+    kept = tuple(name for name in NAMES if options.bodies or name != "body")
+    return (*kept, ERROR) if options.corrupt == "collect" else kept
+
+
+def ddl_of(options: ReadOptions) -> str:
+    """The same, with their types."""
+    return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in names_of(options))

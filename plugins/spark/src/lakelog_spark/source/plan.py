@@ -1,0 +1,140 @@
+"""What single tasks read: runs of the log between known places; the driver scans nothing.
+
+A record stands in exactly one run: the one in which it starts. Where few records are wanted, a run
+says in which units of which queues they are, and the task reads those only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pyspark.sql.datasource import InputPartition
+
+import lakelog
+from lakelog.errors import MissingIndex
+from lakelog_lake.log.ends import end_of, queued_end
+from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_spark.errors import OffsetGone
+from lakelog_spark.source.by_queue import named_topics, queue_runs
+from lakelog_spark.source.cuts import runs
+from lakelog_spark.source.options import SKIP, ReadOptions
+from lakelog_spark.source.times import part_of_times
+
+UnitRun: TypeAlias = tuple[str, int, int, int]
+"""Topic, queue id, first unit, and the one behind the last."""
+
+
+class LogRange(InputPartition):
+    """Records that start from ``start`` up to ``end``, offsets in the log in bytes.
+
+    :ivar units: only those that these units lead to
+    :ivar places: only those that start at these offsets
+    """
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        units: Sequence[UnitRun] | None = None,
+        places: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__((start, end))
+        self.start = start
+        self.end = end
+        self.units = units
+        self.places = places
+
+
+def plan(
+    store: lakelog.Store, options: ReadOptions, wanted: Wanted | None = None
+) -> list[LogRange]:
+    """The runs of what the store holds now.
+
+    :param wanted: what is wanted if that is less than the options say
+
+    Raises :class:`~lakelog_spark.errors.NotKnown` for ``until=flushed`` where that is not known,
+    and :class:`~lakelog_spark.errors.OffsetGone`.
+    """
+    with Landmarks.of(store) as marks:
+        end = end_of(marks, options.until)
+        check_start(marks, options, end)
+        return plan_between(marks, Span(store.min_offset, end), options, wanted)
+
+
+def plan_between(
+    marks: Landmarks, part: Span, options: ReadOptions, wanted: Wanted | None = None
+) -> list[LogRange]:
+    """The runs of one part of the log, which must begin where a record does."""
+    wanted = options.wanted if wanted is None else wanted
+    if wanted.nothing or part.low >= part.end:
+        return []
+    key = wanted.unique_key or wanted.key
+    part = _narrowed(marks, part, wanted)
+    places = None
+    if key is not None and " " not in key and not wanted.unqueued:  # no key of the index has one
+        places = _by_key(marks, part, wanted, key)
+    if places is not None:
+        return [LogRange(part.low, part.end, places=places)] if places else []
+    queued = _queued(marks, part)
+    chosen = queue_runs(marks, queued, wanted, options.max_partition_bytes)
+    if chosen is None:
+        return _scanned(marks, part, options)
+    found = [LogRange(each.part.low, each.part.end, units=each.units) for each in chosen]
+    return found + _scanned(marks, Span(queued.end, part.end), options)
+
+
+def _queued(marks: Landmarks, part: Span) -> Span:
+    """The front of ``part`` whose records are in the files of their queues."""
+    end = queued_end(marks, part.end)
+    return Span(part.low, part.end if end >= part.end else marks.before(end, part.low))
+
+
+def _narrowed(marks: Landmarks, part: Span, wanted: Wanted) -> Span:
+    """What of ``part`` can hold what is wanted; it begins where a record does."""
+    part = part_of_times(marks, part, wanted.times_ms)
+    within = wanted.physical.both(part)
+    if within.low >= within.end:
+        return Span(part.low, part.low)
+    low = within.low if within.low == part.low else marks.before(within.low, part.low)
+    return Span(low, within.end)
+
+
+def _by_key(marks: Landmarks, part: Span, wanted: Wanted, key: str) -> list[int] | None:
+    """Where the index says that records with ``key`` are; ``None`` where none is kept."""
+    store = marks.store
+    topics = named_topics(wanted)
+    try:
+        found = {
+            offset
+            for topic in (store.topics() if topics is None else topics)
+            if wanted.has_topic(topic)
+            for offset in store.query_offsets(topic, key, max_count=LAST)
+        }
+    except MissingIndex:
+        return None
+    return sorted(each for each in found if part.low <= each < part.end)
+
+
+def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
+    """Raise :class:`~lakelog_spark.errors.OffsetGone` unless the log reaches back to the start."""
+    start, minimum = options.start, marks.store.min_offset
+    if start.offset is not None and start.offset > end:
+        raise OffsetGone(marks.store.path, start.offset, minimum, end)
+    if options.lost == SKIP:
+        return
+    if start.offset is not None and start.offset < minimum:
+        raise OffsetGone(marks.store.path, start.offset, minimum, end)
+    for queue in marks.queues:
+        asked, first = (start.queues or {}).get(queue.queue), queue.first_from(minimum)
+        if asked is not None and asked < first:
+            raise OffsetGone(marks.store.path, asked, first, queue.end, queue.queue)
+
+
+def _scanned(marks: Landmarks, part: Span, options: ReadOptions) -> list[LogRange]:
+    segment = marks.store.settings.core.segment_size_bytes
+    if part.low >= part.end:
+        return []
+    cut = runs(part, segment, options.max_partition_bytes, marks.behind)
+    return [LogRange(each.low, each.end) for each in cut]

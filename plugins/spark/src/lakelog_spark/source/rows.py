@@ -1,0 +1,79 @@
+"""What one task does: opens the store by itself, and turns its part of the log into rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import lakelog
+from lakelog_lake.errors import CorruptLog
+from lakelog_lake.log.coverage import record_batches
+from lakelog_lake.log.wanted import Span, Wanted
+from lakelog_spark.source.options import FAIL, SKIP, ReadOptions, names_of
+from lakelog_spark.source.stretches import stretches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.pieces import Damage
+    from lakelog_spark.source.plan import LogRange
+    from lakelog_spark.source.tables import Tables
+
+_log = logging.getLogger("lakelog_spark")
+
+
+def rows(
+    options: ReadOptions, name: str, part: LogRange, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Every record of ``part`` that is wanted, in the log's order.
+
+    :param wanted: what is wanted if that is less than the options say
+
+    Raises :class:`CorruptLog` at damage, unless that is to be skipped or collected.
+    """
+    from lakelog_spark.source.tables import Tables, joined
+
+    tables = Tables(name, names_of(options), options.bodies and options.decompress, lenient=True)
+    if options.corrupt == FAIL:
+        tables = Tables(name, tables.names, tables.unpack, lenient=False)
+    with lakelog.open(options.path, mode="read") as store:
+        yield from joined(_rows(store, options, part, wanted or options.wanted, tables))
+
+
+def _rows(
+    store: lakelog.Store, options: ReadOptions, part: LogRange, wanted: Wanted, tables: Tables
+) -> Iterator[pa.RecordBatch]:
+    damages: list[Damage] = []
+    on_damage = _REPORTS.get(options.corrupt, damages.append)
+    for stretch in stretches(store, part):
+        pieces = store.scan_pieces(stretch.low, stretch.end)
+        for batch in record_batches(pieces, stretch, on_damage):
+            yield from _collected(damages, tables, wanted)
+            good = wanted.flags(batch)
+            if good.any():
+                yield tables.of_records(batch if good.all() else batch.take(good))
+        yield from _collected(damages, tables, wanted)
+
+
+def _collected(damages: list[Damage], tables: Tables, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Rows of the damage that was met; of what it was nothing is known but its place."""
+    found = [each for each in damages if _is_in(each, wanted.physical)]
+    damages.clear()
+    if found:
+        yield tables.of_damage(found)
+
+
+def _is_in(damage: Damage, span: Span) -> bool:
+    return damage.offset < span.end and damage.end_offset > span.low
+
+
+def _fail(damage: Damage) -> None:
+    raise CorruptLog(damage)
+
+
+def _skip(damage: Damage) -> None:
+    _log.warning("%s", damage)
+
+
+_REPORTS: dict[str, Callable[[Damage], None]] = {FAIL: _fail, SKIP: _skip}

@@ -1,0 +1,142 @@
+"""``spark.readStream.format("lakelog")``: what is new in a log, batch by batch.
+
+An offset is JSON, ``{"version": 1, "store": ID, "offset": BYTES}``: everything before ``BYTES`` was
+read. With ``max_bytes_per_batch`` or ``max_rows_per_batch`` a batch ends sooner than the log does.
+
+Spark 4.1 does not tell a Python source where a query stands when it asks for the latest offset,
+nor which trigger it has. Under ``AvailableNow`` it asks once, and ends after that: an offset that
+was cut would leave the rest unread without a word. So batches are cut only with the option
+``trigger=processing-time``; else a batch takes all that is there, and the bounds are those of
+its tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+import lakelog
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.ends import end_of
+from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.wanted import LAST, Span
+from lakelog_spark.errors import OffsetGone, OtherStore
+from lakelog_spark.source.cuts import batch_end
+from lakelog_spark.source.options import LATEST, PROCESSING_TIME, SKIP, ReadOptions
+from lakelog_spark.source.plan import LogRange, check_start, plan_between
+from lakelog_spark.source.rows import rows
+from lakelog_spark.source.times import part_of_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION: Final = 1
+_log = logging.getLogger("lakelog_spark")
+
+
+class LakelogStreamReader(DataSourceStreamReader):
+    """Follows one store.
+
+    The only thing it remembers is how far the query has come, which it is told by
+    :meth:`partitions`; after a restart Spark calls that with the last offset twice.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        with lakelog.open(options.path, mode="read"):  # what is no store is told at once
+            self._name = options.store_id or store_name(options.path)
+        self._options = _for_tasks(options)
+        self._initial: int | None = None
+        self._reached: int | None = None
+        self._asked = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Where a new query starts, as the option ``start`` says."""
+        if self._initial is None:
+            with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+                self._initial = _first(log, self._options)
+        return self._offset(self._initial)
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Up to where the next batch reads."""
+        reached, self._asked = self._reached, True
+        if reached is None:
+            reached = int(self.initialOffset()["offset"])
+        with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+            end = max(end_of(log, self._options.until), reached)
+            end = min(end, max(self._options.wanted.physical.end, reached))
+            if self._options.trigger == PROCESSING_TIME:
+                end = batch_end(
+                    log,
+                    Span(reached, end),
+                    self._options.max_bytes_per_batch,
+                    self._options.max_rows_per_batch,
+                )
+        return self._offset(end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
+        """The runs of one batch."""
+        part = Span(self._place(start), self._place(end))
+        self._tell_of_unfinished(part)
+        self._reached = max(self._reached or 0, part.end)
+        if part.low >= part.end:
+            return []
+        with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+            return plan_between(log, self._there(log, part), self._options)
+
+    def _tell_of_unfinished(self, part: Span) -> None:
+        """A batch that an earlier run planned and did not finish comes before all others."""
+        if not self._asked and part.low < part.end:
+            _log.warning(
+                "%s: an earlier run left the batch from %d to %d unfinished; under AvailableNow "
+                "Spark 4.1 ends after it: run the query once more to read what is behind",
+                *(self._options.path, part.low, part.end),
+            )
+
+    def _there(self, log: Landmarks, part: Span) -> Span:
+        """What of a batch is still in the log."""
+        minimum = log.store.min_offset
+        if part.low >= minimum:
+            return part
+        if self._options.lost != SKIP:
+            raise OffsetGone(log.store.path, part.low, minimum, part.end)
+        _log.warning("%s: %d to %d is gone", log.store.path, part.low, minimum)
+        return Span(minimum, max(minimum, part.end))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one run."""
+        if isinstance(partition, LogRange):
+            yield from rows(self._options, self._name, partition)
+
+    def _offset(self, offset: int) -> dict[str, Any]:
+        return {"version": VERSION, "store": self._name, "offset": offset}
+
+    def _place(self, found: dict[str, Any]) -> int:
+        if found.get("store") != self._name:
+            raise OtherStore(self._options.path, str(found.get("store")), self._name)
+        return int(found["offset"])
+
+
+def _for_tasks(options: ReadOptions) -> ReadOptions:
+    """A task never reads more than a batch should."""
+    most = options.max_bytes_per_batch
+    if most is None or most >= options.max_partition_bytes:
+        return options
+    return attrs.evolve(options, max_partition_bytes=most)
+
+
+def _first(log: Landmarks, options: ReadOptions) -> int:
+    """The place in the log that ``start`` means, where a record starts or the log ends."""
+    minimum, start = log.store.min_offset, options.start
+    end = max(minimum, end_of(log, options.until))
+    if start.word == LATEST:
+        return end
+    check_start(log, options, end)
+    if start.time_ms is not None:
+        return part_of_times(log, Span(minimum, end), Span(start.time_ms, LAST)).low
+    if start.offset is not None and start.offset < end:
+        return log.before(max(start.offset, minimum), minimum)
+    return end if start.offset is not None else minimum

@@ -1,0 +1,81 @@
+"""Which bytes of the log one task reads: all of its run, or around records that it is led to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import lakelog
+from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog_lake.log.queue_files import queue_files, real
+from lakelog_lake.log.wanted import Span
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog_spark.source.plan import LogRange
+
+    Longs = NDArray[np.int64]
+
+GAP_BYTES: Final = 64 << 10
+"""Records with less than this between them are read in one go."""
+_log = logging.getLogger("lakelog_spark")
+
+
+def stretches(store: lakelog.Store, part: LogRange) -> Iterator[Span]:
+    """What to read, in the order of the log; each stretch begins where a record should."""
+    if part.places is not None:
+        yield from _joined(*_at_places(store, part.places))
+    elif part.units is not None:
+        yield from _joined(*_led_to(store.path, part))
+    else:
+        yield Span(part.start, part.end)
+
+
+def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
+    """The same for what an index said, which may lead to what is gone."""
+    import numpy as np
+
+    found: list[tuple[int, int]] = []
+    for place in places:
+        try:
+            found.append((place, place + store.look_up(place).size))
+        except (CorruptRecord, OffsetOutOfRange) as error:
+            _log.warning("the key index leads to no whole record: %s", error)
+    both = np.array(found, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
+    """Where the records of the units stand, and where they end; sorted."""
+    import numpy as np
+
+    offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    with queue_files(path) as queues:
+        by_name = {each.queue: each for each in queues}
+        for topic, queue_id, first, end in part.units or ():
+            raw = by_name[topic, queue_id].units(first, end - first)
+            raw = raw[real(raw)]
+            offsets.append(raw["offset"].astype(np.int64))
+            ends.append(offsets[-1] + raw["size"])
+    starts, stops = np.concatenate(offsets), np.concatenate(ends)
+    inside = (starts >= part.start) & (starts < part.end)
+    order = np.argsort(starts[inside], kind="stable")
+    return starts[inside][order], stops[inside][order]
+
+
+def _joined(starts: Longs, ends: Longs) -> Iterator[Span]:
+    """Neighbours together."""
+    import numpy as np
+
+    if not len(starts):
+        return
+    ends = np.maximum.accumulate(ends)
+    far = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES) + 1
+    bounds = [0, *far.tolist(), len(starts)]
+    for first, behind in pairwise(bounds):
+        yield Span(int(starts[first]), int(ends[behind - 1]))

@@ -1,0 +1,130 @@
+"""Log and table joined by the place in the log, counted, and what differs brought to the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lakelog_lake.verify.comparing import Limits
+from lakelog_lake.verify.differences import (
+    AHEAD,
+    BODY,
+    COLUMNS,
+    CRC,
+    DOUBLED,
+    EXTRA,
+    MISSING,
+    PLACE,
+    Differences,
+)
+from lakelog_lake.verify.row_facts import FACT, Queues
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_ROWS: Final = 100_000
+"""Rows that differ and are told as ranges; more are counted only."""
+_BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
+
+
+def joined_with(log: DataFrame, table: DataFrame, limits: Limits, *, may_lack: bool) -> DataFrame:
+    """A row for each place in the log that either side has."""
+    from pyspark.sql import functions as f
+
+    fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
+    rows = table.groupBy("at").agg(
+        f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
+    )
+    records = log.select("at", f.struct(*fields).alias("l"))
+    both = records.join(rows, "at", "full_outer")
+    left, right = f.col("l"), f.col("t")
+    older = (f.col("at") >= 0) & (f.col("at") < limits.low)
+    ahead = f.col("at") >= limits.end
+    both = both.withColumn("copies", f.coalesce("copies", f.lit(0)))
+    in_both = left.isNotNull() & right.isNotNull()
+    place = ["topic", "queue_id", "offset"]
+    moved = ~f.struct(*(left[each] for each in place)).eqNullSafe(
+        f.struct(*(right[each] for each in place))
+    )
+    same = left["body"].eqNullSafe(right["body"])
+    if may_lack:
+        same = same | right["body"].isNull()
+    kinds = {
+        DOUBLED: f.col("copies") > 1,
+        CRC: older & right["bad_crc"],
+        AHEAD: ahead,
+        MISSING: right.isNull(),
+        EXTRA: left.isNull() & ~older & ~ahead,
+        PLACE: in_both & moved,
+        BODY: in_both & ~same,
+        COLUMNS: in_both & (left["rest"] != right["rest"]),
+    }
+    found = f.array_compact(f.array(*(f.when(is_so, kind) for kind, is_so in kinds.items())))
+    own = f.coalesce(right, left)
+    return both.select(
+        "at",
+        *(own[each].alias(each) for each in ("topic", "queue_id", "offset", "takes")),
+        f.when(left.isNotNull(), 1).otherwise(0).alias("log"),
+        "copies",
+        older.alias("older"),
+        found.alias("kinds"),
+    )
+
+
+def counts(joined: DataFrame) -> tuple[Differences, Queues]:
+    """How many rows of each queue there are, and differ; no ranges yet."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("topic", "queue_id").orderBy("at")
+    behind = f.lag(f.col("offset") + f.col("takes")).over(order)
+    rows = joined.where("copies > 0").withColumn(
+        "gap", f.greatest(f.col("offset") - behind, f.lit(0))
+    )
+    gaps = {
+        (row[0], row[1]): row[2]
+        for row in rows.groupBy("topic", "queue_id").agg(f.sum("gap")).collect()
+    }
+    copies, older = f.col("copies"), f.col("older")
+    counted = joined.groupBy("topic", "queue_id").agg(
+        f.sum("log"),
+        f.sum(f.when(~older, copies).otherwise(0)),
+        f.sum(f.when(older & (copies > 0), 1).otherwise(0)),
+        f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
+        *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
+    )
+    found, queues = Differences(), Queues()
+    for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
+        tally = found.of(queues.number(topic, queue_id))
+        tally.log, tally.table, tally.older = log, table, old
+        tally.gaps = gaps.get((topic, queue_id)) or 0
+        both = {DOUBLED: doubled, **dict(zip(_BUT_DOUBLED, kinds, strict=True))}
+        tally.kinds = {kind: count for kind, count in both.items() if count}
+    return found, queues
+
+
+def add_differing(found: Differences, queues: Queues, joined: DataFrame) -> None:
+    """Ranges; the counts have all rows already."""
+    differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
+    counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
+    for kind in (DOUBLED, *_BUT_DOUBLED):
+        rows = [row for row in differing if kind in row["kinds"]]
+        repeats = [max(row["copies"] - 1, 1) if kind == DOUBLED else 1 for row in rows]
+        facts = np.zeros(sum(repeats), FACT)
+        at = 0
+        for row, times in zip(rows, repeats, strict=True):
+            facts[at : at + times] = _fact(row, queues)
+            at += times
+        found.add(kind, facts)
+    for queue, kinds in counts.items():
+        found.of(queue).kinds = kinds
+    told_rows = sum(each.rows for each in found.ranges)
+    found.not_listed += int(found.rows > told_rows)
+
+
+def _fact(row: Any, queues: Queues) -> Any:
+    fact = np.zeros((), FACT)
+    fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
+    fact["queue"] = queues.number(row["topic"], row["queue_id"])
+    return fact

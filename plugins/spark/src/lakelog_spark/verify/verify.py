@@ -1,0 +1,54 @@
+"""The same comparison as a Spark job: a join of the store, read as a table, with the table.
+
+Both sides are reduced to a few numbers per row before they are joined by their place in the log;
+what comes to the driver is counts per queue, and rows that differ, up to a bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lakelog
+from lakelog_lake.readback.open import position_of
+from lakelog_lake.verify.comparing import Limits
+from lakelog_lake.verify.row_facts import compared, has_parsed
+from lakelog_lake.verify.verify import Asked, Verified, bounds_of
+from lakelog_spark.session.jobs import told
+from lakelog_spark.verify.facts import facts_of
+from lakelog_spark.verify.join import add_differing, counts, joined_with
+from lakelog_spark.verify.sides import before_end, log_facts, table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakelog_lake.log.range_reader import Span
+
+
+def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
+    """Compare in a Spark job; executors see the store and the table under the same paths.
+
+    Raises :class:`~lakelog_lake.errors.SparkFailed`,
+    :class:`~lakelog_lake.errors.NeedsEngine` and what looking at the table raises.
+    """
+    from lakelog_spark.source.data_source import register
+
+    register(spark)
+    position = position_of(asked.table, asked.store)
+    columns = compared(asked.table.columns())
+    with lakelog.open(asked.path, mode="read") as store:
+        log = bounds_of(store, position, asked.table.name)
+    with told("the comparison failed"):
+        found_rows = table_rows(asked, spark, columns)
+        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        table = facts_of(before_end(found_rows, limits), columns)
+        records = log_facts(asked, spark, table, log, limits, columns)
+        may_lack = has_parsed(asked.table.columns())
+        joined = joined_with(records, table, limits, may_lack=may_lack)
+        joined.persist()
+        try:
+            found, queues = counts(joined)
+            add_differing(found, queues, joined)
+        finally:
+            joined.unpersist()
+    damaged: tuple[Span, ...] = ()
+    return Verified(asked, position, log, columns, queues, found, damaged)

@@ -1,0 +1,111 @@
+"""What Spark calls for a stream: stages in tasks, hands each micro-batch over in the driver, once.
+
+A micro-batch is a job named by the query and its number. Spark runs one again that it does not know
+to be committed; the note of the last one that is in the log says whether it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from lakelog.errors import SettingsError
+from lakelog.files import RealFileSystem
+from lakelog_spark.writing.access import handing_over, open_to_append
+from lakelog_spark.writing.errors import StagingLost
+from lakelog_spark.writing.handover import Handover
+from lakelog_spark.writing.journal import JOURNAL, LastBatch
+from lakelog_spark.writing.options import WriteOptions, checked_job, query_id
+from lakelog_spark.writing.pruning import prune
+from lakelog_spark.writing.rows import Rows, Target, check
+from lakelog_spark.writing.staging import Part, adopt, folder_of, remove, stage
+from lakelog_spark.writing.writer import Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+_STREAM: Final = "stream-"
+
+
+class LakelogStreamWriter(DataSourceStreamArrowWriter):
+    """Appends micro-batches to a store, as its owner or beside it.
+
+    Spark makes one for the tasks of a batch, and another for its commit.
+    """
+
+    def __init__(
+        self, schema: StructType, options: WriteOptions, checkpoint: str | None, *, overwrite: bool
+    ) -> None:
+        if overwrite:
+            raise SettingsError(
+                "a log is only appended to: take outputMode('append')", key="outputMode"
+            )
+        fields = [(each.name, each.dataType.simpleString()) for each in schema.fields]
+        check(fields, ignore_position_columns=options.ignore_position_columns)
+        self._options = options
+        self._checkpoint = checkpoint
+        self._run = uuid4().hex
+        with open_to_append(options.path, options.settings, create=options.create) as store:
+            self._target = Target.of(store.settings.core)
+
+    @cached_property
+    def _query(self) -> str:
+        """Names what belongs to the query."""
+        named = self._options.job if self._options.named else query_id(self._checkpoint)
+        return checked_job(_STREAM + named)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one partition; which batch it is of, a task is not told."""
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        rows = Rows(self._target, partition, decompress=self._options.decompress)
+        folder = folder_of(self._options.path, self._query)
+        files = RealFileSystem.of_store(self._options.path)
+        return Staged(stage(files, folder, partition, self._run, rows.batches(iterator)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Hand over one batch; durable when this returns."""
+        options = self._options
+        files = RealFileSystem.of_store(options.path)
+        last = LastBatch(files, folder_of(options.path, self._query))
+        with handing_over(options.path, options.settings) as store:
+            if batchId <= last.read():
+                _log.warning("batch %d of %s is in the log already", batchId, self._query)
+                self._remove(messages)
+                return
+            job = f"{self._query}.{batchId}"
+            adopt(files, last.folder, folder_of(options.path, job), self._parts(messages))
+            Handover(files, store, job).run(self._parts(messages))
+            last.write(batchId)
+            remove(files, folder_of(options.path, job), [JOURNAL])
+            prune(files, options.path)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
+        """Remove what was staged and not settled."""
+        self._remove(messages)
+
+    def _remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        names = [part.file for part in _staged(messages) if part.file is not None]
+        with suppress(OSError):  # pruning takes what stays
+            remove(RealFileSystem(), folder_of(self._options.path, self._query), names)
+
+    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+        parts = _staged(messages)
+        if len({each.partition for each in parts}) != len(messages):
+            expected = f"one file for each of {len(messages)} partitions"
+            found = sorted(each.partition for each in parts)
+            raise StagingLost(folder_of(self._options.path, self._query), expected, found)
+        return parts
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+    return [each.part for each in messages if isinstance(each, Staged) and each.part]

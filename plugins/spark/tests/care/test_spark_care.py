@@ -1,0 +1,125 @@
+"""With Spark: Iceberg's compaction, the comparison as a job, and SQL."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakelog_lake.care.care import compact, expire
+from lakelog_lake.care.terms import Retention
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.readback.open import opened
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.verify.differences import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
+from lakelog_lake.verify.verify import Asked, Verified, verify_here
+from lakelog_spark.verify.verify import verify_by_spark
+from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
+from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import messages, open_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+NAME = "care.messages"
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession) -> Path:
+    """That of the session that all modules share."""
+    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
+    assert place is not None
+    return Path(place.removeprefix("file://"))
+
+
+def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
+    source, to = Source(store_path, "S"), f"iceberg:{warehouse}"
+
+    def sink() -> Sink:
+        made = sink_for(to, NAME)
+        made.prepare()
+        return made
+
+    land_all(source, sink())
+    before, asked = sink().head("S").position, Asked(store_path, "S", opened(to, NAME), EVERYTHING)
+    small = len(asked.table.data_files())
+    ((_, done),) = compact(to, NAME, 1 << 20, None)
+    assert (done.removed, done.made) == (small, 3)
+    ((_, gone),) = expire(to, NAME, Retention(0))
+    assert gone.files >= small
+    assert sink().head("S").position == before
+    assert land_all(source, sink()) == []
+    assert_ordered([Path(str(path).removeprefix("file:")) for path, _ in asked.table.data_files()])
+    assert verify_here(asked).is_clean
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(60)))
+    assert sum(each.rows for each in land_all(source, sink())) == 60
+    found = verify_here(asked)
+    assert found.is_clean
+    assert sum(each.table for each in found.differences.tallies.values()) == 360
+
+
+@pytest.mark.slow
+def test_a_job_finds_what_the_comparison_here_finds(
+    spark: SparkSession, store_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", path))
+    change(path, "topic-0", lambda table: doubled(moved_behind(table, 0, 10_000_000), 3))
+    change(path, "topic-1", lambda table: without(with_value(table, 0, "body", b"altered"), 1, 2))
+    change(path, "topic-2", lambda table: with_value(moved_behind(table, 2, 5), 0, "tags", "no"))
+    change(path, "topic-2", lambda table: moved_behind(table, 3, None))
+    asked = Asked(store_path, "S", opened(f"parquet:{path}"), EVERYTHING)
+    job, here = verify_by_spark(asked, spark), verify_here(asked)
+    assert _told(job) == _told(here)
+    kinds = {each.kind for each in job.differences.ranges}
+    assert kinds == {AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING}
+    delta = tmp_path / "delta"
+    land_all(Source(store_path, "S"), make("delta", delta))
+    asked = Asked(store_path, "S", opened(f"delta:{delta}"), EVERYTHING)
+    assert verify_by_spark(asked, spark).is_clean
+    iceberg = tmp_path / "iceberg"
+    land_all(Source(store_path, "S"), make("iceberg", iceberg))
+    asked = Asked(store_path, "S", opened(f"iceberg:{iceberg}"), EVERYTHING)
+    assert verify_by_spark(asked, spark).is_clean
+
+
+def _told(found: Verified) -> tuple[object, object]:
+    """Ranges and counts, by the names of queues."""
+    names = found.queues.names
+    ranges = [
+        (each.kind, *names[each.queue], each.first, each.last, each.start, each.end, each.rows)
+        for each in found.differences.ranges
+    ]
+    tallies = {
+        names[queue]: (each.log, each.table, each.older, each.gaps, sorted(each.kinds.items()))
+        for queue, each in found.differences.tallies.items()
+    }
+    return sorted(ranges), tallies
+
+
+def test_sql_over_a_store(spark: SparkSession, store_path: Path) -> None:
+    query = "select topic, count(*) as n from messages group by topic order by topic"
+    done = run("sql", store_path, query, "--json")
+    assert done.exit_code == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows == [{"topic": f"topic-{at}", "n": 100} for at in range(3)]
+    some = run("sql", store_path, "select * from messages", "--csv", "--limit", 5)
+    table = list(csv.DictReader(io.StringIO(some.stdout)))
+    assert len(table) == 5
+    assert json.loads(table[0]["properties"])["wort"] == "süß"
+    assert "there are more rows" in some.stderr
+    plain = run("sql", store_path, query, "--option", "topics=topic-1")
+    assert plain.stdout == "topic-1\t100\n"
+    wrong = run("sql", store_path, "select nothing from messages")
+    assert wrong.exit_code == 2
+    assert "nothing" in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
