@@ -1,7 +1,7 @@
 """An Iceberg table in any catalog that a Spark session knows, by Iceberg's Java classes.
 
-The position stands where :mod:`lakelog_lake.sinks.iceberg` puts it, under the same keys, so that both may take
-turns on one table.
+The position stands where :mod:`lakelog_lake.sinks.iceberg` puts it, under the same keys, so that
+both may take turns on one table.
 
 A commit is an append and the property in one change of the table's metadata, which is then handed
 to the catalog as "from the version that the position was read from, to this one". Iceberg's own
