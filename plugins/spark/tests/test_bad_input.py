@@ -18,10 +18,11 @@ from lakelog.errors import LakelogError
 from lakelog_lake.errors import Unreachable
 from lakelog_lake.landing.targets import Wish, targets_for
 from lakelog_spark.catalog.place import SparkPlace
-from lakelog_spark.session import java
+from lakelog_spark.sessions import java
 from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
-from plugins.lake.tests.landing.test_cli import identity, run
+from plugins.lake.tests.landing.test_cli import identity
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
+from plugins.spark.tests.commands import run
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
 from plugins.spark.tests.test_streaming import drop_front, stream
@@ -68,7 +69,7 @@ def test_no_java(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(java, "find_spec", lambda _: None)  # nor the packaged one
-    monkeypatch.setattr("lakelog_spark.session.local._running", lambda: None)
+    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
     for command in commands(store, tmp_path / "t"):
         said = refused(*command)
         assert "Java" in said
@@ -304,3 +305,14 @@ def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     with pytest.raises(Unreachable, match=said) as caught:
         targets_for(wish, SparkPlace(spark, "nowhere"))
     assert "\n" not in str(caught.value)
+
+
+def test_sql_of_no_store_and_wrong_options(store_path: Path, tmp_path: Path) -> None:
+    for arguments, words in {
+        (tmp_path / "none", "select 1"): "none",
+        (store_path, "select 1", "--option", "colour=red"): "colour",
+        (store_path, "select 1", "--json", "--csv"): "--csv",
+    }.items():
+        done = run("sql", *arguments)
+        assert done.exit_code in (2, 3)
+        assert words in done.stderr

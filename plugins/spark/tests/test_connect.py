@@ -10,7 +10,7 @@ import pytest
 
 import lakelog_spark
 from lakelog_spark.errors import WrongSpark
-from lakelog_spark.session import local
+from lakelog_spark.sessions import local
 from plugins.lake.tests.landing.tables import keys_of
 from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.clusters import bare_python, connect_server, run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_spark.session.package import DELTA, ICEBERG, packages
+from lakelog_spark.sessions.package import DELTA, ICEBERG, packages
 
 
 def test_the_first_session_downloads_and_holds_others_off(tmp_path: Path) -> None:

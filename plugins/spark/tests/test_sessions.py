@@ -14,10 +14,10 @@ import pytest
 import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_spark.errors import NoJava, WrongSpark
-from lakelog_spark.session import java
-from lakelog_spark.session.fitting import check_jar, check_spark
-from lakelog_spark.session.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
-from lakelog_spark.session.warehouse import lake, tables
+from lakelog_spark.sessions import java
+from lakelog_spark.sessions.fitting import check_jar, check_spark
+from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
+from lakelog_spark.sessions.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
 from tests.support import required
 
@@ -74,7 +74,7 @@ def test_without_java_it_is_said_what_to_do(bare: Path, monkeypatch: pytest.Monk
     assert missing is not None
     assert "apt-get install openjdk-17" in missing
     assert "lakelog-spark[jre]" in missing
-    monkeypatch.setattr("lakelog_spark.session.local._running", lambda: None)
+    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
     with pytest.raises(NoJava, match="lakelog-spark"):
         lakelog_spark.session()
 

@@ -322,17 +322,6 @@ def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: P
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_sql_of_no_store_and_wrong_options(store_path: Path, tmp_path: Path) -> None:
-    for arguments, words in {
-        (tmp_path / "none", "select 1"): "none",
-        (store_path, "select 1", "--option", "colour=red"): "colour",
-        (store_path, "select 1", "--json", "--csv"): "--csv",
-    }.items():
-        done = run("sql", *arguments)
-        assert done.exit_code in (2, 3)
-        assert words in done.stderr
-
-
 def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:
     sink = make(kind, tmp_path / "u")
     land_all(Source(made / "store", "S"), sink)

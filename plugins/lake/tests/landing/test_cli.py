@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,9 +31,10 @@ _LONGEST_SECONDS = 60
 LAKELOG = str(Path(sys.executable).with_name("lakelog"))
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments: object, plugins: Sequence[Any] = (plugin,)) -> Result:
     app = make_app()
-    plugin.lakelog_cli_commands(app)
+    for each in plugins:
+        each.lakelog_cli_commands(app)
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 

@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakelog_spark.session.local import missing_java, session
-    from lakelog_spark.session.shipping import ship
+    from lakelog_spark.sessions.local import missing_java, session
+    from lakelog_spark.sessions.shipping import ship
     from lakelog_spark.source.data_source import register
     from lakelog_spark.writing.access import finish_write
 
@@ -23,10 +23,10 @@ __all__ = ["finish_write", "missing_java", "register", "session", "ship"]
 
 _HOMES = {
     "finish_write": "writing.access",
-    "missing_java": "session.local",
+    "missing_java": "sessions.local",
     "register": "source.data_source",
-    "session": "session.local",
-    "ship": "session.shipping",
+    "session": "sessions.local",
+    "ship": "sessions.shipping",
 }
 _NEED_SPARK = {"finish_write", "register", "ship"}
 
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_SPARK:
-        from lakelog_spark.session.fitting import need_spark
+        from lakelog_spark.sessions.fitting import need_spark
 
         need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -11,7 +11,7 @@ from lakelog_lake.care.terms import Compacted
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import SparkFailed
 from lakelog_lake.tasks.engines import Engine, checked, guarded
-from lakelog_spark.session.jobs import answering, running_job, spark_session, stop
+from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class SparkEngine:
         Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
         """
         from lakelog_spark.catalog.place import SparkPlace, catalog_in
-        from lakelog_spark.session.local import session
+        from lakelog_spark.sessions.local import session
 
         catalog = catalog_in(to)
         started = session(

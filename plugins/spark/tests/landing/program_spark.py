@@ -23,7 +23,7 @@ from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
-from lakelog_spark.session.jobs import stop
+from lakelog_spark.sessions.jobs import stop
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.spark.tests.clusters import OF_A_DRIVER
 

@@ -37,8 +37,8 @@ from lakelog_lake.tables.partitions import DAY
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.sync import sync
 from lakelog_spark.catalog.iceberg_json import TRANSFORMS, data_file, partition_of, schema_of
-from lakelog_spark.session.fitting import check_jar
-from lakelog_spark.session.package import ICEBERG_JAR
+from lakelog_spark.sessions.fitting import check_jar
+from lakelog_spark.sessions.package import ICEBERG_JAR
 
 if TYPE_CHECKING:
     import pyarrow as pa

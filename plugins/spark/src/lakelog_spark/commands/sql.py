@@ -52,10 +52,10 @@ def run(
     :class:`~lakelog_lake.errors.SparkFailed`.
     """
     import lakelog
-    from lakelog_spark.session.fitting import need_spark
+    from lakelog_spark.sessions.fitting import need_spark
 
     need_spark()
-    from lakelog_spark.session.jobs import spark_session, told
+    from lakelog_spark.sessions.jobs import spark_session, told
     from lakelog_spark.source.data_source import register
     from lakelog_spark.source.options import ReadOptions
 

@@ -13,7 +13,7 @@ from lakelog_lake.readback.open import position_of
 from lakelog_lake.verify.comparing import Limits
 from lakelog_lake.verify.row_facts import compared, has_parsed
 from lakelog_lake.verify.verify import Asked, Verified, bounds_of
-from lakelog_spark.session.jobs import told
+from lakelog_spark.sessions.jobs import told
 from lakelog_spark.verify.facts import facts_of
 from lakelog_spark.verify.join import add_differing, counts, joined_with
 from lakelog_spark.verify.sides import before_end, log_facts, table_rows

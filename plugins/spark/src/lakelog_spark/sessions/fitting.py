@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lakelog_spark.errors import WrongSpark
-from lakelog_spark.session.package import DELTA_JAR, ICEBERG_JAR, Jar
+from lakelog_spark.sessions.package import DELTA_JAR, ICEBERG_JAR, Jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
 from lakelog_spark.errors import WrongSpark
-from lakelog_spark.session.fitting import check_jar
-from lakelog_spark.session.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, Package
+from lakelog_spark.sessions.fitting import check_jar
+from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, Package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

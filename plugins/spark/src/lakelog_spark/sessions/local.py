@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import SettingsError
 from lakelog_spark.errors import NoJava, WrongSpark
-from lakelog_spark.session.fitting import check_spark, need_spark
-from lakelog_spark.session.java import Java, find_java
-from lakelog_spark.session.package import DELTA, ICEBERG, Package, packages
-from lakelog_spark.session.warehouse import Config, add_tables, make_namespace, tables
+from lakelog_spark.sessions.fitting import check_spark, need_spark
+from lakelog_spark.sessions.java import Java, find_java
+from lakelog_spark.sessions.package import DELTA, ICEBERG, Package, packages
+from lakelog_spark.sessions.warehouse import Config, add_tables, make_namespace, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.threads import started
 from lakelog_lake.errors import NotNow, SparkFailed, SparkLost, StatementRefused
 from lakelog_lake.landing.reaching import is_lost
-from lakelog_spark.session.fitting import need_spark
+from lakelog_spark.sessions.fitting import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkS
     need_spark()
     from pyspark.sql import SparkSession
 
-    from lakelog_spark.session.local import session
+    from lakelog_spark.sessions.local import session
 
     there = SparkSession.getActiveSession()
     started = session(warehouse, master=master)
