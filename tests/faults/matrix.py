@@ -68,6 +68,24 @@ def named(settings: Mapping[str, Any]) -> str:
     return "-".join(each if isinstance(each, str) else "otherwise" for each in settings.values())
 
 
+def covering() -> list[tuple[Mapping[str, Any], tuple[str, str]]]:
+    """Each fault with every writer, every flush strategy and the special settings.
+
+    A fault meets 4 of the 16 pairs, the next fault 4 other ones: a fourth of the runs, and no call
+    is left untried in a writer or in a strategy.
+    """
+    found: list[tuple[Mapping[str, Any], tuple[str, str]]] = []
+    for shift, fault in enumerate(FAULTS):
+        pairs: list[Mapping[str, Any]] = [ALL[4 * at + (at + shift) % 4] for at in range(4)]
+        found += [(each, fault) for each in [*pairs, WRITES_ALL, IN_A_PROCESS, FEW_ENTRIES]]
+    return found
+
+
+def named_both(value: object) -> str:
+    """The name of settings, or of a fault."""
+    return named(value) if isinstance(value, Mapping) else "-".join(map(str, value))  # type: ignore[call-overload]  # a fault is a tuple
+
+
 def every_nth(run: Callable[[int], Outcome]) -> int:
     """Let the first call fail, then the second, until there is none left; how many runs."""
     for nth in itertools.count(1):

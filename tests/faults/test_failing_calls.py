@@ -16,15 +16,14 @@ import pytest
 from tests.faults.checking import DURABLE, check_recovered, kept, takes_direct
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import (
-    ALL,
     FAULTS,
     FEW_ENTRIES,
     HARMLESS,
     IN_A_PROCESS,
     UNUSED,
-    WRITES_ALL,
+    covering,
     every_nth,
-    named,
+    named_both,
     some,
 )
 
@@ -154,9 +153,8 @@ def test_no_thread_can_be_started(faulty: Workers, tmp_path: Path, workload: str
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
-@pytest.mark.parametrize("fault", FAULTS, ids="-".join)
 @pytest.mark.parametrize("workload", ["all", "house"])
-@pytest.mark.parametrize("settings", [*ALL, WRITES_ALL, IN_A_PROCESS, FEW_ENTRIES], ids=named)
+@pytest.mark.parametrize(("settings", "fault"), covering(), ids=named_both)
 def test_every_nth_call_fails(
     faulty: Workers,
     tmp_path: Path,
