@@ -41,7 +41,7 @@ def kill_a_store(path: Path, writer: str, flush: str, seed: int, seconds: float)
 
 
 LED_ON: Final = ("MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL", "UNDECODABLE")
-"""The last one is of the unit for offset 0 of the log, which it looks for in the first segment."""
+"""The last one is of the unit for offset 0 of the log, see :func:`without_deleted_units`."""
 SMALL_SEGMENT: Final = 16 << 10
 CLEANED: Final[dict[str, Any]] = {
     **SETTINGS,
@@ -88,13 +88,18 @@ def without_deleted_units(real: list[Row], queues: list[Row]) -> list[Row]:
 
     A kill can come between the deletion of segments and that of the queues' files. The real store
     looks for the first unit of the log in the first file of a queue only: it answers reads of older
-    units, or of files that are gone, with the offset to go on at.
+    units, or of files that are gone, with the offset to go on at. Offset 0 of the log, and no other
+    one that is gone, it looks for in the first segment that is there, and gives what stands there.
     """
+    minimum = by_kind(real)["store"][0]["minPhyOffset"]
     begins = {(row["topic"], row["queueId"]): row["minOffset"] for row in queues}
     rows = list[Row]()
     for row in real:
         if row["kind"] == "msgerr" and row["status"] in LED_ON:
             assert row["offset"] < row["next"] <= begins[row["topic"], row["queueId"]]
+        elif row["kind"] == "msg" and row["cqPos"] == 0 < minimum:
+            assert row["physOffset"] == minimum
+            assert row["cqOffset"] < begins[row["cqTopic"], row["cqQueueId"]]
         elif row["kind"] == "queue" and row["minOffset"] == 0:
             rows.append({**row, "minOffset": begins[row["topic"], row["queueId"]]})
         else:

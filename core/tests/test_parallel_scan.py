@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
+import psutil
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
@@ -122,3 +125,28 @@ def test_beside_a_living_owner(whole: Path, tmp_path: Path) -> None:
     copy_store(whole, path)
     with open_small(path), read_small(path) as store:
         assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
+
+
+def test_without_a_further_thread_one_process_reads_all(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with read_small(whole) as store:
+        alone = found(store, store.scan_pieces())
+        monkeypatch.setattr(Thread, "start", refused)
+        assert found(store, parallel_scan(store, 2)) == alone
+    assert "one process reads all" in caplog.text
+
+
+def test_processes_that_are_killed_are_not_needed(whole: Path) -> None:
+    with read_small(whole) as store:
+        alone = found(store, store.scan_pieces())
+        parts = parallel_scan(store, 2)
+        first = next(iter(parts))
+        with suppress(psutil.NoSuchProcess):
+            for worker in psutil.Process().children(recursive=True):
+                if "forkserver" in " ".join(worker.cmdline()):
+                    worker.kill()
+        assert found(store, [first, *parts]) == alone

@@ -8,17 +8,21 @@ always scanned here; it may still be written.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Final, TypeAlias
 
 import attrs
 
 from lakelog.directory import StoreDirectory
+from lakelog.errors import ThreadNotStarted
 from lakelog.files import RealFileSystem
 from lakelog.layout import BLANK
 from lakelog.pieces import Blank, Damage, Piece
@@ -26,7 +30,9 @@ from lakelog.recovery.damagefile import read_damage
 from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.source import FileExtent
 from lakelog.store import Store
+from lakelog.threads import started
 
+_LOG: Final = logging.getLogger("lakelog")
 WORTH_BYTES: Final = 256 << 20
 """Below this, starting processes takes longer than reading."""
 
@@ -67,6 +73,12 @@ def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
     if processes < 2:
         yield from store.scan_pieces()
         return
+    try:  # the pool starts its processes before its thread, and cannot end them without it
+        started(Thread(target=int, name="lakelog-scan")).join()
+    except ThreadNotStarted as error:
+        _LOG.warning("one process reads all: %s", error)
+        yield from store.scan_pieces()
+        return
     with _answers(_undamaged(store, sealed), processes) as answers:
         yield from _joined(store, answers)
 
@@ -102,18 +114,23 @@ def _begins(path: Path) -> bool:
 
 @contextmanager
 def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator[Answer]]:
-    """What the processes say of each segment, in order."""
+    """What the processes say of each segment, in order; nothing once one of them was killed."""
     # a fork of this process would copy the threads' locks, held or not
     context = get_context("forkserver")
     context.set_forkserver_preload(["lakelog.scan"])
     pool = ProcessPoolExecutor(processes, mp_context=context)
     try:
-        asked: list[tuple[SegmentFile, Future[WholeSegment | None]]] = [
-            (each, pool.submit(read_whole, each)) for each in sealed
-        ]
-        yield ((segment, future.result()) for segment, future in asked)
+        asked = [(each, pool.submit(read_whole, each)) for each in sealed]
+        yield ((segment, _answered(future)) for segment, future in asked)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
+    try:
+        return future.result()
+    except (BrokenProcessPool, CancelledError):
+        return None
 
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
