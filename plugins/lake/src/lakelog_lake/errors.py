@@ -120,6 +120,19 @@ class TaskFailed(LandingError):
     exit_code: ClassVar[int] = 4
 
 
+class TooManyDeadLetters(LandingError):
+    """More bodies of a run did not parse than it allows."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, count: int, most: int, start: int, end: int) -> None:
+        super().__init__(
+            f"with the messages from offset {start} to {end}, {count} would be dead letters, and "
+            f"--max-dead-letters is {most}: nothing of them has landed; mend the schema (--body), "
+            "or allow more"
+        )
+
+
 class NotNow(TaskFailed, MayPass):
     """The same, by trouble that may pass."""
 

@@ -260,6 +260,21 @@ def test_dispatch_once_has_1_where_all_rows_are_dead_letters(tmp_path: Path) -> 
     assert run("dispatch", tmp_path / "s", *to).exit_code == 0  # nothing was left to land
 
 
+def test_a_run_ends_before_more_dead_letters_land_than_it_allows(kind: str, tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        store.put_batch([Message("t", b'{"a": 1}'), Message("t", b"\xff"), Message("t", b"\xfe")])
+    schema = tmp_path / "a.json"
+    schema.write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    to = ("--to", f"{kind}:{tmp_path / 't'}", "--body", f"t=json:{schema}", "--once")
+    done = run("dispatch", tmp_path / "s", *to, "--max-dead-letters", 1)
+    assert done.exit_code == 1
+    assert "2 would be dead letters, and --max-dead-letters is 1" in done.stderr
+    assert read(kind, tmp_path / "t").num_rows == 0
+    assert not [each for each in (tmp_path / "t").rglob("*.parquet") if "_lakelog" not in str(each)]
+    assert run("dispatch", tmp_path / "s", *to, "--max-dead-letters", 2).exit_code == 0
+    assert read(kind, tmp_path / "t").num_rows == 1
+
+
 def test_a_topic_that_is_not_there_is_wrong_usage(store_path: Path, tmp_path: Path) -> None:
     done = run("export", store_path, "--to", tmp_path / "t", "--topic", "topc-1")
     assert done.exit_code == 2

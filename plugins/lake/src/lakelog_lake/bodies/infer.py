@@ -40,7 +40,7 @@ class Inferred:
     left_out: tuple[str, ...]
 
 
-def infer(bodies: Iterable[bytes], *, times: bool = False) -> Inferred:
+def infer(bodies: Iterable[bytes], *, times: bool = True) -> Inferred:
     """The schema of ``bodies``; raises :class:`ValueError` if they have none.
 
     :param times: whether text that is a time, or a date, in every body, becomes one; a later body
@@ -69,7 +69,7 @@ def infer(bodies: Iterable[bytes], *, times: bool = False) -> Inferred:
     return Inferred(schema, read, others, tuple(left_out))
 
 
-def infer_topic(path: Path, topic: str, count: int, *, times: bool = False) -> Inferred:
+def infer_topic(path: Path, topic: str, count: int, *, times: bool = True) -> Inferred:
     """The schema of the first ``count`` messages of a topic, from all of its queues alike.
 
     Raises :class:`~lakelog.errors.SettingsError` if they have none.

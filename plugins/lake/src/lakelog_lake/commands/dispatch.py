@@ -119,6 +119,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             metavar="TABLE", help="For bodies that do not parse; else TABLE_dead_letters."
         ),
     ] = None,
+    max_dead_letters: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="COUNT", help="End before more than these would land."),
+    ] = None,
     pin: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Of the pin, by which retention waits for the table."),
@@ -136,9 +140,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
     The table itself says how far it has come: a run that was killed, or a second one, neither loses
     nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
-    then, as not all may have landed. It is 1 where damage ends the run, and with --once where all
-    rows became dead letters. Retention keeps what has not landed yet, also while this does
-    not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
+    then, as not all may have landed. It is 1 where damage or --max-dead-letters ends the run, and
+    with --once where all rows became dead letters. Retention keeps what has not landed yet, also
+    while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
     catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
     from lakelog_lake.landing.alive import Alive
@@ -169,7 +173,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
         targets = targets_for(wish, place)
         watched = run if bar is None else bar.watched(run)
-        lander = Dispatcher(source, targets, watched, bounds, alive, pinning)
+        lander = Dispatcher(source, targets, watched, bounds, alive, pinning, max_dead_letters)
         try:
             is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
         except Exception:

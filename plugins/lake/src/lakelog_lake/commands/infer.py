@@ -13,8 +13,9 @@ def infer_schema(
     topic: Annotated[str, typer.Option(help="Whose bodies.")],
     messages: Annotated[int, typer.Option(min=1, help="So many, the first of its queues.")] = 10000,
     times: Annotated[
-        bool, typer.Option("--times", help="Text that is a time everywhere becomes one.")
-    ] = False,
+        bool,
+        typer.Option("--times/--no-times", help="Text that is a time, or a date, everywhere."),
+    ] = True,
 ) -> None:
     """Print a JSON Schema of the bodies of a topic: look at it, keep it, give it as json:FILE.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 import lakelog
+from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.pin import Pinning
 from lakelog_lake.landing.target import Settled, Target
 from lakelog_lake.landing.target_set import Targets
@@ -24,7 +25,7 @@ from lakelog_lake.log.range_reader import Span
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.engines import Engine
+from lakelog_lake.tasks.engines import Engine, drop
 from lakelog_lake.tasks.ranges import Bounds, next_spans
 from lakelog_lake.tasks.task import Task, Written
 
@@ -92,6 +93,7 @@ class Dispatcher:
 
     :ivar on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase, and
         ``one committed`` after each table
+    :ivar max_dead_letters: so many may land by this object; a pass with more lands nothing
     :ivar pin: renewed as each pass begins: what the one before has landed may go from the log
     """
 
@@ -101,6 +103,8 @@ class Dispatcher:
     bounds: Bounds
     on_phase: Callable[[str], None] = _nothing
     pin: Pinning | None = None
+    max_dead_letters: int | None = None
+    _dead_letters: int = attrs.field(default=0, init=False)
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
     _kept: KeptStore = attrs.field(init=False)
     _looked_to: int | None = attrs.field(default=None, init=False)
@@ -133,9 +137,11 @@ class Dispatcher:
         self.on_phase("planned")
         written = self.engine([self._task(span) for span in spans])
         self.on_phase("written")
+        self._check_dead_letters(spans, written)
         strays = _first_places(written)
         self.targets.met(strays)
         landed = self._settle(spans, written)
+        self._dead_letters += landed.dead_letters
         self.on_phase("committed")
         size = spans[-1].end - spans[0].start
         is_more = bool(strays) or not landed.won or size >= self.bounds.pass_bytes
@@ -179,6 +185,16 @@ class Dispatcher:
             source.chosen,
             self.bounds.file_bytes,
         )
+
+    def _check_dead_letters(self, spans: Sequence[Span], written: Sequence[Written]) -> None:
+        if self.max_dead_letters is None:
+            return
+        dead = [n for n, target in enumerate(self.targets.served) if target.is_dead_letters]
+        rows = sum(part.rows for each in written for n, part in each.parts.items() if n in dead)
+        if self._dead_letters + rows > self.max_dead_letters:
+            drop(written)
+            count = self._dead_letters + rows
+            raise TooManyDeadLetters(count, self.max_dead_letters, spans[0].start, spans[-1].end)
 
     def _settle(self, spans: Sequence[Span], written: Sequence[Written]) -> Landed:
         """Commit to each table in its turn; what comes behind one that fails lands later."""

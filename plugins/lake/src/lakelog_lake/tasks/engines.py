@@ -53,7 +53,7 @@ def in_process(
             done.append(write(each, opened(each.store_path)))
             on_done()
     except BaseException:
-        _drop(done)
+        drop(done)
         raise
     return done
 
@@ -184,12 +184,12 @@ def checked(results: Sequence[Written | Failed]) -> list[Written]:
     done = [each for each in results if isinstance(each, Written)]
     for each in results:
         if isinstance(each, Failed):
-            _drop(done)
+            drop(done)
             raise (NotNow if each.may_pass else TaskFailed)(each.what)
     return done
 
 
-def _drop(done: Sequence[Written]) -> None:
-    """A range lands as a whole, or other files of it do."""
+def drop(done: Sequence[Written]) -> None:
+    """Remove the files of tasks: a range lands as a whole, or other files of it do."""
     for each in done:
         discard(file for part in each.parts.values() for file in part.files)
