@@ -142,8 +142,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
     then, as not all may have landed. It is 1 where damage or --max-dead-letters ends the run, and
     with --once where all rows became dead letters. Retention keeps what has not landed yet, also
-    while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg tables of any
-    catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
+    while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg
+    tables of any catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the
+    catalog by --conf.
     """
     from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Dispatcher, Source
