@@ -6,6 +6,7 @@ Most need a put, or a roll, in the middle of a commit or a sync; each is found b
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from lakelog.builtin.flush import InlineFlush
 from lakelog.commitlog import CommitLog
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.status import PutStatus
-from lakelog.testing.crash import CrashPlan, simulate
+from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.chunk import Chunk
 from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_flush.line import Line
@@ -116,6 +117,16 @@ def checkpoint_not_lowered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("lakelog.recovery.mend.write_checkpoint", nothing)
 
 
+def abort_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    """After a power cut, the store passes for one that was closed cleanly."""
+
+    def write_abort(files: SimFileSystem, path: Path) -> None:
+        files.open(path / "abort", write=True, create=True).close()
+
+    patch.setattr("lakelog.owner.write_abort", write_abort)
+    patch.setattr("lakelog.owner.write_checkpoint", nothing)  # which syncs the folder, too
+
+
 # --- queues and index ---
 
 
@@ -149,6 +160,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     sync_answers_the_whole_line: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
     time_of_a_sync_read_behind_it: (rolled("file", "timed"), f"{AHEAD}|claims more"),
     checkpoint_not_lowered: (rolled("file", "none"), "claims more than the log has"),
+    abort_is_not_durable: (planned(flush="group-commit"), "no abort file"),
     queues_trusted_after_a_kill: (twice(settings=SHORT_FILES), QUEUES),
     index_vouched_for_before_its_sync: (planned(flush="inline", steps=80, settings=SECTORS), KEYS),
 }

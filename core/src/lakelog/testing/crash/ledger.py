@@ -74,10 +74,12 @@ class Moment:
 
     :ivar clock: the ledger's clock
     :ivar flushed: the log's ``flushed`` position
+    :ivar is_open: whether the store was open, and nobody had begun to close it
     """
 
     clock: int
     flushed: int
+    is_open: bool = False
 
 
 @attrs.frozen
@@ -124,12 +126,14 @@ class Ledger:
     :param put_is_durable: whether ``PUT_OK`` promises durability; else only ``flushed`` does
     :param before: what the store may have held at the start
     :ivar flushed: gives the log's ``flushed`` position while the store is open
+    :ivar is_open: whether the store is open, and nobody has begun to close it
     """
 
     def __init__(self, *, put_is_durable: bool, before: Expected | None = None) -> None:
         self.put_is_durable = put_is_durable
         self.entries: list[Entry] = []
         self.flushed: Callable[[], int] = int
+        self.is_open = False
         self._before = before or Expected({}, {}, {}, {})
         self._kept: Mapping[int, Entry] = {}
         self._opened_at = _NEVER if before else 0
@@ -148,7 +152,7 @@ class Ledger:
     def moment(self) -> Moment:
         """What is so now; the witness of a :class:`~lakelog.testing.crash.SimFileSystem`."""
         self._most_flushed = max(self._most_flushed, self.flushed())
-        return Moment(self._clock, self._most_flushed)
+        return Moment(self._clock, self._most_flushed, self.is_open)
 
     def opened(self, kept: Mapping[int, Entry]) -> None:
         """A recovery has ended: what is not in ``kept`` is gone for good."""

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PluginError
-from lakelog.layout import COMMITLOG_DIR
+from lakelog.layout import ABORT_FILE, COMMITLOG_DIR
 from lakelog.testing.crash.asides import LogBytes
 from lakelog.testing.crash.checker import Checker
 from lakelog.testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
@@ -277,11 +277,18 @@ class _Simulation:
     def _try(
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
+        self._check_abort(image, point, at)
         self._check(image, expected, rng, at, whole=point.where == CLOSED and image.kind == KILL)
         if rng.random() * self.plan.images_per_second_crash < 1:
             again = nothing_lost(point.state) if rng.random() < 0.5 else image
             after = point.state if again.kind == KILL else None
             self._crash_again(again, after, expected, rng, at)
+
+    def _check_abort(self, image: Image, point: CrashPoint, at: tuple[str, str]) -> None:
+        """RocketMQ trusts a directory without ``abort`` as one that was closed cleanly."""
+        is_open = point.before.is_open and point.after.is_open
+        if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
+            self._broken(*at, image, "no abort file, and the store was open")
 
     def _check(
         self,
@@ -354,6 +361,7 @@ class _Simulation:
         chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
         for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_SECOND_POINT):
             place = (at[0], f"{at[1]}, second crash at {where}")
+            self._check_abort(image, point, place)
             self._check(image, ledger.expected(point.before, point.after), rng, place)
             self.outcome.second += 1
 

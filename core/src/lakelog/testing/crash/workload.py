@@ -87,6 +87,7 @@ class Workload:
         store = self.opener.open(self.path, self.system)
         positions = owned_by(store).positions
         self.ledger.flushed = lambda: positions.flushed  # of a store that is being closed, too
+        self.ledger.is_open = True
         if self.interleave:
             self._interleave(store)
         return store
@@ -118,6 +119,7 @@ class Workload:
 
     def close(self, store: Store) -> None:
         """Close; then everything that was put is durable."""
+        self.ledger.is_open = False
         try:
             with self._still():
                 end = store.max_offset
