@@ -79,14 +79,20 @@ def _cut(
     disk.mount()
     answered = outcome.before(begun[0])
     must = kept(answered, settings, power_cut=True)
-    if oracle is not None:
+    if oracle is not None and must:  # without, there may be no directory
         ends = {event["end"] for event in answered.told("ack") if event["ack"] in must}
         assert ends <= _ends(oracle.dump(path, JAVA))
     check_recovered(path, settings, must)
     if oracle is not None:
-        assert difference(ours(path, JAVA), oracle.dump(path, JAVA)) == ""
+        real = [row for row in oracle.dump(path, JAVA) if not _is_empty_queue(row)]
+        assert difference(ours(path, JAVA), real) == ""
     shutil.rmtree(path)
     return len(answered.acks)
+
+
+def _is_empty_queue(row: Row) -> bool:
+    """The real store names queues whose messages were all lost."""
+    return bool(row["kind"] == "queue" and not row["maxOffset"])
 
 
 def _ends(rows: list[Row]) -> set[int]:
