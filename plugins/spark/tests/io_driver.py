@@ -31,11 +31,10 @@ def main() -> None:
     spark = lakelog_spark.session(master=given["master"], config=CONFIG)
     lakelog_spark.register(spark)
 
-    def frame(**more: str) -> DataFrame:
-        given = {"max_partition_bytes": "32m", **more}
-        return spark.read.format("lakelog").options(**given).load(str(store))
+    def frame(where: str | None = None) -> DataFrame:
+        return lakelog_spark.read(spark, store, where, max_partition_bytes="32m")
 
-    small = frame(pushdown="true").where(f"topic = '{given['small']}'")
+    small = frame(f"topic = '{given['small']}'")
     everything(spark.read.format("lakelog").load(given["warm"]))  # all processes are there then
 
     def measured(run: Callable[[], int]) -> dict[str, int]:

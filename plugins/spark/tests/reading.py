@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.datasource import Filter, InputPartition
+from pyspark.sql.datasource import InputPartition
 
-from lakelog_spark.source.data_source import FilteringReader, LakelogReader
+from lakelog_spark.source.data_source import LakelogReader
+from lakelog_spark.source.limits import Limit, to_option
 from lakelog_spark.source.options import ReadOptions
 from lakelog_spark.source.plan import LogRange
 
@@ -19,14 +20,13 @@ def options(path: Path, **given: str) -> ReadOptions:
     return ReadOptions.of({"path": str(path), **given})
 
 
-def reader(path: Path, filters: Iterable[Filter] = (), /, **given: str) -> LakelogReader:
-    made = FilteringReader(options(path, **given))
-    made.pushFilters(list(filters))
-    return made
+def reader(path: Path, limits: Mapping[str, Limit] | None = None, /, **given: str) -> LakelogReader:
+    where = {} if limits is None else {"where": to_option(limits)}
+    return LakelogReader(options(path, **where, **given))
 
 
-def read(path: Path, filters: Iterable[Filter] = (), /, **given: str) -> Rows:
-    return rows_of(made := reader(path, filters, **given), made.partitions())
+def read(path: Path, limits: Mapping[str, Limit] | None = None, /, **given: str) -> Rows:
+    return rows_of(made := reader(path, limits, **given), made.partitions())
 
 
 def rows_of(made: Any, parts: Iterable[InputPartition]) -> Rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
 import lakelog
 from lakelog import Message
+from lakelog_lake.log.wanted import Span
 from plugins.lake.tests.stores import open_small
 from plugins.spark.tests.counting import counted
 from plugins.spark.tests.reading import offsets, read, reader, rows_of
@@ -64,7 +64,7 @@ def test_tasks_read_little_more_than_their_runs(
 
 def test_a_small_topic_is_read_by_its_queues(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with counted(monkeypatch) as read_bytes:
-        rows = read(store, [EqualTo(("topic",), "rare")])
+        rows = read(store, {"topic": frozenset({"rare"})})
     assert len(rows) == 10
     assert {row["topic"] for row in rows} == {"rare"}
     assert sum(read_bytes.values()) < log_bytes(store) / 100
@@ -73,7 +73,7 @@ def test_a_small_topic_is_read_by_its_queues(store: Path, monkeypatch: pytest.Mo
 def test_a_place_is_read_from_there_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with counted(monkeypatch) as read_bytes:
         low = log_bytes(store) - 100_000
-        rows = read(store, [GreaterThanOrEqual(("physical_offset",), low)])
+        rows = read(store, {"physical_offset": Span(low=low)})
     assert offsets(rows)[0] >= low > offsets(rows)[0] - 2000
     assert read_bytes["commitlog"] < log_bytes(store) / 2
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -11,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 import lakelog
 from lakelog import Message
@@ -20,6 +21,7 @@ from lakelog.layout import segment_name
 from lakelog.sysflag import COMPRESSED
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.wanted import Span
 from lakelog_spark.errors import OffsetGone, OtherStore
 from plugins.lake.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
@@ -27,6 +29,8 @@ from tests.support.fixtures import NAMES as FIXTURES
 from tests.support.fixtures import StoreFixtures
 
 Row = dict[str, Any]
+_STORE_TIME = 56
+"""Where in a record its store time stands, with an IPv4 address before it."""
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +86,33 @@ def test_a_range_of_the_log_need_not_begin_with_a_record(store: Path, rows: Rows
 
 
 def test_times(store_fixtures: StoreFixtures) -> None:
-    """Spark applies every filter again, so that the ms of a limit may come along."""
+    """The ms of a limit may come along: who sets it filters again."""
     path = store_fixtures.get("real_broker").store
     given = {"system_topics": "true", "max_partition_bytes": "64k"}
     rows = read(path, **given)
     middle = rows[len(rows) // 2]["store_timestamp"]
-    late = read(path, [GreaterThanOrEqual(("store_timestamp",), middle)], **given)
+    late = read(path, {"store_timestamp": Span(milliseconds(middle))}, **given)
     assert late == [row for row in rows if row["store_timestamp"] >= middle]
-    early = read(path, [LessThan(("store_timestamp",), middle)], **given)  # Spark looks again
+    early = read(path, {"store_timestamp": Span(end=milliseconds(middle) + 1)}, **given)
     assert early == [row for row in rows if row["store_timestamp"] <= middle]
+
+
+def test_a_clock_that_was_set_back_hides_nothing_from_limits(tmp_path: Path) -> None:
+    """The last third is an hour older than what is before it, as RocketMQ may write it."""
+    path = tmp_path / "store"
+    with open_small(path) as made:
+        done = made.put_batch([Message("t", bytes(900)) for _ in range(60)])
+    for each in done[40:]:
+        start = each.physical_offset // SEGMENT * SEGMENT
+        with (path / "commitlog" / segment_name(start)).open("r+b") as file:
+            place = each.physical_offset - start + _STORE_TIME
+            (now,) = struct.unpack(">q", os.pread(file.fileno(), 8, place))
+            os.pwrite(file.fileno(), struct.pack(">q", now - 3_600_000), place)
+    rows = read(path)
+    limit = milliseconds(rows[0]["store_timestamp"]) - 600_000
+    assert milliseconds(rows[-1]["store_timestamp"]) < limit
+    found = read(path, {"store_timestamp": Span(end=limit)}, max_partition_bytes="16k")
+    assert offsets(found) == [each.physical_offset for each in done[40:]]
 
 
 def test_system_topics_are_for_those_who_ask(store_fixtures: StoreFixtures) -> None:
@@ -103,7 +125,7 @@ def test_system_topics_are_for_those_who_ask(store_fixtures: StoreFixtures) -> N
     }
     topic = min(system)
     assert {row["topic"] for row in read(path, topics=topic)} == {topic}
-    assert read(path, [EqualTo(("topic",), topic)]) == []
+    assert read(path, {"topic": frozenset({topic})}) == []
 
 
 def test_headers_have_no_body(store: Path, rows: Rows) -> None:
@@ -208,6 +230,38 @@ def few(path: Path) -> lakelog.Store:
     owner.put_batch(every)
     assert owner.wait_dispatched()
     return owner
+
+
+@pytest.mark.parametrize("by_a_broker", [False, True])
+def test_records_of_a_topic_before_it_was_deleted_are_read(
+    by_a_broker: bool, tmp_path: Path
+) -> None:
+    """They stand in no queue any more; of a broker, the new queues begin with 0 again."""
+    path = tmp_path / "store"
+
+    def put(owner: lakelog.Store, topic: str, count: int) -> None:
+        owner.put_batch([Message(topic, bytes(200), queue_id=0) for _ in range(count)])
+        assert owner.wait_dispatched()
+
+    with open_small(path) as owner:
+        for topic, count in (("many", 60), ("few", 5), ("many", 60)):
+            put(owner, topic, count)
+        if not by_a_broker:
+            owner.delete_topic("few")
+    if by_a_broker:
+        shutil.rmtree(path / "consumequeue" / "few")
+        (path / "config").mkdir(exist_ok=True)
+        (path / "config" / "topics.json").write_text("{}")
+    with open_small(path) as owner:
+        put(owner, "few", 3)
+        put(owner, "many", 60)
+    expected = [row for row in read(path) if row["topic"] == "few"]
+    parts = reader(path, topics="few").partitions()
+    assert parts[-1].units is not None
+    assert parts[0].units is None
+    assert read(path, topics="few") == expected
+    assert read(path, {"topic": frozenset({"few"})}) == expected
+    assert len(expected) == 8
 
 
 def test_beside_an_owner_the_last_part_is_read_without_its_queues(

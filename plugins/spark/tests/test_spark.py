@@ -12,7 +12,6 @@ from pyspark.errors import AnalysisException, PythonException
 import lakelog
 from lakelog.layout import segment_name
 from lakelog_lake.log.columns import NAMES, store_name
-from lakelog_spark.source.data_source import PUSHDOWN
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures
 
@@ -110,41 +109,13 @@ def test_damage_can_be_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert frame.count() == COUNT
 
 
-def test_filters_reach_the_source(spark: SparkSession, store: Path) -> None:
-    given = {"max_partition_bytes": str(SEGMENT), "pushdown": "true"}
-    frame = spark.read.format("lakelog").options(**given).load(str(store))
-    rows = [row for row in stored(store) if row["topic"] == "topic-1" and row["queue_offset"] > 20]
-    assert rows
-    found = frame.where("topic = 'topic-1' AND queue_offset > 20")
-    assert collected(found) == rows
-    late = rows[-1]["physical_offset"]
-    assert frame.where(f"physical_offset >= {late}").rdd.getNumPartitions() == 1
-    assert frame.where("unique_key = 'none-such'").rdd.getNumPartitions() == 1
-    assert frame.where(f"unique_key = '{rows[0]['unique_key']}'").count() == 1
-    last = rows[-1]["store_timestamp"].isoformat()
-    assert frame.where(f"store_timestamp > timestamp'{last}'").count() == sum(
-        row["store_timestamp"] > rows[-1]["store_timestamp"] for row in stored(store)
-    )
-
-
 def test_queries_of_one_frame_do_not_narrow_each_other(spark: SparkSession, store: Path) -> None:
-    """Spark 4.1 keeps for a frame what the filters of its first query had narrowed."""
+    """Spark 4.1 keeps one reader for a frame: its filters must not narrow that."""
     frame = spark.read.format("lakelog").load(str(store))
     one, other = (frame.where(f"topic = 'topic-{number}'") for number in (1, 2))
     assert one.union(other).count() == COUNT // 3 * 2
     assert one.count() == COUNT // 3
     assert frame.count() == COUNT
-
-
-def test_a_session_that_pushes_no_filters_reads_all_the_same(
-    spark: SparkSession, store: Path
-) -> None:
-    spark.conf.set(PUSHDOWN, "false")
-    try:
-        frame = spark.read.format("lakelog").load(str(store))
-        assert frame.where("topic = 'topic-1'").count() == COUNT // 3
-    finally:
-        spark.conf.set(PUSHDOWN, "true")
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,8 @@ class Wanted:
     :ivar by_queue: the same, for single queues
     :ivar tags: its tag is one of them
     :ivar key: its unique key, or one of its keys
-    :ivar unique_key: its unique key
     :ivar unqueued: whether prepared and rollback records are wanted too
     :ivar system_topics: whether those of system topics are
-    :ivar nothing: whether nothing is wanted at all
     """
 
     topics: frozenset[str] | None = None
@@ -77,10 +75,8 @@ class Wanted:
     by_queue: Mapping[tuple[str, int], Span] = attrs.field(factory=dict)
     tags: frozenset[str] | None = None
     key: str | None = None
-    unique_key: str | None = None
     unqueued: bool = False
     system_topics: bool = False
-    nothing: bool = False
 
     def has_topic(self, topic: str) -> bool:
         """Whether records of ``topic`` are wanted."""
@@ -115,14 +111,14 @@ class Wanted:
         good = self._by_numbers(batch)
         if good.any():
             good &= self._by_topic(batch)
-        if good.any() and (self.tags, self.key, self.unique_key) != (None, None, None):
+        if good.any() and (self.tags, self.key) != (None, None):
             good &= self._by_text(batch)
         return good
 
     def _by_numbers(self, batch: RecordBatch) -> Flags:
         import numpy as np
 
-        good = np.full(len(batch), not self.nothing)
+        good = np.ones(len(batch), np.bool_)
         if not self.unqueued:
             good &= (batch.sys_flags & PREPARED) == 0
         if not self.physical.is_all:
@@ -172,8 +168,6 @@ class Wanted:
         return np.fromiter((self._says(*row) for row in rows), np.bool_, len(batch))
 
     def _says(self, tag: str | None, unique: str | None, keys: list[str]) -> bool:
-        return (
-            (self.tags is None or tag in self.tags)
-            and (self.unique_key is None or unique == self.unique_key)
-            and (self.key is None or unique == self.key or self.key in keys)
+        return (self.tags is None or tag in self.tags) and (
+            self.key is None or unique == self.key or self.key in keys
         )

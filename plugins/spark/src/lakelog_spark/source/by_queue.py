@@ -12,11 +12,13 @@ import attrs
 
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.queue_files import QueueFiles, Raw, real, topics_of_batches
-from lakelog_lake.log.wanted import Span, Wanted
+from lakelog_lake.log.wanted import LAST, Span, Wanted
 
 _SAMPLE = 64
 _WORTH = 0.5
 _FINEST_BYTES = 4096
+_OF_A_BROKER = "config/topics.json"
+"""Every broker of RocketMQ writes it when it starts."""
 
 
 @attrs.frozen
@@ -70,6 +72,31 @@ def queue_runs(
     if sum(each.bytes for each in found) > (part.end - part.low) * _WORTH:
         return None
     return list(_split(part, found, most_bytes))
+
+
+def queued_from(marks: Landmarks, wanted: Wanted) -> int:
+    """Where in the log queues begin to lead to every record of the topics that were named.
+
+    Before its first unit a topic may have records all the same: of queues that were deleted before
+    it got these. Queues of a topic are deleted together, so the first unit of any of them counts.
+    Deleted by lakelog, a queue goes on with its number; by a broker, it begins again with 0.
+    """
+    topics, has_broker = named_topics(wanted) or (), (marks.store.path / _OF_A_BROKER).exists()
+    begin: dict[str, int] = {}
+    for queue in marks.queues:
+        topic = queue.queue[0]
+        if topic in topics:
+            begin[topic] = min(begin.get(topic, LAST), _first_place(queue, has_broker))
+    return max(begin.values(), default=0)
+
+
+def _first_place(queue: QueueFiles, has_broker: bool) -> int:
+    """Where the record of its first unit stands; 0 if it has that of its first message."""
+    unit = queue.first_from(1)  # units of deleted queues lead nowhere, and say 0
+    if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
+        return 0
+    found = queue.place(unit)
+    return LAST if found is None else found[0]
 
 
 def named_topics(wanted: Wanted) -> frozenset[str] | None:

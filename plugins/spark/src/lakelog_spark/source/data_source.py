@@ -2,18 +2,18 @@
 
 Spark makes these objects in processes of its own, and sends them to its executors.
 
-Filters narrow what is read only where ``pushdown=true`` is given. Spark 4.1 keeps the reader that
-filters have narrowed for the whole frame that was loaded: another query of the same frame, or view,
-would silently read no more than the first one asked for.
+The reader takes no filters from Spark. Spark 4.1 keeps one reader for the whole frame that was
+loaded: once the filters of a query had narrowed it, another query of that frame, or the other side
+of a union, would silently read no more than the first one asked for. Instead,
+:mod:`lakelog_spark.where` narrows a frame of its own for each call.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import lakelog
 from lakelog.errors import SettingsError
@@ -21,7 +21,6 @@ from lakelog_lake.log.columns import store_name
 from lakelog_spark.errors import OtherStore
 from lakelog_spark.source.options import LATEST, ReadOptions, ddl_of, names_of
 from lakelog_spark.source.plan import LogRange, plan
-from lakelog_spark.source.pushdown import narrowed
 from lakelog_spark.source.rows import rows
 from lakelog_spark.source.streaming import LakelogStreamReader
 from lakelog_spark.writing.options import WriteOptions
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class LakelogReader(DataSourceReader):
@@ -48,26 +44,16 @@ class LakelogReader(DataSourceReader):
         if options.start.store not in (None, self._name):
             raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
-        self._wanted = options.wanted
 
     def partitions(self) -> list[LogRange]:
         """Runs of records; called once per query."""
         with lakelog.open(self._options.path, mode="read") as store:
-            return plan(store, self._options, self._wanted)
+            return plan(store, self._options)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one run; where there are none Spark gives one partition ``None``."""
         if isinstance(partition, LogRange):
-            yield from rows(self._options, self._name, partition, self._wanted)
-
-
-class FilteringReader(LakelogReader):
-    """The same for a session that pushes filters down; Spark refuses it in any other."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Read less where filters allow it; Spark applies all of them again."""
-        self._wanted = narrowed(self._wanted, filters, self._name)
-        return filters
+            yield from rows(self._options, self._name, partition)
 
 
 class LakelogSource(DataSource):
@@ -84,9 +70,7 @@ class LakelogSource(DataSource):
 
     def reader(self, schema: StructType) -> LakelogReader:
         """Look at the store as it is now."""
-        options = self._checked(schema)
-        narrows = options.pushdown and filters_are_pushed()
-        return FilteringReader(options) if narrows else LakelogReader(options)
+        return LakelogReader(self._checked(schema))
 
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
         """Follow the store."""
@@ -110,12 +94,6 @@ class LakelogSource(DataSource):
         return options
 
 
-def filters_are_pushed() -> bool:
-    """Whether this is the process that Spark plans a read with filters in."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _PUSHING_WORKER in sys.modules or getattr(main, "name", "") == _PUSHING_WORKER
-
-
 class RocketMQSource(LakelogSource):
     """The same under the name of those who wrote most such directories."""
 
@@ -126,7 +104,6 @@ class RocketMQSource(LakelogSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``lakelog`` and ``rocketmq`` known to a session, which pushes filters."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Make the formats ``lakelog`` and ``rocketmq`` known to a session."""
     for source in (LakelogSource, RocketMQSource):
         spark.dataSource.register(source)

@@ -12,7 +12,8 @@ import attrs
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
-from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_lake.log.wanted import ALL, LAST, Span, Wanted
+from lakelog_spark.source.limits import limited
 from lakelog_spark.source.values import (
     SOURCE,
     count,
@@ -119,7 +120,7 @@ DEFAULTS: Final[dict[str, str | None]] = {
     "decompress": "true",
     "corrupt": FAIL,
     "lost": FAIL,
-    "pushdown": "false",
+    "where": None,
     "max_partition_bytes": str(MAX_PARTITION_BYTES),
     "max_bytes_per_batch": None,
     "max_rows_per_batch": None,
@@ -144,7 +145,8 @@ class ReadOptions:
         ``collect`` makes a row of it whose column ``error`` says what is wrong
     :ivar lost: whether a start that the log does not reach back to any more ends the read
         (``fail``), or the first record that is there is taken for it (``skip``)
-    :ivar pushdown: whether filters narrow what is read, see :mod:`.data_source`
+    :ivar times_ms: store times of ``start`` and ``end``: by these, parts of the log are left out.
+        Not by those of :func:`~lakelog_spark.read`, whose answer no clock may change
     :ivar max_partition_bytes: how much of the log one task reads
     :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
     :ivar max_rows_per_batch: how many records one takes, if bounded
@@ -161,7 +163,7 @@ class ReadOptions:
     decompress: bool = True
     corrupt: str = FAIL
     lost: str = FAIL
-    pushdown: bool = False
+    times_ms: Span = ALL
     max_partition_bytes: int = MAX_PARTITION_BYTES
     max_bytes_per_batch: int | None = None
     max_rows_per_batch: int | None = None
@@ -183,7 +185,7 @@ class ReadOptions:
         return cls(
             path=_local(given[PATH]),
             store_id=option["store_id"] or None,
-            wanted=_wanted(option, start, end),
+            wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
             end=end,
             until=None if until is None else word("until", until, (FLUSHED, READABLE)),
@@ -191,7 +193,7 @@ class ReadOptions:
             decompress=switch("decompress", str(option["decompress"])),
             corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
             lost=word("lost", str(option["lost"]), (FAIL, SKIP)),
-            pushdown=switch("pushdown", str(option["pushdown"])),
+            times_ms=_span(start.time_ms, end.time_ms),
             max_partition_bytes=size("max_partition_bytes", str(option["max_partition_bytes"])),
             max_bytes_per_batch=(
                 None if most_bytes is None else size("max_bytes_per_batch", most_bytes)
@@ -206,6 +208,12 @@ class ReadOptions:
 def _check_known(key: str) -> None:
     if key == "paths":
         raise refused(key, "one load reads one store: union several")
+    if key == "pushdown":
+        raise refused(
+            key,
+            "it is gone, as it gave wrong rows where a frame was used twice: use "
+            "lakelog_spark.read(spark, path, where=...), which reads as little and is never wrong",
+        )
     if key not in DEFAULTS:
         raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
 

@@ -17,7 +17,7 @@ from lakelog_lake.log.ends import end_of, queued_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import LAST, Span, Wanted
 from lakelog_spark.errors import OffsetGone
-from lakelog_spark.source.by_queue import named_topics, queue_runs
+from lakelog_spark.source.by_queue import named_topics, queue_runs, queued_from
 from lakelog_spark.source.cuts import runs
 from lakelog_spark.source.options import SKIP, ReadOptions
 from lakelog_spark.source.times import part_of_times
@@ -47,12 +47,8 @@ class LogRange(InputPartition):
         self.places = places
 
 
-def plan(
-    store: lakelog.Store, options: ReadOptions, wanted: Wanted | None = None
-) -> list[LogRange]:
+def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     """The runs of what the store holds now.
-
-    :param wanted: what is wanted if that is less than the options say
 
     Raises :class:`~lakelog_spark.errors.NotKnown` for ``until=flushed`` where that is not known,
     and :class:`~lakelog_spark.errors.OffsetGone`.
@@ -60,41 +56,44 @@ def plan(
     with Landmarks.of(store) as marks:
         end = end_of(marks, options.until)
         check_start(marks, options, end)
-        return plan_between(marks, Span(store.min_offset, end), options, wanted)
+        return plan_between(marks, Span(store.min_offset, end), options)
 
 
-def plan_between(
-    marks: Landmarks, part: Span, options: ReadOptions, wanted: Wanted | None = None
-) -> list[LogRange]:
+def plan_between(marks: Landmarks, part: Span, options: ReadOptions) -> list[LogRange]:
     """The runs of one part of the log, which must begin where a record does."""
-    wanted = options.wanted if wanted is None else wanted
-    if wanted.nothing or part.low >= part.end:
+    wanted = options.wanted
+    if part.low >= part.end:
         return []
-    key = wanted.unique_key or wanted.key
-    part = _narrowed(marks, part, wanted)
+    key = wanted.key
+    part = _narrowed(marks, part, options)
     places = None
     if key is not None and " " not in key and not wanted.unqueued:  # no key of the index has one
         places = _by_key(marks, part, wanted, key)
     if places is not None:
         return [LogRange(part.low, part.end, places=places)] if places else []
-    queued = _queued(marks, part)
+    queued = _queued(marks, part, wanted)
     chosen = queue_runs(marks, queued, wanted, options.max_partition_bytes)
     if chosen is None:
         return _scanned(marks, part, options)
-    found = [LogRange(each.part.low, each.part.end, units=each.units) for each in chosen]
-    return found + _scanned(marks, Span(queued.end, part.end), options)
+    return [
+        *_scanned(marks, Span(part.low, queued.low), options),
+        *(LogRange(each.part.low, each.part.end, units=each.units) for each in chosen),
+        *_scanned(marks, Span(queued.end, part.end), options),
+    ]
 
 
-def _queued(marks: Landmarks, part: Span) -> Span:
-    """The front of ``part`` whose records are in the files of their queues."""
+def _queued(marks: Landmarks, part: Span, wanted: Wanted) -> Span:
+    """What of ``part`` has its records, those of the named topics, in the files of their queues."""
     end = queued_end(marks, part.end)
-    return Span(part.low, part.end if end >= part.end else marks.before(end, part.low))
+    end = part.end if end >= part.end else marks.before(end, part.low)
+    low = min(max(part.low, queued_from(marks, wanted)), part.end)
+    return Span(low, max(low, end))
 
 
-def _narrowed(marks: Landmarks, part: Span, wanted: Wanted) -> Span:
+def _narrowed(marks: Landmarks, part: Span, options: ReadOptions) -> Span:
     """What of ``part`` can hold what is wanted; it begins where a record does."""
-    part = part_of_times(marks, part, wanted.times_ms)
-    within = wanted.physical.both(part)
+    part = part_of_times(marks, part, options.times_ms)
+    within = options.wanted.physical.both(part)
     if within.low >= within.end:
         return Span(part.low, part.low)
     low = within.low if within.low == part.low else marks.before(within.low, part.low)

@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakelog_spark")
 
 
-def rows(
-    options: ReadOptions, name: str, part: LogRange, wanted: Wanted | None = None
-) -> Iterator[pa.RecordBatch]:
+def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
     """Every record of ``part`` that is wanted, in the log's order.
-
-    :param wanted: what is wanted if that is less than the options say
 
     Raises :class:`CorruptLog` at damage, unless that is to be skipped or collected.
     """
@@ -38,12 +34,13 @@ def rows(
     if options.corrupt == FAIL:
         tables = Tables(name, tables.names, tables.unpack, lenient=False)
     with lakelog.open(options.path, mode="read") as store:
-        yield from joined(_rows(store, options, part, wanted or options.wanted, tables))
+        yield from joined(_rows(store, options, part, tables))
 
 
 def _rows(
-    store: lakelog.Store, options: ReadOptions, part: LogRange, wanted: Wanted, tables: Tables
+    store: lakelog.Store, options: ReadOptions, part: LogRange, tables: Tables
 ) -> Iterator[pa.RecordBatch]:
+    wanted = options.wanted
     damages: list[Damage] = []
     on_damage = _REPORTS.get(options.corrupt, damages.append)
     for stretch in stretches(store, part):

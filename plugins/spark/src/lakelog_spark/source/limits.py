@@ -1,0 +1,93 @@
+"""What a predicate says of single columns, as an option of a read: which rows can be true of it.
+
+Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: values that a column
+may have, or numbers from the first one up to the second one, which is left out; of times in ms.
+They may let too much through: whoever sets them filters the rows again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_spark.source.values import refused
+
+Limit: TypeAlias = "frozenset[Any] | Span"
+
+SPANS: Final = {
+    "physical_offset": "physical",
+    "queue_offset": "queue_offsets",
+    "store_timestamp": "times_ms",
+}
+SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
+"""Columns, and what of :class:`~lakelog_lake.log.wanted.Wanted` they are."""
+_WHERE: Final = "where"
+
+
+def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Where both are true."""
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        left, right = one[name], other[name]
+        if isinstance(left, Span) and isinstance(right, Span):
+            found[name] = left.both(right)
+        elif isinstance(left, frozenset) and isinstance(right, frozenset):
+            found[name] = left & right
+    return found
+
+
+def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Where one of them is true; numbers between two spans are let through."""
+    found: dict[str, Limit] = {}
+    for name in one.keys() & other.keys():
+        left, right = one[name], other[name]
+        if isinstance(left, Span) and isinstance(right, Span):
+            found[name] = Span(min(left.low, right.low), max(left.end, right.end))
+        elif isinstance(left, frozenset) and isinstance(right, frozenset):
+            found[name] = left | right
+    return found
+
+
+def to_option(limits: Mapping[str, Limit]) -> str:
+    """As an option of the reader is written."""
+    return json.dumps({name: _plain(each) for name, each in limits.items()})
+
+
+def _plain(limit: Limit) -> list[Any]:
+    if isinstance(limit, frozenset):
+        return sorted(limit)
+    return [limit.low if limit.low > -LAST else None, limit.end if limit.end < LAST else None]
+
+
+def limited(wanted: Wanted, text: str | None) -> Wanted:
+    """What of ``wanted`` the limits leave; raises :class:`~lakelog.errors.SettingsError`."""
+    if text is None:
+        return wanted
+    changed: dict[str, Any] = {}
+    for column, values in _read(text).items():
+        if column in SPANS:
+            low, end = values
+            span = Span(-LAST if low is None else low, LAST if end is None else end)
+            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(span)
+        else:
+            held, these = getattr(wanted, SETS[column]), frozenset(values)
+            changed[SETS[column]] = these if held is None else held & these
+    return attrs.evolve(wanted, **changed)
+
+
+def _read(text: str) -> dict[str, list[Any]]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() <= {*SPANS, *SETS}:
+        raise refused(
+            _WHERE,
+            f"{text!r} is not what lakelog_spark.read writes: call lakelog_spark.read(spark, path, "
+            "where=...) with the predicate, which sets this option",
+        )
+    return found

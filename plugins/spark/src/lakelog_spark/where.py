@@ -1,0 +1,162 @@
+"""Frames that read no more of a store than a predicate asks for, and give exactly its rows.
+
+Spark resolves the predicate, on a frame that nobody reads. What it says of single columns becomes
+an option of another frame, which is loaded for this call alone, so that no other query shares it.
+That frame is filtered by the whole predicate again: limits only ever leave out rows for which it
+cannot be true.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from lakelog_lake.log.wanted import LAST, Span
+from lakelog_spark.source.limits import SETS, SPANS, Limit, both, either, to_option
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_MICROS_PER_MS: Final = 1000
+_TIME: Final = "store_timestamp"
+_TURNED: Final = {
+    "EqualTo": "EqualTo",
+    "EqualNullSafe": "EqualNullSafe",
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+}
+"""Comparisons, and the same ones with their sides exchanged."""
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: str | Column | None = None,
+    **options: str,
+) -> DataFrame:
+    """Read the rows of a store for which ``where`` is true, and as little else as can be.
+
+    :param where: SQL such as ``"topic = 'orders' AND queue_offset >= 100"``, or a column of type
+        boolean. Comparisons of ``topic``, ``queue_id``, ``tags``, ``queue_offset``,
+        ``physical_offset`` and ``store_timestamp`` with constants, ``IN`` and ``BETWEEN``, put
+        together by ``AND`` and ``OR``, narrow what is read; all else filters rows
+    :param options: of the format ``lakelog``
+
+    Each call gives a frame of its own, which sees the log as it was when it was first used. By
+    Spark Connect nothing is narrowed. Raises what Spark raises for a wrong predicate or option.
+    """
+    reader = spark.read.format("lakelog").options(**options)
+    frame = reader.load(os.fspath(path))
+    if where is None:
+        return frame
+    limits = limits_of(frame.filter(where))
+    if limits:
+        frame = reader.option("where", to_option(limits)).load(os.fspath(path))
+    return frame.filter(where)
+
+
+def limits_of(filtered: DataFrame) -> dict[str, Limit]:
+    """What the outermost filter of a frame says of single columns."""
+    java = getattr(filtered, "_jdf", None)
+    if java is None:  # of Spark Connect, whose plans are elsewhere
+        return {}
+    plan = java.queryExecution().analyzed()
+    return _limits(plan.condition()) if _kind(plan) == "Filter" else {}
+
+
+def _limits(condition: Any) -> dict[str, Limit]:
+    kind = _kind(condition)
+    if kind in ("And", "Or"):
+        sides = _limits(condition.left()), _limits(condition.right())
+        return (both if kind == "And" else either)(*sides)
+    if kind == "Between":
+        return _between(condition.replacement())
+    if kind == "In":
+        return _among(condition.value(), _each(condition.list()))
+    if kind in _TURNED:
+        left, right = condition.left(), condition.right()
+        return _compared(kind, left, right) or _compared(_TURNED[kind], right, left)
+    return {}
+
+
+def _between(found: Any) -> dict[str, Limit]:
+    """Two comparisons, whose left sides mean what is defined beside them."""
+    if _kind(found) != "With" or found.defs().size() != 1:
+        return _limits(found)
+    column, sides = found.defs().apply(0).child(), found.child()
+    pair = [_compared(_kind(each), column, each.right()) for each in (sides.left(), sides.right())]
+    return both(*pair)
+
+
+def _compared(kind: str, column: Any, constant: Any) -> dict[str, Limit]:
+    """What ``column`` can be where it stands in this relation to a constant."""
+    if kind in ("EqualTo", "EqualNullSafe"):
+        return _among(column, [constant])
+    name, value = _name(column), _value(constant)
+    if name not in SPANS or value is None:
+        return {}
+    strict = kind in ("GreaterThan", "LessThan") and name != _TIME  # a row of that ms may be it
+    if kind.startswith("Greater"):
+        return {name: Span(low=min(_number(name, value) + strict, LAST))}
+    return {name: Span(end=min(_number(name, value) + (not strict), LAST))}
+
+
+def _among(column: Any, constants: list[Any]) -> dict[str, Limit]:
+    """What ``column`` can be where it is one of some constants; none of them is null."""
+    name, values = _name(column), [_value(each) for each in constants]
+    if name not in {*SPANS, *SETS} or not values or None in values:
+        return {}
+    if name in SETS:
+        return {name: frozenset(values)}
+    numbers = [_number(name, each) for each in values]
+    return {name: Span(min(numbers), min(max(numbers) + 1, LAST))}
+
+
+def _number(name: str, value: int) -> int:
+    return value // _MICROS_PER_MS if name == _TIME else value
+
+
+def _name(expression: Any) -> str:
+    """The column that it is; nothing where it is more than that."""
+    if _kind(expression) == "Cast" and _type(expression) == _type(expression.child()):
+        return _name(expression.child())  # IN casts both sides, whatever they are
+    return str(expression.name()).lower() if _kind(expression) == "AttributeReference" else ""
+
+
+def _value(expression: Any) -> Any:
+    """The constant that it is: a number, a text, or a time in µs since 1970; ``None`` otherwise."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+
+    if not _is_constant(expression):
+        return None
+    try:
+        value = expression.eval(None)
+        if _type(expression) == "string" and value is not None:
+            return str(value.toString())
+    except (
+        Py4JError,
+        PySparkException,
+    ):  # such as text that is no number: Spark says so when it filters
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_constant(expression: Any) -> bool:
+    """Whether it is one for ever: the time of day is one only for Spark's optimizer."""
+    kind = _kind(expression)
+    return kind == "Literal" or (kind == "Cast" and _is_constant(expression.child()))
+
+
+def _each(found: Any) -> list[Any]:
+    return [found.apply(at) for at in range(found.size())]
+
+
+def _type(expression: Any) -> str:
+    return str(expression.dataType().catalogString())
+
+
+def _kind(found: Any) -> str:
+    return str(found.getClass().getSimpleName())
