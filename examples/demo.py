@@ -2,10 +2,10 @@
 
     python examples/demo.py [EVENTS]
 
-This process owns a store and appends events. `lakelog dispatch`, a process of its own, lands them
-in an Iceberg table while they are written; it is killed once on the way, and another one goes on.
-At the end SQL over the table counts what the log holds, and looks for doubled and missing rows.
-Without Java the table is counted by pyiceberg.
+This process owns a store and appends events. `lakelog dispatch --engine spark`, a process of its
+own, lands them by Spark in an Iceberg table while they are written; it is killed once on the way,
+and another one goes on. At the end SQL over the table counts what the log holds, and looks for
+doubled and missing rows. Without Java plain processes land them, and pyiceberg counts the table.
 """
 
 from __future__ import annotations
@@ -85,15 +85,20 @@ class Dispatcher:
 
     store: Path
     warehouse: Path
+    engine: str
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """Land what is durable in the table, and go on."""
         command = ("-m", "lakelog", "dispatch", self.store, "--to", f"iceberg:{self.warehouse}")
-        return subprocess.Popen([sys.executable, *command, "--table", TABLE, *options])
+        where = ("--table", TABLE, "--engine", self.engine)
+        return subprocess.Popen([sys.executable, *command, *where, *options])
 
-    def has_landed(self) -> bool:
-        """Whether a part of the log is in the table."""
-        return any(self.warehouse.glob("**/*.parquet"))
+    def wait_until_it_lands(self, running: subprocess.Popen[bytes]) -> None:
+        """Until a part of the log is in the table; Spark takes some seconds to start."""
+        while not any(self.warehouse.glob("**/*.parquet")):
+            if running.poll() is not None:
+                raise SystemExit("the dispatcher failed")
+            time.sleep(0.1)
 
 
 def say(who: str, what: str) -> None:
@@ -107,7 +112,8 @@ def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
     with lakelog.open(path, segment_size_bytes="16MiB", flush="timed") as store:
         for done in produce(store, count):
             running = running or dispatcher.start()
-            if not killed and done > count // 3 and dispatcher.has_landed():
+            if not killed and done > count // 3:
+                dispatcher.wait_until_it_lands(running)
                 running.kill()
                 running.wait()
                 killed = True
@@ -182,11 +188,11 @@ def compare(log: Counter[str], table: Counts) -> bool:
 
 def main(folder: Path, count: int) -> int:
     """Run it; 0 if all that was put is in the table, once."""
-    dispatcher = Dispatcher(folder / "store", folder / "warehouse")
-    fill(dispatcher.store, dispatcher, count)
     missing = lakelog_spark.missing_java()
-    if missing is not None:
-        say("spark", f"no report this time. {missing}")
+    engine = "processes" if missing else "spark"
+    say(engine, missing or f"lands them: lakelog dispatch --engine {engine}")
+    dispatcher = Dispatcher(folder / "store", folder / "warehouse", engine)
+    fill(dispatcher.store, dispatcher, count)
     found = (ask_arrow if missing else ask_spark)(dispatcher.warehouse)
     return int(not compare(in_log(dispatcher.store), found) or found.rows.total() != count)
 

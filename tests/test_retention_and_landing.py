@@ -74,7 +74,8 @@ def fill(store: lakelog.Store, first: int, count: int) -> None:
 def dispatch(store: Path, table: Path, *more: str) -> list[str]:
     """The command; small passes, so that there are many."""
     script = str(Path(sys.executable).with_name("lakelog"))
-    fixed = ("--pass-mib", "1", "--processes", "1", "--interval-ms", "20", *more)
+    engine = ("--engine", "processes", "--processes", "1")
+    fixed = (*engine, "--pass-mib", "1", "--interval-ms", "20", *more)
     return [script, "dispatch", str(store), "--to", f"parquet:{table}", *fixed]
 
 

@@ -24,7 +24,7 @@ _FEW_AT_ONCE: Final = ("--interval-ms", "50", "--pass-mib", "1", "--processes", 
 
 def _command(folder: Path, *more: str) -> list[str]:
     to = ["--to", f"iceberg:{folder / 'table'}", "--store-id", STORE_ID]
-    return ["dispatch", str(folder / STORE), *to, *more]
+    return ["dispatch", str(folder / STORE), "--engine", "processes", *to, *more]
 
 
 @pytest.mark.slow

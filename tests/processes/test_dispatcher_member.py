@@ -34,7 +34,7 @@ _START_SECONDS: Final = 180
 
 def _command(folder: Path, *more: str) -> list[str]:
     to = ["--to", f"{KIND}:{folder / 'table'}", "--store-id", STORE_ID, "--processes", "1"]
-    return ["dispatch", str(folder / STORE), *to, *more]
+    return ["dispatch", str(folder / STORE), "--engine", "processes", *to, *more]
 
 
 def _group(folder: Path, producers: int) -> Group:

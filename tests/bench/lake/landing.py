@@ -1,4 +1,4 @@
-"""Landing, as `lakelog dispatch --once` does it: by plain processes, or by Spark's tasks."""
+"""Landing, as `lakelog dispatch --once` does it, by plain processes or by Spark's tasks."""
 
 from __future__ import annotations
 

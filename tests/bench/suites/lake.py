@@ -26,7 +26,7 @@ _NOTES: Final = {
     "source": "Spark's own writers over format('lakelog'); tables without partitions",
     "tasks": "landing by Spark's tasks: lakelog dispatch --once --engine spark; partitioned, "
     "sorted, synced, its defaults",
-    "processes": "the same by plain processes: lakelog dispatch --once",
+    "processes": "the same by plain processes: lakelog dispatch --once --engine processes",
     "parquet": "Spark reading the files that raw wrote",
     "kafka": f"Spark's Kafka source, no headers; {broker.SETTINGS}",
 }

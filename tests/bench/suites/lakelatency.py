@@ -37,10 +37,13 @@ class LakeLatency:
         return [Contest(f"{count} increments", [*_dispatchers(count), *_streams(count)])]
 
 
+_PROCESSES: Final = ["--engine", "processes"]
+
+
 def _dispatchers(count: int) -> list[Contender]:
     wanted: list[tuple[str, str, list[str]]] = [
-        *((f"dispatch to {sink}", sink, []) for sink in ("iceberg", "delta", "parquet")),
-        ("dispatch, 10 ms, to iceberg", "iceberg", _QUICK_LOOKS),
+        *((f"dispatch to {sink}", sink, _PROCESSES) for sink in ("iceberg", "delta", "parquet")),
+        ("dispatch, 10 ms, to iceberg", "iceberg", [*_QUICK_LOOKS, *_PROCESSES]),
         (
             "dispatch by spark to iceberg",
             "iceberg",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -22,6 +22,13 @@ GROUP: Final = "lakelog_lake.engines"
 
 class EngineProvider(Protocol):
     """A package that runs tasks elsewhere; each call may start what it needs, and ends it."""
+
+    def missing(self) -> str | None:
+        """What else has to be installed, and how, in one line; ``None`` if it is to be used.
+
+        What is installed and does not work is not missing: :meth:`running` says so. Raises where
+        what is missing has to be there.
+        """
 
     def running(
         self,
@@ -49,12 +56,21 @@ class EngineProvider(Protocol):
 
 def provider(name: str) -> EngineProvider:
     """Import what offers the engine; raises :class:`~lakelog.errors.SettingsError` without it."""
-    found = next(iter(entry_points(group=GROUP, name=name)), None)
+    found = _entry(name)
     if found is None:
         raise SettingsError(
             f"the engine {name} is not installed: pip install 'lakelog[{name}]'", key="--engine"
         )
     return cast("EngineProvider", found.load())
+
+
+def is_installed(name: str) -> bool:
+    """Whether a package offers the engine."""
+    return _entry(name) is not None
+
+
+def _entry(name: str) -> EntryPoint | None:
+    return next(iter(entry_points(group=GROUP, name=name)), None)
 
 
 def nothing() -> None:

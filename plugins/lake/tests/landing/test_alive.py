@@ -23,6 +23,7 @@ from lakelog_lake.landing.targets import Wish, targets_for
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_lake.tasks.task import Task, Written
+from plugins.lake.tests.landing.test_cli import PROCESSES
 from plugins.lake.tests.stores import filled, open_small
 
 PERIOD_SECONDS = 0.3
@@ -97,7 +98,7 @@ def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
 def dispatching(path: Path, ear: Ear) -> Iterator[subprocess.Popen[bytes]]:
     """As ``lakelog serve`` starts it."""
     to = f"parquet:{path.parent / 't'}"
-    command = [sys.executable, "-m", "lakelog", "dispatch", str(path), "--to", to]
+    command = [sys.executable, "-m", "lakelog", "dispatch", str(path), "--to", to, *PROCESSES]
     period = str(round(PERIOD_SECONDS * 1e6))
     environ = {**os.environ, "NOTIFY_SOCKET": ear.address, "WATCHDOG_USEC": period}
     environ.pop("WATCHDOG_PID", None)

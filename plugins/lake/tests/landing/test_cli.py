@@ -29,9 +29,14 @@ from plugins.lake.tests.stores import messages, open_small
 
 _LONGEST_SECONDS = 60
 LAKELOG = str(Path(sys.executable).with_name("lakelog"))
+PROCESSES = ("--engine", "processes")
+"""Without it dispatch starts Spark where that is installed, which takes seconds."""
 
 
 def run(*arguments: object, plugins: Sequence[Any] = (plugin,)) -> Result:
+    """A command in this process; ``dispatch`` by processes unless an engine is named."""
+    if arguments[0] == "dispatch" and "--engine" not in arguments:
+        arguments = (*arguments, *PROCESSES)
     app = make_app()
     for each in plugins:
         each.lakelog_cli_commands(app)
@@ -42,6 +47,7 @@ def test_the_commands_are_found_when_the_package_is_installed(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     command = [LAKELOG, "dispatch", str(store_path), "--to", f"{kind}:{tmp_path / 't'}", "--once"]
+    command += PROCESSES
     subprocess.run(command, check=True, capture_output=True, timeout=_LONGEST_SECONDS)
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, identity(store_path)))
 
@@ -62,6 +68,7 @@ def test_dispatch_once_lands_all(kind: str, store_path: Path, tmp_path: Path) ->
 def test_dispatch_goes_on_until_it_is_told_to_stop(tmp_path: Path) -> None:
     store, table = tmp_path / "s", tmp_path / "t"
     command = [LAKELOG, "dispatch", str(store), "--to", f"parquet:{table}", "--interval-ms", "20"]
+    command += PROCESSES
     with open_small(store, flush="inline") as owner:
         make("parquet", table)
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -296,7 +303,7 @@ def test_dispatch_has_a_bar_on_a_terminal(store_path: Path, tmp_path: Path) -> N
     environ = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     environ.pop("NO_COLOR", None)
     with subprocess.Popen(
-        [LAKELOG, "dispatch", str(store_path), *to], stderr=theirs, env=environ
+        [LAKELOG, "dispatch", str(store_path), *to, *PROCESSES], stderr=theirs, env=environ
     ) as process:
         os.close(theirs)
         said = b""

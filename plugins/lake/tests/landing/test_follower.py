@@ -19,6 +19,7 @@ from lakelog.serving.plan import Plan
 from lakelog.testing import FollowerContract
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.test_cli import PROCESSES
 
 
 class TestDispatching(FollowerContract):
@@ -31,7 +32,7 @@ class TestDispatching(FollowerContract):
 
     def make(self) -> DispatchFollower:
         to = f"parquet:{self.path}/lake"
-        return DispatchFollower(self.path / "s", LakeSettings(to=to))
+        return DispatchFollower(self.path / "s", LakeSettings(to=to, options=PROCESSES))
 
 
 def test_its_program_is_dispatch() -> None:
@@ -50,7 +51,7 @@ def test_it_must_be_told_where_to(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_under_serve_it_lands_everything_once_though_it_is_killed(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    options = json.dumps(["--interval-ms", "50", "--processes", "1"])
+    options = json.dumps(["--interval-ms", "50", "--processes", "1", *PROCESSES])
     chosen = ('followers=["lake"]', f"lake.to=parquet:{lake}", f"lake.options={options}")
     with serving(tmp_path, settings=(*chosen, "serve.hang_timeout_ms=30000")) as serve:
         with lakelog.open(serve.store, mode="attach") as store:

@@ -20,7 +20,7 @@ from lakelog_lake.tasks.engines import Engine, in_process, processes
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.program_evidence import look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
-from plugins.lake.tests.landing.test_cli import LAKELOG
+from plugins.lake.tests.landing.test_cli import LAKELOG, PROCESSES
 from plugins.lake.tests.stores import open_small
 from tests.support.smalldisk import tmpfs
 
@@ -122,7 +122,7 @@ def test_a_dispatcher_waits_for_room(store: Path, disk: Path) -> None:
     ballast = fill(disk, 16 << 10)
     command = [LAKELOG, "dispatch", str(store), "--to", f"delta:{table}", "--store-id", "S"]
     with subprocess.Popen(
-        [*command, "--interval-ms", "50"], stderr=subprocess.PIPE, text=True
+        [*command, *PROCESSES, "--interval-ms", "50"], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         said = process.stderr.readline()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from lakelog_lake.care.terms import Compacted
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import SparkFailed
 from lakelog_lake.tasks.engines import Engine, checked, guarded
+from lakelog_spark.errors import NoJava
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
 
 if TYPE_CHECKING:
@@ -26,6 +29,23 @@ _ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset A
 
 class SparkEngine:
     """A :class:`~lakelog_lake.engine_provider.EngineProvider`."""
+
+    def missing(self) -> str | None:
+        """PySpark, or Java; one that is too old is not missing, and does not start.
+
+        Raises :class:`~lakelog_spark.errors.NoJava` in CI, where tests must not go without it.
+        """
+        from lakelog_spark.sessions.java import has_java
+        from lakelog_spark.sessions.local import missing_java
+
+        if find_spec("pyspark") is None:
+            return "pyspark is not installed (pip install 'lakelog[spark]')"
+        if has_java():
+            return None
+        what = str(missing_java())
+        if os.environ.get("CI") == "true":
+            raise NoJava(f"CI=true, so Spark has to run here: {what}")
+        return what
 
     @contextmanager
     def running(

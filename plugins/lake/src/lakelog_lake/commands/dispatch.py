@@ -15,6 +15,7 @@ import typer
 from lakelog.cli.exitcodes import FOUND, INTERRUPTED
 from lakelog.errors import SettingsError
 from lakelog_lake.commands.bar import both, landing_bar
+from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, check_topics
 from lakelog_lake.engine_provider import nothing, provider
 
@@ -65,7 +66,10 @@ Table: TypeAlias = Annotated[
         help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
     ),
 ]
-EngineOption: TypeAlias = Annotated[EngineName, typer.Option(help="Who writes the data files.")]
+EngineOption: TypeAlias = Annotated[
+    EngineName,
+    typer.Option(help="Who writes the data files; auto: Spark where it and Java are installed."),
+]
 Processes: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="How many write at once; else one per core.")
 ]
@@ -91,7 +95,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ],
     table: Table = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
-    engine: EngineOption = EngineName.ARROW,
+    engine: EngineOption = EngineName.AUTO,
     processes: Processes = None,
     interval_ms: Annotated[
         int, typer.Option(min=10, help="How often to land, and to look where nobody wakes us.")
@@ -143,8 +147,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     then, as not all may have landed. It is 1 where damage or --max-dead-letters ends the run, and
     with --once where all rows became dead letters. Retention keeps what has not landed yet, also
     while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg
-    tables of any catalog: --engine spark --to spark:CATALOG --table NAMESPACE.TABLE, and the
-    catalog by --conf.
+    tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
     from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Dispatcher, Source
@@ -280,7 +283,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     else:
         with (
             landing_bar(source.path) as bar,
-            _running(EngineName.ARROW, processes, on_done=both(bar, nothing)) as (run, _),
+            _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
         ):
             engine = run if bar is None else bar.watched(run)
             rows = to_table(source, f"{made.value}:{to}", table, engine, _say)
@@ -308,11 +311,11 @@ def _running(
     on_done: Callable[[], None] = nothing,
 ) -> Iterator[tuple[Engine, Destination | None]]:
     """Who does the tasks, and where the tables are, if only the engine can say that."""
-    if name is EngineName.ARROW:
+    needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
+    name = chosen(name, needs_spark=needs_spark)
+    if name is EngineName.PROCESSES:
         from lakelog_lake.tasks import engines
 
-        if to.startswith(SPARK_CATALOG) or master is not None or config:
-            raise SettingsError("what Spark is told needs --engine spark", key="--engine")
         with engines.processes(count, on_done) as run:
             yield run, None
         return

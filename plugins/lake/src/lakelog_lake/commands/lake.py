@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lakelog.cli.exitcodes import FOUND
+from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, check_topics
 from lakelog_lake.engine_provider import provider
@@ -46,7 +47,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
     ],
     table: Table = None,
-    engine: Annotated[EngineName, typer.Option(help="Who compares.")] = EngineName.ARROW,
+    engine: Annotated[EngineName, typer.Option(help="Who compares.")] = EngineName.PROCESSES,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only these landed; may be repeated.")
     ] = None,
@@ -91,7 +92,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 
 def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:
-    if engine is EngineName.ARROW:
+    engine = chosen(engine)
+    if engine is EngineName.PROCESSES:
         from lakelog_lake.verify.verify import verify_here
 
         return verify_here(asked)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 class EngineName(StrEnum):
-    """Processes of this machine, or Spark's tasks."""
+    """Processes of this machine, or Spark's tasks; by itself, Spark's where Spark is installed."""
 
-    ARROW = "arrow"
+    AUTO = "auto"
+    PROCESSES = "processes"
     SPARK = "spark"
 
 

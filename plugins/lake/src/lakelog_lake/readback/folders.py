@@ -98,7 +98,9 @@ class DeltaRows:
 
         table = self._table()
         if "deletionVectors" in (table.protocol().reader_features or ()):
-            raise NeedsEngine(f"{self.name} has deletion vectors: compare it with --engine arrow")
+            raise NeedsEngine(
+                f"{self.name} has deletion vectors: compare it with --engine processes"
+            )
         actions = pa.table(table.get_add_actions(flatten=True))
         own = [name for name in actions.column_names if name.startswith("partition.")]
         return [

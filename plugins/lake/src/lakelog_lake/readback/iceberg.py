@@ -52,7 +52,7 @@ class IcebergRows:
         tasks = list(self.table().scan().plan_files())
         if any(each.delete_files for each in tasks):
             raise NeedsEngine(
-                f"{self.name} has delete files: compact it, or compare it with --engine arrow"
+                f"{self.name} has delete files: compact it, or compare it with --engine processes"
             )
         return [(each.file.file_path, {}) for each in tasks]
 

@@ -63,6 +63,11 @@ def find_java() -> Java | str:
     return Java(wrapped(packaged))
 
 
+def has_java() -> bool:
+    """Whether there is any Java, or ``JAVA_HOME`` says so: also one that does not run Spark."""
+    return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
+
+
 def _of_this_machine() -> Path | None:
     """As Spark's scripts find it."""
     home = os.environ.get("JAVA_HOME")

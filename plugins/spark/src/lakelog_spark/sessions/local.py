@@ -104,6 +104,8 @@ def _started(
     given: Mapping[str, str],
     wanted: Sequence[Package],
 ) -> SparkSession:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("lakelog")
@@ -113,7 +115,14 @@ def _started(
         warehouse.mkdir(parents=True, exist_ok=True)
     with packages(wanted) as jars:
         told: Config = {**jars, **tables(warehouse, wanted), **given}
-        return builder.config(map=told).getOrCreate()
+        try:
+            return builder.config(map=told).getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise WrongSpark(
+                f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
+                f"{os.environ.get('JAVA_HOME', 'not set')})"
+            ) from error
 
 
 def _connected(

@@ -1,0 +1,218 @@
+"""Random queries through a real session give what Python finds in a plain scan of the store.
+
+Predicates follow SQL: what is compared with null is unknown. Frames are narrowed by them, used
+twice, put together and joined.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import lakelog
+import lakelog_spark
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.system_topics import is_system_topic
+from plugins.lake.tests.stores import expected_rows, messages, open_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = dict[str, Any]
+Found = Counter[tuple[Any, ...]]
+
+
+@attrs.frozen
+class Predicate:
+    """:ivar holds: true, false, or ``None`` where it is unknown."""
+
+    sql: str
+    holds: Callable[[Row], bool | None]
+
+    def of(self, rows: list[Row]) -> list[Row]:
+        return [row for row in rows if self.holds(row)]
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"timestamp'{value.isoformat()}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<>": lambda a, b: a != b,
+}
+COLUMNS = (
+    *("topic", "queue_id", "tags", "queue_offset", "physical_offset", "store_timestamp"),
+    *("flag", "unique_key", "store_size"),
+)
+
+
+@attrs.frozen
+class Queries:
+    """Makes random queries of one store, each with what it should find."""
+
+    spark: SparkSession
+    path: Path
+    rows: list[Row]
+    plain: DataFrame
+    chance: random.Random
+
+    def predicate(self, depth: int = 2) -> Predicate:
+        kind = self.chance.random()
+        if depth and kind < 0.3:
+            one, other = self.predicate(depth - 1), self.predicate(depth - 1)
+            return Predicate(f"({one.sql} AND {other.sql})", _and(one, other))
+        if depth and kind < 0.55:
+            one, other = self.predicate(depth - 1), self.predicate(depth - 1)
+            return Predicate(f"({one.sql} OR {other.sql})", _or(one, other))
+        if depth and kind < 0.62:
+            inner = self.predicate(depth - 1)
+            return Predicate(f"NOT {inner.sql}", _not(inner))
+        return self.simple(self.chance.choice(COLUMNS))
+
+    def simple(self, column: str) -> Predicate:
+        low, high = (self.chance.choice(self.rows)[column] for _ in range(2))
+        if low is None or high is None or self.chance.random() < 0.05:
+            return Predicate(f"({column} IS NULL)", lambda row: row[column] is None)
+        kind = self.chance.choice([*COMPARISONS, "=", "IN", "BETWEEN", "turned"])
+        if kind == "IN":
+            sql = f"({column} IN ({literal(low)}, {literal(high)}))"
+            return Predicate(sql, _known(column, lambda value: value in (low, high)))
+        if kind == "BETWEEN":
+            sql = f"({column} BETWEEN {literal(low)} AND {literal(high)})"
+            return Predicate(sql, _known(column, lambda value: low <= value <= high))
+        if kind == "turned":
+            return Predicate(
+                f"({literal(low)} < {column})", _known(column, lambda value: low < value)
+            )
+        compare = COMPARISONS[kind]
+        sql = f"({column} {kind} {literal(low)})"
+        return Predicate(sql, _known(column, lambda value: compare(value, low)))
+
+    def frame(self, where: Predicate) -> DataFrame:
+        most = self.chance.choice(["16k", "1g"])
+        return lakelog_spark.read(self.spark, self.path, where.sql, max_partition_bytes=most)
+
+    def query(self) -> tuple[str, DataFrame, Found]:
+        """What it is, the query, and what it should find."""
+        a, b, c = (self.predicate() for _ in range(3))
+        kind = self.chance.choice(["read", "union", "reuse", "plain", "join", "semi", "group"])
+        said = f"{kind}: {a.sql} | {b.sql} | {c.sql}"
+        first = self.frame(a)
+        if kind == "read":
+            return said, first.select("physical_offset"), offsets(a.of(self.rows))
+        if kind == "union":
+            found = offsets(a.of(self.rows)) + offsets(b.of(self.rows))
+            return said, first.union(self.frame(b)).select("physical_offset"), found
+        if kind in ("reuse", "plain"):
+            frame, rows = (first, a.of(self.rows)) if kind == "reuse" else (self.plain, self.rows)
+            both = frame.where(b.sql).union(frame.where(c.sql)).select("physical_offset")
+            return said, both, offsets(b.of(rows)) + offsets(c.of(rows))
+        if kind == "group":
+            counts = Counter(row["topic"] for row in a.of(self.rows))
+            return said, first.groupBy("topic").count(), Counter(counts.items())
+        return said, *self.joined(kind, first, a.of(self.rows), b)
+
+    def joined(
+        self, kind: str, first: DataFrame, left: list[Row], other: Predicate
+    ) -> tuple[DataFrame, Found]:
+        """With another frame by queue offsets, or with those that have such."""
+        keys = ["topic", "queue_offset"]
+        second = self.frame(other)
+        count = Counter(tuple(row[key] for key in keys) for row in other.of(self.rows))
+        times = [(row, count[tuple(row[key] for key in keys)]) for row in left]
+        if kind == "semi":
+            found = offsets([row for row, number in times if number])
+            return first.join(second, keys, "left_semi").select("physical_offset"), found
+        found = offsets([row for row, number in times for _ in range(number)])
+        return first.join(second.select(*keys), keys).select("physical_offset"), found
+
+
+def _known(column: str, test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
+    return lambda row: None if row[column] is None else test(row[column])
+
+
+def _and(one: Predicate, other: Predicate) -> Callable[[Row], bool | None]:
+    def holds(row: Row) -> bool | None:
+        found = one.holds(row), other.holds(row)
+        return False if False in found else None if None in found else True
+
+    return holds
+
+
+def _or(one: Predicate, other: Predicate) -> Callable[[Row], bool | None]:
+    def holds(row: Row) -> bool | None:
+        found = one.holds(row), other.holds(row)
+        return True if True in found else None if None in found else False
+
+    return holds
+
+
+def _not(inner: Predicate) -> Callable[[Row], bool | None]:
+    def holds(row: Row) -> bool | None:
+        found = inner.holds(row)
+        return None if found is None else not found
+
+    return holds
+
+
+def offsets(rows: list[Row]) -> Found:
+    return Counter((row["physical_offset"],) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An hour between batches; a topic that was deleted, and came again."""
+    path, clock = tmp_path_factory.mktemp("random") / "store", time.time
+    with open_small(path) as owner:
+        for hour in range(4):
+            with pytest.MonkeyPatch.context() as patched:
+                seconds = hour * 3600
+                patched.setattr("time.time", lambda: clock() + seconds)  # noqa: B023  # used here
+                patched.setattr("time.time_ns", lambda: int((clock() + seconds) * 1e9))  # noqa: B023  # used here
+                owner.put_batch(list(messages(100)))
+            if hour == 1:
+                assert owner.wait_dispatched()
+                owner.delete_topic("topic-1")
+    return path
+
+
+def run(spark: SparkSession, path: Path, count: int) -> Counter[str]:
+    """So many random queries; how many of each kind found anything."""
+    with lakelog.open(path, mode="read") as opened:
+        rows = expected_rows(opened.scan(), store_name(path))
+    assert not any(is_system_topic(row["topic"]) for row in rows)
+    plain = lakelog_spark.read(spark, path)
+    made = Queries(spark, path, rows, plain, random.Random(15))
+    kinds: Counter[str] = Counter()
+    for number in range(count):
+        said, frame, expected = made.query()
+        found = Counter(tuple(row) for row in frame.collect())
+        assert found == expected, f"query {number}: {said}"
+        kinds[said.partition(":")[0]] += bool(found)
+    return kinds
+
+
+def test_random_queries(spark: SparkSession, store: Path) -> None:
+    assert run(spark, store, 15).total() > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_random_queries(spark: SparkSession, store: Path) -> None:
+    kinds = run(spark, store, 500)
+    assert all(kinds[kind] for kind in ("read", "union", "reuse", "plain", "join", "semi", "group"))
