@@ -79,6 +79,28 @@ class TableMismatch(LandingError):
     """A table is not one that messages of lakelog land in."""
 
 
+class NoPosition(TableMismatch):
+    """Rows of a store are in a table, and nothing says how far it has landed."""
+
+    def __init__(self, table: str, store: str) -> None:
+        super().__init__(
+            f"{table} has rows of the store {store}, and nothing in it says how far that has "
+            "landed: it was replaced or copied, or rolled back behind what expired. To land them "
+            f"again, take them out (DELETE ... WHERE store = '{store}'); or land in a new table"
+        )
+
+
+class OtherChoice(TableMismatch):
+    """Other messages of a store have landed in a table than are asked for now."""
+
+    def __init__(self, table: str, store: str, before: str, now: str) -> None:
+        super().__init__(
+            f"{table} has of the store {store} {before} up to its position, and {now} are asked "
+            "for: what was left out before would never land. Ask for the same, or land in a new "
+            "table"
+        )
+
+
 class Conflict(LandingError):
     """Somebody else changed the table first; nothing of this commit is in it."""
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
-from lakelog_lake.tables.position import key
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -66,17 +62,6 @@ def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
     assert read("iceberg", tmp_path).num_rows < 300
     land_all(source, sink)
     assert_exactly("iceberg", tmp_path, keys_of(store_path, "S"))
-
-
-def test_a_property_without_a_snapshot_is_asked_about(store_path: Path, tmp_path: Path) -> None:
-    sink = make("iceberg", tmp_path)
-    land_all(Source(store_path, "S"), sink)
-    table = sqlite_catalog(tmp_path).load_table(TABLE)
-    text = table.properties[key("S")]
-    with table.transaction() as transaction:
-        transaction.set_properties({key("other"): text})
-    with pytest.raises(TableMismatch, match="rolled back or replaced"):
-        sink.head("other")
 
 
 def test_the_deletes_of_others_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:

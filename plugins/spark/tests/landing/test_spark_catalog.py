@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, TableMismatch
+from lakelog_lake.errors import Conflict, NoPosition, TableMismatch
 from lakelog_lake.landing.dispatcher import Dispatcher, Source, land
 from lakelog_lake.landing.targets import Wish, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.tables.fields import Shape, dead_letter_columns
-from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
@@ -197,14 +197,33 @@ def test_the_position_outlives_the_snapshots(
 
 
 @pytest.mark.slow
-def test_a_property_without_a_snapshot_is_asked_about(
+def test_rows_without_a_position_are_refused(
     spark: SparkSession, sink: SparkIcebergSink, store_path: Path
 ) -> None:
-    land_all(Source(store_path, "S"), sink)
-    text = to_text(Position(0, 10))
-    spark.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('{key('other')}' = '{text}')")
-    with pytest.raises(TableMismatch, match="rolled back or replaced"):
-        sink.head("other")
+    source = Source(store_path, "S")
+    land_all(source, sink)
+    spark.sql(f"CREATE OR REPLACE TABLE {TABLE} USING iceberg AS SELECT * FROM {TABLE} LIMIT 9")
+    with pytest.raises(NoPosition, match="land in a new table"):
+        sink.head("S")
+
+
+@pytest.mark.slow
+def test_it_goes_on_behind_the_last_rows_where_snapshots_have_expired(
+    spark: SparkSession, sink: SparkIcebergSink, store_path: Path
+) -> None:
+    source = Source(store_path, "S")
+    land_all(source, sink)
+    before = sink.head("S").position
+    spark.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} LIMIT 0")
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
+        "older_than => current_timestamp(), retain_last => 1)"
+    )
+    found = sink.head("S").position
+    assert before is not None
+    assert found is not None
+    assert (found.commit, found.end, found.next_offsets) == (0, before.end, before.next_offsets)
+    assert land_all(source, sink) == []
 
 
 @pytest.mark.slow

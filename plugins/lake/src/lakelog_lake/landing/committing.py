@@ -50,7 +50,7 @@ def commit(
             return True
         with reaching(sink.name):
             head = sink.head(store)
-        if _mark(head) == position.commit:
+        if _mark(head) == (position.commit, position.end):
             return True
         if _mark(head) != began:
             discard(files)
@@ -65,5 +65,6 @@ def commit(
     ) from failure
 
 
-def _mark(head: Head) -> int | None:
-    return None if head.position is None else head.position.commit
+def _mark(head: Head) -> tuple[int, int] | None:
+    """Positions that rows told have no commit."""
+    return None if head.position is None else (head.position.commit, head.position.end)

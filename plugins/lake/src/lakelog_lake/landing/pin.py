@@ -24,7 +24,7 @@ from lakelog import pins
 from lakelog.errors import SettingsError
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.layout import OWN_DIR
-from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.position import UNCHECKED, Position
 
 RENEW_MS: Final = 60_000
 """One that says nothing new is written again after so long, so that it does not expire."""
@@ -86,7 +86,10 @@ class Pinning:
         return next((each for each in there if each.name == self.name), None)
 
     def _pin(self, position: Position) -> pins.Pin:
-        return pins.Pin(self.name, position.end, self.clock(), self.destination, position.last)
+        last = position.last
+        if last is not None and last.crc == UNCHECKED:
+            last = None
+        return pins.Pin(self.name, position.end, self.clock(), self.destination, last)
 
     def _is_news(self, pin: pins.Pin) -> bool:
         before = self._written

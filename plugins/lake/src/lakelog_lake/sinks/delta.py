@@ -1,13 +1,10 @@
 """A Delta table, by deltalake: no JVM.
 
-The position is in the table's transaction identifiers, which are part of each commit and which no
-clean-up of the log takes away. An identifier has a name and a whole number::
+The positions of all stores are in the ``userMetadata`` of each commit, which stays with the version
+that the commit made: transaction identifiers do not go back with a table that is restored, and
+go away as its settings say. One of them marks that a store has been in the table::
 
-    lakelog/STORE          end of what has landed, in bytes of the log
-    lakelog/STORE/MEMBER   start, commit, offset, size, crc: as landing.position has them
-
-and as a whole in ``userMetadata`` of the commit, for people and for the queue offsets. A commit
-names identifiers of its own, so that the table refuses one that was prepared beside another.
+    lakelog/STORE    end of what has landed, in bytes of the log
 """
 
 from __future__ import annotations
@@ -18,28 +15,37 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from lakelog.pins import Fingerprint
-from lakelog_lake.errors import Conflict, TableMismatch
+from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.delta_line import DeltaLine, app_of
 from lakelog_lake.sinks.folders import FolderTable
+from lakelog_lake.sinks.line import Known
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.partitions import as_text
-from lakelog_lake.tables.position import Position, from_text, key, to_text
+from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.sync import sync
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MEMBERS: Final = ("start", "commit", "offset", "size", "crc")
 _TOPIC: Final = "lakelog.topic"
 """Of the table's configuration: the topic whose table it is."""
+
+
+@attrs.frozen
+class _Version:
+    """:ivar table: as the position was read from it; :ivar known: of all stores."""
+
+    table: DeltaTable
+    known: Known
 
 
 @attrs.frozen
@@ -47,6 +53,9 @@ class DeltaSink(FolderTable):
     """A Delta table."""
 
     kind: ClassVar[str] = "Delta"
+    _known: dict[tuple[object, int], Known] = attrs.field(
+        factory=dict, init=False, repr=False, eq=False
+    )
 
     @property
     def layout(self) -> Layout:
@@ -110,29 +119,47 @@ class DeltaSink(FolderTable):
         from deltalake import DeltaTable
 
         table = DeltaTable(str(self.path))
-        return Head(_position(table, store), table)
+        version = (table.metadata().id, table.version())
+        if version not in self._known:
+            self._known.clear()
+            self._known[version] = Known(DeltaLine(table), self.name)
+        known = self._known[version]
+        return Head(known.position(store), _Version(table, known))
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """One commit on the very handle that the position was read by."""
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction, CommitProperties
+        self.change(head, store, [self._add(each) for each in files], position)
 
-        table: DeltaTable = head.version
+    def _add(self, facts: FileFacts) -> AddAction:
+        from deltalake.transaction import AddAction
+
+        return AddAction(
+            path=self.within(facts.path),
+            size=facts.size_bytes,
+            partition_values={name: as_text(name, it) for name, it in facts.partition.items()},
+            modification_time=time.time_ns() // 1_000_000,
+            data_change=True,
+            stats=_statistics(facts, self.shape.partition),
+        )
+
+    def change(
+        self,
+        head: Head,
+        store: str,
+        actions: Sequence[AddAction | RemoveAction],
+        position: Position,
+    ) -> None:
+        """One commit, as for :meth:`commit`; :param actions: files to add and to remove."""
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import CommitProperties, Transaction
+
+        table: DeltaTable = head.version.table
         next_version = table.version() + 1
         now_ms = time.time_ns() // 1_000_000
-        actions = [
-            AddAction(
-                path=self.within(each.path),
-                size=each.size_bytes,
-                partition_values={name: as_text(name, it) for name, it in each.partition.items()},
-                modification_time=now_ms,
-                data_change=True,
-                stats=_statistics(each, self.shape.partition),
-            )
-            for each in files
-        ]
+        texts = {**head.version.known.texts(), store: to_text(position)}
+        said = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
         try:
             table.create_write_transaction(
                 list(actions),
@@ -140,9 +167,9 @@ class DeltaSink(FolderTable):
                 table.schema(),
                 partition_by=list(self.shape.partition),
                 commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": f"{key(store)}={to_text(position)}"},
+                    custom_metadata={"userMetadata": said},
                     max_commit_retries=0,
-                    app_transactions=_transactions(store, position, now_ms),
+                    app_transactions=[Transaction(app_of(store), position.end, now_ms)],
                 ),
             )
         except CommitFailedError as error:
@@ -159,48 +186,6 @@ class DeltaSink(FolderTable):
 def _kinds(schema: Schema) -> Kinds:
     types = {each.name: str(each.type) for each in schema.fields}
     return Kinds(types, frozenset(each.name for each in schema.fields if not each.nullable))
-
-
-def _transactions(store: str, position: Position, now_ms: int) -> list[Any]:
-    from deltalake.transaction import Transaction
-
-    last = position.last
-    values = {"": position.end, "/start": position.start, "/commit": position.commit}
-    if last is not None:
-        values |= {"/offset": last.offset, "/size": last.size, "/crc": last.crc}
-    return [Transaction(_app(store) + part, value, now_ms) for part, value in values.items()]
-
-
-def _app(store: str) -> str:
-    return f"lakelog/{store}"
-
-
-def _position(table: DeltaTable, store: str) -> Position | None:
-    app = _app(store)
-    end = table.transaction_version(app)
-    if end is None:
-        return None
-    start, commit, *last = (table.transaction_version(f"{app}/{each}") for each in _MEMBERS)
-    if start is None or commit is None:
-        raise TableMismatch(
-            f"the transaction identifiers of {app} in {table.table_uri} are not all there"
-        )
-    mark = None if None in last else Fingerprint(*(int(each or 0) for each in last))
-    return Position(start, end, mark, _queues(table, store, commit), commit)
-
-
-def _queues(table: DeltaTable, store: str, commit: int) -> Any:
-    """The queue offsets, from the newest commits; none where a clean-up took them away."""
-    prefix = f"{key(store)}="
-    for each in table.history(_LOOK_BACK):
-        text = str(each.get("userMetadata") or "")
-        if text.startswith(prefix):
-            found = from_text(text.removeprefix(prefix))
-            return found.next_offsets if found.commit == commit else {}
-    return {}
-
-
-_LOOK_BACK: Final = 50
 
 
 def _statistics(facts: FileFacts, partition: Sequence[str]) -> str:

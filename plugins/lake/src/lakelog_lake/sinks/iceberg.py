@@ -1,7 +1,8 @@
 """An Iceberg table, by pyiceberg: no JVM.
 
-The position is a property of the snapshot that its commit makes (``lakelog.position.STORE``, see
-:mod:`lakelog_lake.tables.position`), and in the same commit a property of the table.
+The positions of all stores are properties of the snapshot that a commit makes
+(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`); that of the store which lands
+is, in the same commit, a property of the table, which only marks that the store has been there.
 
 A commit requires that the branch still is at the snapshot that the position was read from. After a
 refusal pyiceberg would rebase the append and try again by itself, which lands a range twice; it is
@@ -10,7 +11,7 @@ kept from that by taking its list of producers away (checked with the one versio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,16 +20,18 @@ import attrs
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
-from lakelog_lake.sinks.iceberg_state import Snapshot, local_folder, position_of
+from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, local_folder
 from lakelog_lake.sinks.iceberg_types import ids
+from lakelog_lake.sinks.line import LAST_ROWS, Known
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.sync import sync
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
 CATALOG: Final = "lake"
 """Spark's catalog must have the same name to see the tables."""
@@ -61,6 +64,7 @@ class IcebergSink:
     shape: Shape = attrs.field(factory=Shape)
     _location: str = ""
     _layout: Layout = attrs.field(factory=Layout)
+    _known: dict[str, Known] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def name(self) -> str:
@@ -98,21 +102,39 @@ class IcebergSink:
     def head(self, store: str) -> Head:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
-        return Head(position_of(_History(table), store, self.name), table)
+        version = table.metadata_location
+        if version not in self._known:
+            self._known.clear()
+            self._known[version] = Known(IcebergLine(_History(table)), self.name)
+        known = self._known[version]
+        return Head(known.position(store), _Version(table, known))
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """One transaction, tried once."""
+        table: Table = head.version.table
+        transaction = table.transaction()
+        self.finish(transaction, head, store, files, position)
+
+    def finish(
+        self,
+        transaction: Transaction,
+        head: Head,
+        store: str,
+        files: Sequence[FileFacts],
+        position: Position,
+    ) -> None:
+        """Add ``files`` and the position to what a transaction does, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
 
-        table: Table = head.version
-        entry = {key(store): to_text(position)}
-        transaction = table.transaction()
-        transaction.set_properties(entry)
-        with transaction.update_snapshot(snapshot_properties=entry).fast_append() as append:
+        text = to_text(position)
+        transaction.set_properties({key(store): text})
+        texts = {**head.version.known.texts(), store: text}
+        said = {key(name): each for name, each in texts.items()}
+        with transaction.update_snapshot(snapshot_properties=said).fast_append() as append:
             for each in files:
-                append.append_data_file(data_file(table, each, self._uri(each.path)))
+                append.append_data_file(data_file(head.version.table, each, self._uri(each.path)))
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -126,13 +148,21 @@ class IcebergSink:
 
 
 @attrs.frozen
+class _Version:
+    """:ivar table: as the position was read from it; :ivar known: of all stores."""
+
+    table: Table
+    known: Known
+
+
+@attrs.frozen
 class _History:
     """What pyiceberg knows of a version."""
 
     table: Table
 
-    def property(self, name: str) -> str | None:
-        return self.table.properties.get(name)
+    def properties(self) -> Mapping[str, str]:
+        return self.table.properties
 
     def ancestors(self) -> Iterator[Snapshot]:
         by_id = {each.snapshot_id: each for each in self.table.metadata.snapshots}
@@ -141,10 +171,18 @@ class _History:
             yield _snapshot(by_id[at])
             at = by_id[at].parent_snapshot_id
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        return map(_snapshot, self.table.metadata.snapshots)
+    def last_rows(self) -> Iterator[pa.RecordBatch]:
+        yield from self.table.scan(selected_fields=LAST_ROWS).to_arrow_batch_reader()
+
+    def holds(self, store: str) -> bool:
+        from pyiceberg.expressions import EqualTo
+
+        scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        return bool(scan.to_arrow().num_rows)
 
 
 def _snapshot(found: Any) -> Snapshot:
-    summary = {} if found.summary is None else found.summary.additional_properties
-    return Snapshot(found.sequence_number or 0, summary)
+    number = found.sequence_number or 0
+    if found.summary is None:
+        return Snapshot(number, "", {})
+    return Snapshot(number, found.summary.operation.value, found.summary.additional_properties)

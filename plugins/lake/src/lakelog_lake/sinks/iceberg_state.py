@@ -1,75 +1,100 @@
-"""What an Iceberg table says of a store, whoever reads it: pyiceberg, or Java.
+"""The snapshots that led to a version of an Iceberg table, whoever reads it: pyiceberg, or Java.
 
-What the snapshots say counts: they know of a table that was rolled back. Where they have expired,
-the table's property counts.
+A property of the table marks that a store has been in it. It is no position: properties do not go
+back with a table that is rolled back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import attrs
 
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.tables.position import Position, from_text, key
+from lakelog_lake.sinks.line import Commit
+from lakelog_lake.tables.position import key, texts_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @attrs.frozen
 class Snapshot:
-    """:ivar number: in the order of commits, the first is 1; :ivar summary: its properties."""
+    """One commit.
+
+    :ivar number: in the order of commits, the first is 1
+    :ivar operation: such as ``append``
+    :ivar summary: its properties
+    """
 
     number: int
+    operation: str
     summary: Mapping[str, str]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there was nothing before it in the table; also of one that was replaced.
+
+        That it has no parent does not say so: expiry takes parents away.
+        """
+        added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
+        return self.number == 1 or (self.operation in _ADDING and added == total != "0")
+
+
+_ADDING: Final = ("append", "overwrite")
 
 
 class History(Protocol):
     """One version of a table."""
 
-    def property(self, name: str) -> str | None:
-        """A property of the table."""
+    def properties(self) -> Mapping[str, str]:
+        """Of the table."""
 
     def ancestors(self) -> Iterator[Snapshot]:
         """The snapshots from the newest back, as far as they have not expired."""
 
-    def snapshots(self) -> Iterable[Snapshot]:
-        """All that are there, also of other branches."""
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """See :class:`~lakelog_lake.sinks.line.Line`."""
+
+    def holds(self, store: str) -> bool:
+        """Likewise."""
 
 
-def position_of(history: History, store: str, name: str) -> Position | None:
-    """What the table ``name`` says of ``store``; raises ``TableMismatch`` if that was undone."""
-    oldest = None
-    for oldest in history.ancestors():
-        found = oldest.summary.get(key(store))
-        if found is not None:
-            return _parsed(found, name)
-    kept = history.property(key(store))
-    if kept is not None and _was_undone(history, oldest, store):
-        raise TableMismatch(
-            f"{name} says that the store {store} has landed in it, and none of its snapshots has "
-            "done so: it was rolled back or replaced. Look whether its rows are there; if they "
-            f"are not, remove the table's property {key(store)!r} to land from the beginning"
-        )
-    return None if kept is None else _parsed(kept, name)
+@attrs.define
+class IcebergLine:
+    """See :class:`~lakelog_lake.sinks.line.Line`."""
 
+    _history: History
+    _is_cut: bool = False
 
-def _was_undone(history: History, oldest: Snapshot | None, store: str) -> bool:
-    """Whether what ``store`` landed is not in the table, rather than in snapshots that expired.
+    def commits(self) -> Iterator[Commit]:
+        """As far as snapshots have not expired."""
+        for each in self._history.ancestors():
+            self._is_cut = not each.is_first
+            yield Commit(texts_in(each.summary))
 
-    Expiry takes the parents away from what it leaves; the first of all commits has number 1.
-    """
-    if oldest is None or oldest.number == 1:
-        return True
-    return any(key(store) in each.summary for each in history.snapshots())
+    def begins(self) -> bool:
+        """The oldest snapshot that is there began with an empty table."""
+        return not self._is_cut
 
+    def marks(self) -> Collection[str]:
+        """By the table's properties."""
+        return texts_in(self._history.properties())
 
-def _parsed(text: str, name: str) -> Position:
-    try:
-        return from_text(text)
-    except ValueError as error:
-        raise TableMismatch(f"{name}: {error}") from None
+    def has_mark(self, store: str) -> bool:
+        """Likewise."""
+        return key(store) in self._history.properties()
+
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """Of the current snapshot."""
+        return self._history.last_rows()
+
+    def holds(self, store: str) -> bool:
+        """Likewise."""
+        return self._history.holds(store)
 
 
 def local_folder(location: str) -> Path:

@@ -17,7 +17,7 @@ which Java writes within the commit, right after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,8 +29,9 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES, TOPIC
-from lakelog_lake.sinks.iceberg_state import Snapshot, local_folder, position_of
+from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, local_folder
 from lakelog_lake.sinks.iceberg_types import ids, kinds, wanted
+from lakelog_lake.sinks.line import LAST_ROWS, Known
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DAY
@@ -43,7 +44,7 @@ from lakelog_spark.sessions.package import ICEBERG_JAR
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -74,10 +75,11 @@ def spark_iceberg_sink(
 
 @attrs.frozen
 class _Version:
-    """:ivar operations: of the table, in Java; :ivar metadata: what the position was read from."""
+    """The table, in Java, as the position was read from it; :ivar known: of all stores."""
 
     operations: Any
     metadata: Any
+    known: Known
 
 
 @attrs.frozen
@@ -100,6 +102,7 @@ class SparkIcebergSink:
     table: str
     shape: Shape
     _found: _Found | None = None
+    _known: dict[str, Known] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def name(self) -> str:
@@ -152,8 +155,14 @@ class SparkIcebergSink:
     def head(self, store: str) -> Head:
         """Load the table from the catalog."""
         operations = self._load().operations()
-        version = _Version(operations, operations.current())
-        return Head(position_of(_History(version.metadata), store, self.name), version)
+        metadata = operations.current()
+        location = str(metadata.metadataFileLocation())
+        if location not in self._known:
+            self._known.clear()
+            line = IcebergLine(_History(self.session, _quoted(self.table), metadata))
+            self._known[location] = Known(line, self.name)
+        known = self._known[location]
+        return Head(known.position(store), _Version(operations, metadata, known))
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -163,7 +172,7 @@ class SparkIcebergSink:
 
         version: _Version = head.version
         try:
-            changed = self._changed(version, key(store), to_text(position), files)
+            changed = self._changed(version, store, to_text(position), files)
             self._sync_manifests(changed)
             version.operations.commit(version.metadata, changed)
             self._sync(version.operations.current().metadataFileLocation())
@@ -175,11 +184,13 @@ class SparkIcebergSink:
                 f"{self.name} was changed by somebody else: {found.getMessage()}"
             ) from error
 
-    def _changed(self, version: _Version, name: str, value: str, files: Sequence[FileFacts]) -> Any:
+    def _changed(self, version: _Version, store: str, text: str, files: Sequence[FileFacts]) -> Any:
         """The metadata with ``files`` and the position; its manifests are written."""
         transaction = self._iceberg.Transactions.newTransaction(self.table, version.operations)
-        transaction.updateProperties().set(name, value).commit()
-        append = transaction.newAppend().set(name, value)
+        transaction.updateProperties().set(key(store), text).commit()
+        append = transaction.newAppend()
+        for name, value in {**version.known.texts(), store: text}.items():
+            append = append.set(key(name), value)
         for each in self._data_files(version.metadata, files):
             append.appendFile(each)
         append.commit()
@@ -246,27 +257,52 @@ class SparkIcebergSink:
 
 @attrs.frozen
 class _History:
-    """Of Java's ``TableMetadata``; each call of it takes a fraction of a millisecond."""
+    """Of Java's ``TableMetadata``; each call of it takes a fraction of a millisecond.
 
+    :ivar table: quoted
+    """
+
+    session: SparkSession
+    table: str
     metadata: Any
 
-    def property(self, name: str) -> str | None:
-        value = self.metadata.properties().get(name)
-        return None if value is None else str(value)
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.metadata.properties())
 
     def ancestors(self) -> Iterator[Snapshot]:
         at = self.metadata.currentSnapshot()
         while at is not None:
-            yield _snapshot(at)
             parent = at.parentId()
+            operation = str(at.operation() or "")
+            yield Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
             at = None if parent is None else self.metadata.snapshot(parent)
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        return map(_snapshot, self.metadata.snapshots())
+    def last_rows(self) -> Sequence[pa.RecordBatch]:
+        from pyspark.sql import functions
 
+        queue, (queue_offset, place, size) = LAST_ROWS[:3], LAST_ROWS[3:]
+        last = (
+            self._rows()
+            .groupBy(*queue)
+            .agg(
+                functions.max(queue_offset).alias(queue_offset),
+                functions.max_by(size, place).alias(size),
+                functions.max(place).alias(place),
+            )
+        )
+        batches: Sequence[pa.RecordBatch] = last.select(*LAST_ROWS).toArrow().to_batches()
+        return batches
 
-def _snapshot(found: Any) -> Snapshot:
-    return Snapshot(found.sequenceNumber(), found.summary())
+    def holds(self, store: str) -> bool:
+        from pyspark.sql import functions
+
+        return not self._rows().where(functions.col("store") == store).isEmpty()
+
+    def _rows(self) -> DataFrame:
+        snapshot = self.metadata.currentSnapshot()
+        if snapshot is None:
+            return self.session.table(self.table).limit(0)
+        return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
 
 
 def _quoted(table: str) -> str:

@@ -1,0 +1,94 @@
+"""The commits that led to a version of a Delta table, and its rows, by deltalake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakelog_lake.sinks.line import LAST_ROWS, Commit, Left
+from lakelog_lake.tables.position import PREFIX, texts_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_STEPS: Final = (1, 16, 256, None)
+"""How many commits to read: mostly the newest one tells all."""
+_OLDER: Final = ("RESTORE", "CLONE")
+_REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
+
+
+def app_of(store: str) -> str:
+    """The transaction identifier that marks a store."""
+    return f"lakelog/{store}"
+
+
+@attrs.define
+class DeltaLine:
+    """See :class:`~lakelog_lake.sinks.line.Line`."""
+
+    _table: DeltaTable
+    _oldest: int = -1
+
+    def commits(self) -> Iterator[Commit]:
+        """As far as the log has not been cleaned up."""
+        told = 0
+        for count in _STEPS:
+            found = self._table.history(count)
+            for each in found[told:]:
+                self._oldest = each["version"]
+                yield Commit(_texts(each.get("userMetadata")), _left(each))
+            told = len(found)
+            if count is None or told < count:
+                return
+
+    def begins(self) -> bool:
+        """The first version is 0."""
+        return self._oldest == 0
+
+    def marks(self) -> Collection[str] | None:
+        """Deltalake does not list them."""
+        return None
+
+    def has_mark(self, store: str) -> bool:
+        """Whether there is a transaction identifier of it, which a restored table has, too."""
+        return self._table.transaction_version(app_of(store)) is not None
+
+    def last_rows(self) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        rows = self._table.to_pyarrow_dataset()
+        yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
+
+    def holds(self, store: str) -> bool:
+        """By the column; deltalake's filters take one without statistics for empty."""
+        import pyarrow.compute as pc
+
+        rows = self._table.to_pyarrow_dataset()
+        batches = rows.to_batches(columns=["store"], fragment_readahead=1)
+        return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
+
+
+def _texts(said: Any) -> dict[str, str]:
+    """The positions that a commit says; before, it was one, as ``NAME=TEXT``."""
+    text = str(said or "")
+    if text.startswith(PREFIX):
+        name, _, rest = text.partition("={")
+        return texts_in({name: "{" + rest})
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return texts_in(found) if isinstance(found, dict) else {}
+
+
+def _left(commit: Mapping[str, Any]) -> Left:
+    """What a commit has left, by the operation that it says."""
+    operation = str(commit.get("operation", ""))
+    given = commit.get("operationParameters") or {}
+    if operation.startswith(_OLDER):
+        return Left.THOSE_OF_AN_OLDER_VERSION
+    is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
+    return Left.NONE if is_whole or operation.startswith(_REPLACING) else Left.ALL

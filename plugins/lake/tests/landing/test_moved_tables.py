@@ -1,0 +1,339 @@
+"""Tables that others restore, roll back, replace, clean up or copy: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from deltalake import DeltaTable
+
+from lakelog_lake.errors import Gone, NoPosition
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.sinks.iceberg import sqlite_catalog
+from lakelog_lake.sinks.line import Known
+from lakelog_lake.tables import position
+from lakelog_lake.tables.position import key
+from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    TABLE,
+    assert_exactly,
+    keys_in,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.stores import filled, messages, open_small
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture
+def sources(store_path: Path, tmp_path: Path) -> list[Source]:
+    """Two stores."""
+    return [Source(store_path, "S"), Source(filled(tmp_path / "other", 250), "O")]
+
+
+def land_by_turns(sources: list[Source], kind: str, path: Path) -> int:
+    """Land all in one table, each by a sink of its own, as after a restart; how many rows."""
+    rows = 0
+    while True:
+        passes = [land(each, make(kind, path), in_process, SMALL) for each in sources]
+        rows += sum(each.rows for each in passes if each is not None)
+        if passes == [None] * len(sources):
+            return rows
+
+
+def all_keys(sources: list[Source]) -> list[tuple[Any, ...]]:
+    return [row for each in sources for row in keys_of(each.path, each.store)]
+
+
+def add(source: Source, count: int = 20) -> None:
+    with open_small(source.path) as store:
+        store.put_batch(list(messages(count)))
+
+
+def foreign_append(kind: str, path: Path) -> None:
+    """A commit of somebody else, with no rows of a store."""
+    if kind == "delta":
+        delta = DeltaTable(str(path))
+        deltalake.write_deltalake(delta, delta.to_pyarrow_table().slice(0, 0), mode="append")
+    else:
+        table = sqlite_catalog(path).load_table(TABLE)
+        table.append(table.scan(limit=1).to_arrow().slice(0, 0))
+
+
+def forget_history(kind: str, path: Path) -> None:
+    """A foreign commit, and the expiry of all that was before."""
+    if kind == "delta":
+        clean_up(path)
+        foreign_append(kind, path)
+        clean_up(path)
+        return
+    foreign_append(kind, path)
+    table = sqlite_catalog(path).load_table(TABLE)
+    current = table.metadata.current_snapshot_id
+    gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
+    table.maintenance.expire_snapshots().by_ids(gone).commit()
+
+
+def set_retention(path: Path, **settings: str) -> None:
+    """By the table's own settings, as an owner would."""
+    named = {f"delta.{name}": value for name, value in settings.items()}
+    DeltaTable(str(path)).alter.set_table_properties(named, raise_if_not_exists=False)
+
+
+def clean_up(path: Path) -> None:
+    DeltaTable(str(path)).create_checkpoint()
+    DeltaTable(str(path)).cleanup_metadata()
+
+
+@pytest.mark.parametrize("back", [4, pytest.param(1, marks=slow), pytest.param(7, marks=slow)])
+def test_a_restored_delta_table(sources: list[Source], tmp_path: Path, back: int) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources, "delta", path)
+    table = DeltaTable(str(path))
+    table.restore(table.version() - back)
+    lost = len(all_keys(sources)) - read("delta", path).num_rows
+    assert lost > 0
+    foreign_append("delta", path)
+    assert land_by_turns(sources, "delta", path) == lost
+    add(sources[1])
+    land_by_turns(sources, "delta", path)
+    assert_exactly("delta", path, all_keys(sources))
+
+
+@slow
+def test_a_delta_table_restored_to_its_beginning(sources: list[Source], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources, "delta", path)
+    DeltaTable(str(path)).restore(0)
+    assert read("delta", path).num_rows == 0
+    land_by_turns(sources, "delta", path)
+    assert_exactly("delta", path, all_keys(sources))
+
+
+@slow
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_delta_identifiers_that_vanish(
+    sources: list[Source], tmp_path: Path, is_restored: bool
+) -> None:
+    path = tmp_path / "t"
+    make("delta", path)
+    set_retention(path, setTransactionRetentionDuration="interval 0 seconds")
+    land_by_turns(sources, "delta", path)
+    DeltaTable(str(path)).create_checkpoint()
+    assert DeltaTable(str(path)).transaction_version("lakelog/S") is None
+    if is_restored:
+        DeltaTable(str(path)).restore(4)
+        DeltaTable(str(path)).create_checkpoint()
+    lost = len(all_keys(sources)) - read("delta", path).num_rows
+    assert land_by_turns(sources, "delta", path) == lost
+    add(sources[0])
+    land_by_turns(sources, "delta", path)
+    assert_exactly("delta", path, all_keys(sources))
+
+
+def test_delta_without_identifiers_and_history_is_refused(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    make("delta", path)
+    nothing = "interval 0 seconds"
+    set_retention(path, setTransactionRetentionDuration=nothing, logRetentionDuration=nothing)
+    land_by_turns(sources, "delta", path)
+    forget_history("delta", path)
+    assert not any("userMetadata" in each for each in DeltaTable(str(path)).history())
+    with pytest.raises(NoPosition, match="nothing in it says how far"):
+        land_by_turns(sources, "delta", path)
+    assert_exactly("delta", path, all_keys(sources))
+
+
+@slow
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_history_that_expired(kind: str, sources: list[Source], tmp_path: Path) -> None:
+    """Both stores go on behind their last rows."""
+    path = tmp_path / "t"
+    make(kind, path)
+    if kind == "delta":
+        set_retention(path, logRetentionDuration="interval 0 seconds")
+    land_by_turns(sources, kind, path)
+    forget_history(kind, path)
+    before = make(kind, path).head("O").position
+    assert before is not None
+    assert before.commit == 0, "the history still tells"
+    assert land_by_turns(sources, kind, path) == 0
+    add(sources[0])
+    assert land_by_turns(sources, kind, path) == 20
+    again = make(kind, path).head("O").position
+    assert again == before, "the commit of one store says the positions of all"
+    add(sources[1])
+    land_by_turns(sources, kind, path)
+    assert_exactly(kind, path, all_keys(sources))
+
+
+@pytest.mark.parametrize("back", [1, pytest.param(4, marks=slow)])
+def test_an_iceberg_table_rolled_back_and_expired(
+    sources: list[Source], tmp_path: Path, back: int
+) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources, "iceberg", path)
+    table = sqlite_catalog(path).load_table(TABLE)
+    snapshots = [each.snapshot_id for each in table.metadata.snapshots]
+    table.manage_snapshots().rollback_to_snapshot(snapshots[-1 - back]).commit()
+    table = sqlite_catalog(path).load_table(TABLE)
+    table.maintenance.expire_snapshots().by_ids(snapshots[-back:]).commit()
+    lost = len(all_keys(sources)) - read("iceberg", path).num_rows
+    assert lost > 0
+    assert land_by_turns(sources, "iceberg", path) == lost
+    assert_exactly("iceberg", path, all_keys(sources))
+
+
+@slow
+def test_an_iceberg_table_rolled_back_before_a_store(sources: list[Source], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources[:1], "iceberg", path)
+    first = sqlite_catalog(path).load_table(TABLE).metadata.current_snapshot_id
+    assert first is not None
+    land_by_turns(sources, "iceberg", path)
+    table = sqlite_catalog(path).load_table(TABLE)
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert land_by_turns(sources, "iceberg", path) == 250
+    assert_exactly("iceberg", path, all_keys(sources))
+
+
+@slow
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_rows_that_somebody_copied_are_refused(
+    kind: str, sources: list[Source], tmp_path: Path
+) -> None:
+    """A part of them, so that the last one does not tell how far the store has landed."""
+    land_by_turns(sources, kind, tmp_path / "first")
+    rows = read(kind, tmp_path / "first")
+    copied = rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
+    path = tmp_path / "copy"
+    make(kind, path)
+    if kind == "delta":
+        deltalake.write_deltalake(str(path), copied, mode="append")
+    else:
+        sqlite_catalog(path).load_table(TABLE).append(copied)
+    with pytest.raises(NoPosition, match="land in a new table"):
+        land_by_turns(sources, kind, path)
+    assert read(kind, path).num_rows == copied.num_rows
+
+
+@slow
+def test_a_delta_table_overwritten_in_part_is_refused(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources, "delta", path)
+    rows = read("delta", path)
+    deltalake.write_deltalake(
+        str(path),
+        rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()]),
+        mode="overwrite",
+    )
+    with pytest.raises(NoPosition):
+        land_by_turns(sources, "delta", path)
+    DeltaTable(str(path)).restore(DeltaTable(str(path)).version() - 1)
+    assert land_by_turns(sources, "delta", path) == 0
+    assert_exactly("delta", path, all_keys(sources))
+
+
+@slow
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_an_iceberg_table_overwritten_in_part_is_refused(
+    sources: list[Source], tmp_path: Path, is_expired: bool
+) -> None:
+    path = tmp_path / "t"
+    land_by_turns(sources, "iceberg", path)
+    table = sqlite_catalog(path).load_table(TABLE)
+    rows = read("iceberg", path)
+    with table.transaction() as transaction:  # as Spark replaces a table
+        transaction.delete("store != ''")
+    rest = rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
+    table = sqlite_catalog(path).load_table(TABLE)
+    table.append(rest)
+    if is_expired:
+        current = table.metadata.current_snapshot_id
+        gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
+        table.maintenance.expire_snapshots().by_ids(gone).commit()
+        with pytest.raises(NoPosition):
+            land_by_turns(sources, "iceberg", path)
+    else:
+        assert land_by_turns(sources, "iceberg", path) == 0
+
+
+@slow
+def test_what_a_restore_took_and_the_log_has_no_more_is_told(
+    tmp_path: Path, store_path: Path
+) -> None:
+    source, path = Source(store_path, "S"), tmp_path / "t"
+    land_all(source, make("delta", path))
+    DeltaTable(str(path)).restore(0)
+    sorted((store_path / "commitlog").iterdir())[0].unlink()
+    with pytest.raises(Gone, match="deleted before they landed"):
+        land_all(source, make("delta", path))
+
+
+@slow
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_others_may_append_compact_and_delete(
+    kind: str, sources: list[Source], tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    for _ in range(3):
+        for each in sources:
+            add(each)
+            land(each, make(kind, path), in_process, SMALL)
+        foreign_append(kind, path)
+        if kind == "delta":
+            DeltaTable(str(path)).optimize.compact()
+            DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
+        else:
+            sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+    land_by_turns(sources, kind, path)
+    if kind == "delta":
+        DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
+    else:
+        sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+    assert land_by_turns(sources, kind, path) == 0
+    expected = [row for row in all_keys(sources) if row[0] == "S" or row[2] != 3]
+    assert keys_in(read(kind, path)) == sorted(expected)
+
+
+@slow
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
+def test_tables_of_earlier_versions_go_on(
+    kind: str, sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their commits say the position of one store."""
+    path = tmp_path / "t"
+    with monkeypatch.context() as before:
+        before.setattr(position, "_VERSION", 1)
+        before.setattr(Known, "texts", lambda _: {})
+        land_all(sources[1], make(kind, path))
+        land_all(sources[0], make(kind, path))
+    if kind == "delta":
+        as_before(path)
+    for each in sources:
+        add(each)
+    assert land_by_turns(sources, kind, path) == 40
+    assert_exactly(kind, path, all_keys(sources))
+
+
+def as_before(path: Path) -> None:
+    """As earlier versions wrote ``userMetadata``."""
+    for log in (path / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for each in actions:
+            said = each.get("commitInfo", {}).get("userMetadata")
+            if said is not None:
+                (store, text), *_ = position.texts_in(json.loads(said)).items()
+                each["commitInfo"]["userMetadata"] = f"{key(store)}={text}"
+        log.write_text("".join(json.dumps(each) + "\n" for each in actions))
