@@ -14,8 +14,10 @@ import attrs
 import lakelog
 from lakelog.pins import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.errors import OtherChoice
 from lakelog_lake.landing.committing import commit
 from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.position import Position, QueueEnds, merged
 from lakelog_lake.tasks.ranges import first_offset
@@ -54,18 +56,30 @@ class Target:
     start: int = 0
     _head: Head | None = None
     _empty_to: Position | None = None
+    _chosen: str | None = None
 
     def look(
-        self, store: lakelog.Store, identity: str, first: Callable[[], int], *, accept_gaps: bool
+        self,
+        store: lakelog.Store,
+        identity: str,
+        first: Callable[[], int],
+        chosen: Chosen = EVERYTHING,
+        *,
+        accept_gaps: bool,
     ) -> None:
         """Find out where it goes on.
 
         :param first: where it begins that has no position yet
 
-        Raises what :func:`~lakelog_lake.tasks.ranges.first_offset` raises.
+        Raises what :func:`~lakelog_lake.tasks.ranges.first_offset` raises, and
+        :class:`~lakelog_lake.errors.OtherChoice`.
         """
         if self._head is None or not self.idle_bytes:
             self._head = self.newest(identity)
+        self._chosen = chosen.said(of_one_topic=self.topics is not None)
+        before = None if self._head.position is None else self._head.position.chosen
+        if before not in (None, self._chosen):
+            raise OtherChoice(self.sink.name, identity, str(before), self._chosen)
         if self._head.position is None:
             at = first()
             self._empty_to = Position(at, at)
@@ -131,7 +145,7 @@ class Target:
         ends = reduce(merged, (each.next_offsets for each in parts), ends)
         if last is None and self._reached is not None:
             last = self._reached.last
-        return Position(self._begins(before), end, last, ends)
+        return Position(self._begins(before), end, last, ends, chosen=self._chosen)
 
     def _begins(self, before: Position | None) -> int:
         """Behind what the table has, unless messages are gone between."""

@@ -8,7 +8,7 @@ the first record of the log. So it does not matter where a process was killed in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -68,7 +68,7 @@ class Targets:
         self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
     ) -> int:
         """Find out how far each has come; where the next range starts."""
-        asked = _Asked(store, identity, accept_gaps)
+        asked = _Asked(store, identity, chosen, accept_gaps)
         if self._tables is None or self._looked:
             return self._start(asked)
         self.make(each for each in sorted(self._tables.topics()) if chosen.takes(each))
@@ -97,11 +97,11 @@ class Targets:
         for target in self._targets:
             topics = target.topics if landed and target.topics is not None else ()
             first = partial(self._first, asked, topics)
-            target.look(asked.store, asked.identity, first, accept_gaps=asked.accept_gaps)
+            asked.look(target, first)
             dead, at = target.dead_letters, target.start
             if dead is not None:
                 first = partial(int, at)
-                dead.look(asked.store, asked.identity, first, accept_gaps=asked.accept_gaps)
+                asked.look(dead, first)
         begun = max(minimum, self._read_to)
         return min((each.start for each in self.served), default=begun)
 
@@ -138,7 +138,12 @@ class _Asked:
 
     store: lakelog.Store
     identity: str
+    chosen: Chosen
     accept_gaps: bool
+
+    def look(self, target: Target, first: Callable[[], int]) -> None:
+        """Find out where ``target`` goes on."""
+        target.look(self.store, self.identity, first, self.chosen, accept_gaps=self.accept_gaps)
 
     @cached_property
     def first_places(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,24 @@ class Chosen:
     def is_partial(self) -> bool:
         """Whether users' messages are left out."""
         return self.topics is not None or self.since_ms is not None
+
+    def said(self, *, of_one_topic: bool = False) -> str:
+        """For people, and to tell a choice from another one.
+
+        :param of_one_topic: what it says of a table that is for one of the topics chosen
+        """
+        if of_one_topic:
+            what = "all messages of its topic"
+        elif self.topics is not None:
+            names = json.dumps(sorted(self.topics), ensure_ascii=False)
+            what = f"messages of the topics {names}"
+        else:
+            what = "all messages"
+            what += (
+                ", of system topics too" if self.system_topics else " but those of system topics"
+            )
+        since = "" if self.since_ms is None else f" stored since {self.since_ms} ms"
+        return what + since
 
     def takes(self, topic: str) -> bool:
         """Whether messages of ``topic`` are wanted; one that is named is."""
