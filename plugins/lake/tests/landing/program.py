@@ -6,7 +6,8 @@ imported everything: starting Python and importing Iceberg's libraries took most
 It tells who started it where it is, by a pipe: ``ready``; ``committing`` at the start of each
 commit; and ``here`` when it comes to PHASE for the NUMBER-th time, where it stays, to be killed
 from outside. Phases: ``planned``, ``written``, ``inside`` (of a commit, with metadata written that
-nothing refers to yet, or has just begun to), ``one committed`` (after the commit of one of several
+nothing refers to yet, or has just begun to), ``shown one`` (Parquet: of the files of a commit, one
+has its name), ``one committed`` (after the commit of one of several
 tables), ``committed`` (after all, before anything else), ``never``. Inside of a commit of Delta,
 which is one call, nobody can stop. Modes: ``one`` table; ``topics``, a table for each; ``bodies``,
 one table with dead letters; ``follow``, one table, until something is sent by the pipe.
@@ -70,6 +71,7 @@ def report_commits(kind: str, reporter: Reporter) -> None:
         _around(ParquetSink, "commit", before=lambda: reporter.say("committing"))
         when = random.choice(["before", "after"])
         _around(os, "link", **{when: lambda: reporter("inside")})
+        _around(Path, "rename", after=lambda: reporter("shown one"))
     else:
         from lakelog_lake.sinks.delta import DeltaSink
 

@@ -32,7 +32,7 @@ def look(kind: str, path: Path) -> Evidence:
     """What is there now; nobody else may be at it."""
     known = set(files(kind, path))
     folder = (path / "lakelog" / "messages" if kind == "iceberg" else path) / "data"
-    data = frozenset(each for each in folder.rglob("*.parquet") if each not in known)
+    data = frozenset(each for each in folder.rglob("*.parquet*") if each not in known)
     return Evidence(commits(kind, path), data, frozenset(_METADATA[kind](path)))
 
 

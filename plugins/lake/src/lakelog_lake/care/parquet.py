@@ -19,6 +19,8 @@ from lakelog_lake.care import merging
 from lakelog_lake.care.terms import Compacted, Expired, Retention, remove, remove_orphans
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.file_facts import hidden
+from lakelog_lake.tables.showing import PATTERNS, found
 from lakelog_lake.tables.sync import sync
 
 _TRIES: Final = 20
@@ -46,13 +48,13 @@ class _Versions(ParquetSink):
     """A table with all of its versions."""
 
     def newest(self) -> _Version:
-        number = self._newest()
-        content = self._read(number) if number >= 0 else {}
+        number, content = self._shown_version()
         return _Version(number, content, self._entries(number))
 
     def replace(self, version: _Version, entries: Sequence[Mapping[str, Any]]) -> None:
         content = {**version.content, "whole": True, "files": list(entries)}
         self._publish(version.number + 1, content)
+        self._show(version.number + 1)
 
     def numbers(self) -> list[int]:
         names = (path.stem for path in self._manifests.glob("*.json"))
@@ -65,8 +67,9 @@ class _Versions(ParquetSink):
         return number
 
     def named_by(self, number: int) -> Iterator[Path]:
-        """The files that one manifest names."""
-        return (self.path / each["path"] for each in self._read(number)["files"])
+        """The files that one manifest names, under both names."""
+        for path in self._paths(self._read(number)["files"]):
+            yield from (path, hidden(path))
 
     def written_at(self, number: int) -> float:
         return self._at(number).stat().st_mtime
@@ -105,14 +108,18 @@ def _groups(table: _Versions, target_bytes: int) -> Iterator[list[dict[str, Any]
             alike[repr(others)].append(each)
     for entries in alike.values():
         if len(entries) > 1:
-            found = ((each, merging.sizes(table.path / each["path"])) for each in entries)
-            yield from merging.bins(found, target_bytes)
+            sized = ((each, merging.sizes(found(table.path / each["path"]))) for each in entries)
+            yield from merging.bins(sized, target_bytes)
 
 
 def _merge(table: _Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
-    made = table.folder / f"compacted-{uuid4().hex}.parquet"
-    rows = merging.merge([table.path / each["path"] for each in entries], made)
-    path = os.path.relpath(made, table.path)
+    named = table.folder / f"compacted-{uuid4().hex}.parquet"
+    made = hidden(named)
+    try:
+        rows = merging.merge([found(table.path / each["path"]) for each in entries], made)
+    except FileNotFoundError as error:  # it has another name now
+        raise _outrun(table) from error
+    path = os.path.relpath(named, table.path)
     entry = {**entries[0], "path": path, "size_bytes": made.stat().st_size, "rows": rows}
     return _Merged(frozenset(each["path"] for each in entries), entry)
 
@@ -122,7 +129,7 @@ def _commit(table: _Versions, merged: Sequence[_Merged]) -> None:
     for _ in range(_TRIES):
         version = table.newest()
         if not gone <= {each["path"] for each in version.entries}:
-            raise TooBusy(f"{table.name}: another compaction was faster; nothing was changed")
+            raise _outrun(table)
         kept = [each for each in version.entries if each["path"] not in gone]
         try:
             table.replace(version, [*(each.entry for each in merged), *kept])
@@ -132,12 +139,16 @@ def _commit(table: _Versions, merged: Sequence[_Merged]) -> None:
     raise TooBusy(f"{table.name} took no compaction in {_TRIES} tries: others were faster")
 
 
+def _outrun(table: _Versions) -> TooBusy:
+    return TooBusy(f"{table.name}: another compaction was faster; nothing was changed")
+
+
 def _discard_unless_named(table: _Versions, merged: Sequence[_Merged]) -> None:
     """After an error the manifest may still be there: then the files are the table."""
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
         if each.entry["path"] not in named:
-            remove(table.path / each.entry["path"])
+            remove(hidden(table.path / each.entry["path"]))
 
 
 def expire(sink: ParquetSink, retention: Retention) -> Expired:
@@ -153,7 +164,8 @@ def expire(sink: ParquetSink, retention: Retention) -> Expired:
         table.forget(number)
     named = {path for number in table.numbers() for path in table.named_by(number)}
     files = sum(remove(path) for path in sorted(before - named))
-    files += remove_orphans(table.folder, "*.parquet", named, retention.orphans_cutoff)
+    for pattern in PATTERNS:
+        files += remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
     table.remove_leftovers(retention.orphans_cutoff)
     return Expired(len(gone), files)
 

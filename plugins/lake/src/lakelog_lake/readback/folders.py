@@ -34,30 +34,35 @@ class ParquetRows:
 
     def columns(self) -> Mapping[str, str]:
         """Of all files; those that it would have while it has none."""
-        schema = self._dataset().schema
-        return {each.name: str(each.type) for each in schema or self.sink.layout.columns}
+        schema = self._schema() or self.sink.layout.columns
+        return {each.name: str(each.type) for each in schema}
 
     def position(self, store: str) -> Position | None:
         """As the newest manifest has it."""
-        return self.sink.head(store).position
+        return self.sink.position(store)
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """By Arrow's reader of data sets."""
-        yield from _scanned(self._dataset(), store, columns)
+        """File by file, each of which is open while it is read."""
+        from pyarrow import dataset
+
+        schema = self._schema()
+        for file in self.sink.open_files():
+            format_ = dataset.ParquetFileFormat()
+            fragment = format_.make_fragment(file)
+            rows = dataset.FileSystemDataset([fragment], schema, format_)
+            yield from _scanned(rows, store, columns)
 
     def data_files(self) -> list[DataFile]:
         """With all their columns."""
         return [(str(path), {}) for path in self.sink.paths()]
 
-    def _dataset(self) -> Any:
+    def _schema(self) -> pa.Schema:
+        """Of all files together; empty without any."""
         import pyarrow as pa
-        from pyarrow import dataset, parquet
+        from pyarrow import parquet
 
-        paths = [str(path) for path in self.sink.paths()]
-        if not paths:
-            return dataset.dataset(pa.table({}))
-        schemas = {parquet.read_schema(path).remove_metadata() for path in paths}
-        return dataset.dataset(paths, pa.unify_schemas(list(schemas)), format="parquet")
+        schemas = {parquet.read_schema(file).remove_metadata() for file in self.sink.open_files()}
+        return pa.unify_schemas(list(schemas)) if schemas else pa.schema([])
 
 
 @attrs.frozen

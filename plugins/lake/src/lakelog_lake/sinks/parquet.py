@@ -15,17 +15,19 @@ fails if somebody has made that version already. Its members::
 
 The last three are not in manifests of older versions, which have none but the first columns.
 
-A file in ``data`` that no manifest names belongs to no table: its writer was killed, or lost.
+A file in ``data`` that the newest version does not name has a hidden name, see
+:mod:`lakelog_lake.tables.showing`: whoever reads the folder reads the table.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 from uuid import uuid4
 
 import attrs
@@ -34,6 +36,7 @@ from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
 from lakelog_lake.sinks.folders import FolderTable
+from lakelog_lake.tables import showing
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DEFAULT, as_text
@@ -43,6 +46,7 @@ from lakelog_lake.tables.sync import sync
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
 _FORMAT: Final = 1
+_TRIES: Final = 3
 _KEPT: Final = ("columns", "partition", "topic")
 
 
@@ -55,7 +59,7 @@ class ParquetSink(FolderTable):
     @property
     def layout(self) -> Layout:
         """With the columns of partitions."""
-        return Layout(self.shape.stored(), self.shape.partition)
+        return Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
 
     def prepare(self) -> None:
         """Make the folders; a table without rows has no manifest, unless it is for one topic."""
@@ -69,6 +73,7 @@ class ParquetSink(FolderTable):
             with suppress(Conflict):
                 self._publish(0, {**self._described({}), "files": [], "positions": {}})
         self._check()
+        self._show(self._newest(), is_all=True)
 
     def _check(self) -> None:
         found = self._latest()
@@ -95,11 +100,37 @@ class ParquetSink(FolderTable):
         return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
 
     def head(self, store: str) -> Head:
-        """Read the newest manifest."""
-        newest = self._newest()
-        content = self._read(newest) if newest >= 0 else {"positions": {}}
+        """Read the newest manifest; its files have their names then."""
+        newest, content = self._shown_version()
         text = content["positions"].get(store)
         return Head(None if text is None else from_text(text), (newest, content))
+
+    def position(self, store: str) -> Position | None:
+        """Of ``store``, for those who only read."""
+        text = self._latest().get("positions", {}).get(store)
+        return None if text is None else from_text(text)
+
+    def _shown_version(self) -> tuple[int, Mapping[str, Any]]:
+        """The newest version, whose files others see."""
+        newest = self._newest()
+        self._show(newest)
+        return newest, self._read(newest) if newest >= 0 else {"positions": {}}
+
+    def _show(self, version: int, *, is_all: bool = False) -> None:
+        """Let others see the files of ``version``, or of a newer one."""
+        while version >= 0:
+            content = self._read(version)
+            if is_all or content["whole"]:
+                seen = showing.seen_in(self.folder)
+                changed = showing.only(seen, self._paths(self._entries(self._newest())))
+            else:
+                changed = showing.shown(self._paths(content["files"]))
+            if changed:
+                sync(self.folder)
+            if changed and self._newest() != version:
+                version, is_all = self._newest(), True
+            else:
+                return
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -115,6 +146,7 @@ class ParquetSink(FolderTable):
             "positions": {**before["positions"], store: to_text(position)},
         }
         self._publish(version + 1, content)
+        self._show(version + 1)
 
     def files(self) -> list[dict[str, Any]]:
         """The files of the newest version; each as its manifest has it."""
@@ -122,7 +154,20 @@ class ParquetSink(FolderTable):
 
     def paths(self) -> list[Path]:
         """Where they are."""
-        return [self.path / each["path"] for each in self.files()]
+        return [showing.found(path) for path in self._paths(self.files())]
+
+    def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
+        return [self.path / each["path"] for each in entries]
+
+    def open_files(self) -> Iterator[IO[bytes]]:
+        """Each file of the newest version in its turn; one that was renamed meanwhile, too."""
+        for path in self._paths(self.files()):
+            for _ in range(_TRIES):
+                with suppress(FileNotFoundError), showing.found(path).open("rb") as file:
+                    yield file
+                    break
+            else:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     @property
     def _manifests(self) -> Path:
@@ -164,7 +209,7 @@ class ParquetSink(FolderTable):
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": self.within(facts.path),
+            "path": self.within(showing.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
             **{name: as_text(name, value) for name, value in facts.partition.items()},

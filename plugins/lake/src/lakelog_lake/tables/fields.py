@@ -99,11 +99,13 @@ class Layout:
     :ivar partition: by what files are told apart
     :ivar field_ids: of each column by its name in the table, nested ones as ``keys.element``,
         ``properties.key``, ``properties.value``, ``order.price``; none without it
+    :ivar is_hidden: whether a file has a hidden name until it is committed
     """
 
     columns: pa.Schema = attrs.field(factory=message_columns)
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
+    is_hidden: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -107,6 +107,15 @@ def _plain(value: Any) -> int | str:
     return value if isinstance(value, str) else int(value)
 
 
+def hidden(path: Path) -> Path:
+    """The name of a data file that nobody is to read.
+
+    >>> hidden(Path("data/1.parquet")).as_posix()
+    'data/.1.parquet.hidden'
+    """
+    return path.with_name(f".{path.name}.hidden")
+
+
 def discard(files: Iterable[FileFacts]) -> None:
     """Remove them, if they are there."""
     for each in files:

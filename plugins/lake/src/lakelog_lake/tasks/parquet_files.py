@@ -16,7 +16,7 @@ import attrs
 
 from lakelog_lake.errors import NotWritten
 from lakelog_lake.tables.fields import REPEATING
-from lakelog_lake.tables.file_facts import BOUNDED, FileFacts, facts_of
+from lakelog_lake.tables.file_facts import BOUNDED, FileFacts, facts_of, hidden
 from lakelog_lake.tables.partitions import DAY, HOUR, STORE, as_text
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Place:
     :ivar schema: of each of them
     :ivar prefix: what their names begin with
     :ivar file_bytes: a file of this size is ended, and another one begun
+    :ivar is_hidden: whether names are hidden
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class Place:
     store: str
     prefix: str
     file_bytes: int
+    is_hidden: bool = False
 
 
 def write_files(
@@ -82,7 +84,8 @@ class _File:
 
     @classmethod
     def begun(cls, place: Place) -> _File:
-        path = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+        named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+        path = hidden(named) if place.is_hidden else named
         raw = path.open("xb")
         return cls(path, raw, _writer(raw, place.schema))
 

@@ -245,6 +245,7 @@ class _Work:
             self.task.store,
             prefix,
             self.task.file_bytes,
+            outlet.layout.is_hidden,
         )
         files: list[FileFacts] = []
         try:

@@ -1,0 +1,124 @@
+"""Whoever reads the folder of a Parquet table reads the table, also after kills at every step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyarrow import dataset
+
+from lakelog_lake.care.care import compact
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables import showing
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.program import Orders
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
+from plugins.lake.tests.stores import filled
+
+STEPS = (
+    *("inside", "shown one"),
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ("planned", "written", "committed")),
+)
+
+
+def by_duckdb(folder: Path) -> int:
+    if not list(folder.glob("*.parquet")):
+        return 0
+    with duckdb.connect() as connection:
+        query = f"SELECT count(*) FROM read_parquet('{folder}/**/*.parquet')"
+        ((count,),) = connection.execute(query).fetchall()
+    return int(count)
+
+
+def by_arrow(folder: Path) -> int:
+    return int(dataset.dataset(folder, format="parquet").count_rows())
+
+
+def counted(table: Path) -> int:
+    """What readers of the folder count; they agree."""
+    found = by_duckdb(table / "data")
+    assert by_arrow(table / "data") == found
+    return found
+
+
+def landed(store: Path, table: Path) -> int:
+    """By the manifest; renames nothing."""
+    position = ParquetSink(table).position("S")
+    return 0 if position is None else len(keys_of(store, "S", position.end))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
+    store, table = filled(tmp_path / "s", 900), tmp_path / "t"
+    make("parquet", table)
+    for number in (1, 2):
+        assert runs.kill_at(Orders(store, "parquet", table, step, number))
+        missing = landed(store, table) - counted(table)
+        assert missing >= 0, "rows are seen that have not landed"
+        assert missing == 0 or step in ("inside", "shown one"), step
+        make("parquet", table)
+        assert counted(table) == landed(store, table)
+    land_all(Source(store, "S"), make("parquet", table))
+    assert counted(table) == 900
+    assert_exactly("parquet", table, keys_of(store, "S"))
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_after_a_kill_in_a_compaction(store_path: Path, tmp_path: Path, renames: int) -> None:
+    table = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", table))
+
+    def step() -> None:
+        compact(f"parquet:{table}", None, 1 << 20, None)
+
+    assert killed_at(step, Path, "rename", renames)
+    make("parquet", table)
+    assert counted(table) == 300
+    assert len(list((table / "data").glob("*.parquet"))) == 3
+    assert_exactly("parquet", table, keys_of(store_path, "S"))
+
+
+def test_what_earlier_versions_left_is_hidden(store_path: Path, tmp_path: Path) -> None:
+    """They wrote under the names of tables' files: whole ones, and empty ones."""
+    table = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", table))
+    one = sorted((table / "data").glob("*.parquet"))[0]
+    shutil.copy(one, one.with_name("00-left.parquet"))
+    (table / "data" / "00-empty.parquet").touch()
+    make("parquet", table)
+    assert counted(table) == 300
+
+
+def test_a_version_that_came_meanwhile_is_shown(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that finishes an older version leaves what a newer one needs."""
+    table, source = tmp_path / "t", Source(store_path, "S")
+    land_all(source, make("parquet", table))
+    inner: Callable[..., bool] = showing.only
+
+    def late(*given: object) -> bool:
+        monkeypatch.setattr(showing, "only", inner)
+        compact(f"parquet:{table}", None, 1 << 20, None)
+        return inner(*given)
+
+    (table / "data" / "00-empty.parquet").touch()
+    monkeypatch.setattr(showing, "only", late)
+    make("parquet", table)
+    assert counted(table) == 300
+    assert_exactly("parquet", table, keys_of(store_path, "S"))
+
+
+def test_a_reader_keeps_files_that_are_renamed(store_path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    land_all(Source(store_path, "S"), make("parquet", table))
+    files = ParquetSink(table).open_files()
+    first = next(files)
+    compact(f"parquet:{table}", None, 1 << 20, None)
+    assert first.read(4) == b"PAR1"
+    assert all(each.read(4) == b"PAR1" for each in files)
