@@ -58,7 +58,8 @@ class WrongLog(LandingError):
         super().__init__(
             f"{path} is not the log that {table} holds rows of: {why}. It was cut, restored from "
             "an older copy, or is another store under the same identity: bring back the right "
-            "directory, land in a new table, or give this one its own --store-id"
+            "directory, land in a new table, or give this one its own --store-id; if it was cut, "
+            "'lakelog lake rewind' takes out the rows that it holds no more"
         )
 
 
@@ -240,6 +241,16 @@ class StatementRefused(SparkFailed):
     """Spark does not take a statement as it is written."""
 
     exit_code: ClassVar[int] = 2
+
+
+class TooDifferent(CareError):
+    """A table and a log differ in more places than can be told."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(
+            f"{name} and {path} differ in more places than are told, so that where the log was cut "
+            "is not known: look with lakelog lake verify, and land in a new table"
+        )
 
 
 class TooBusy(CareError):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from lakelog_lake.tables.fields import REPEATING
 from lakelog_lake.tables.file_facts import BOUNDED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
@@ -64,18 +67,27 @@ def merge(paths: Sequence[Path], made: Path) -> int:
     order = [(name, "ascending") for name in ORDER if name in table.column_names]
     indices = table.select([name for name, _ in order])
     places = pa.compute.sort_indices(indices, sort_keys=order)
+    steps = (places.slice(at, _STEP_ROWS) for at in range(0, len(places), _STEP_ROWS))
+    write(table.schema, map(table.take, steps), made)
+    return int(table.num_rows)
+
+
+def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:
+    """Write ``made``, durably; what its footer says."""
+    from pyarrow import parquet
+
     with made.open("xb") as file:
         with parquet.ParquetWriter(
             file,
-            table.schema,
+            schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=[n for n in REPEATING if n.partition(".")[0] in table.column_names],
-            write_statistics=[name for name in BOUNDED if name in table.column_names],
+            use_dictionary=[n for n in REPEATING if n.partition(".")[0] in schema.names],
+            write_statistics=[name for name in BOUNDED if name in schema.names],
             store_schema=False,
         ) as writer:
-            for at in range(0, len(places), _STEP_ROWS):
-                writer.write_table(table.take(places.slice(at, _STEP_ROWS)))
+            for part in parts:
+                writer.write_table(part)
         file.flush()
         os.fsync(file.fileno())
-    return int(table.num_rows)
+    return writer.writer.metadata

@@ -44,19 +44,29 @@ class _Merged:
     entry: dict[str, Any]
 
 
-class _Versions(ParquetSink):
+class Versions(ParquetSink):
     """A table with all of its versions."""
 
     def newest(self) -> _Version:
+        """Its files are seen."""
         number, content = self._shown_version()
         return _Version(number, content, self._entries(number))
 
-    def replace(self, version: _Version, entries: Sequence[Mapping[str, Any]]) -> None:
-        content = {**version.content, "whole": True, "files": list(entries)}
+    def replace(
+        self,
+        version: _Version,
+        entries: Sequence[Mapping[str, Any]],
+        moved: Mapping[str, str] | None = None,
+    ) -> None:
+        """:param moved: positions that change, by store."""
+        positions = {**version.content["positions"], **(moved or {})}
+        changed = {"whole": True, "files": list(entries), "positions": positions}
+        content = {**version.content, **changed}
         self._publish(version.number + 1, content)
         self._show(version.number + 1)
 
     def numbers(self) -> list[int]:
+        """Of all versions."""
         names = (path.stem for path in self._manifests.glob("*.json"))
         return sorted(int(name) for name in names if name.isdigit())
 
@@ -72,12 +82,15 @@ class _Versions(ParquetSink):
             yield from (path, hidden(path))
 
     def written_at(self, number: int) -> float:
+        """In seconds since 1970."""
         return self._at(number).stat().st_mtime
 
     def forget(self, number: int) -> bool:
+        """Remove a version; whether it was this call."""
         return remove(self._at(number))
 
     def remove_leftovers(self, before: float) -> int:
+        """Remove manifests that nobody published."""
         return remove_orphans(self._manifests, "*.tmp", set(), before)
 
 
@@ -86,7 +99,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
 
     Raises :class:`~lakelog_lake.errors.TooBusy`.
     """
-    table = _Versions(sink.path, sink.shape)
+    table = Versions(sink.path, sink.shape)
     merged = [_merge(table, group) for group in _groups(table, target_bytes)]
     if not merged:
         return Compacted()
@@ -100,7 +113,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
     return Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
 
 
-def _groups(table: _Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
+def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for each in table.newest().entries:
         if each["size_bytes"] < target_bytes:
@@ -112,7 +125,7 @@ def _groups(table: _Versions, target_bytes: int) -> Iterator[list[dict[str, Any]
             yield from merging.bins(sized, target_bytes)
 
 
-def _merge(table: _Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
+def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
     named = table.folder / f"compacted-{uuid4().hex}.parquet"
     made = hidden(named)
     try:
@@ -124,7 +137,7 @@ def _merge(table: _Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
     return _Merged(frozenset(each["path"] for each in entries), entry)
 
 
-def _commit(table: _Versions, merged: Sequence[_Merged]) -> None:
+def _commit(table: Versions, merged: Sequence[_Merged]) -> None:
     gone = frozenset[str]().union(*(each.old for each in merged))
     for _ in range(_TRIES):
         version = table.newest()
@@ -139,11 +152,11 @@ def _commit(table: _Versions, merged: Sequence[_Merged]) -> None:
     raise TooBusy(f"{table.name} took no compaction in {_TRIES} tries: others were faster")
 
 
-def _outrun(table: _Versions) -> TooBusy:
+def _outrun(table: Versions) -> TooBusy:
     return TooBusy(f"{table.name}: another compaction was faster; nothing was changed")
 
 
-def _discard_unless_named(table: _Versions, merged: Sequence[_Merged]) -> None:
+def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
     """After an error the manifest may still be there: then the files are the table."""
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
@@ -153,7 +166,7 @@ def _discard_unless_named(table: _Versions, merged: Sequence[_Merged]) -> None:
 
 def expire(sink: ParquetSink, retention: Retention) -> Expired:
     """Remove versions that were replaced long enough ago, and the files that only they name."""
-    table = _Versions(sink.path, sink.shape)
+    table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
     if not numbers:
         return Expired()
@@ -170,7 +183,7 @@ def expire(sink: ParquetSink, retention: Retention) -> Expired:
     return Expired(len(gone), files)
 
 
-def _oldest_kept(table: _Versions, numbers: Sequence[int], retention: Retention) -> int:
+def _oldest_kept(table: Versions, numbers: Sequence[int], retention: Retention) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
         if table.written_at(following) < retention.cutoff:

@@ -143,6 +143,44 @@ def expire(
         _say(name, done, what, as_json=as_json)
 
 
+@app.command()
+def rewind(  # each is an option of the command
+    store: StorePath,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
+    ],
+    table: Table = None,
+    store_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+    ] = None,
+    dead_letters: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only told.")] = False,
+) -> None:
+    """Take out of a table the rows that a log which was cut holds no more, and go on behind them.
+
+    Every row is compared with the log. From the first one on that the log does not hold as it is,
+    all rows of the store go, in one commit with its position: the next dispatch lands what the log
+    holds there now. Without --yes it tells what would go; exit 1 if there is anything.
+    """
+    from lakelog_lake.care.rewind import planned
+    from lakelog_lake.commands.report import tell_rewind
+    from lakelog_lake.landing.targets import identity_of
+
+    path, found = store.absolute(), False
+    for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
+        found = True
+        tell_rewind(each, is_done=yes)
+        if yes:
+            each.do()
+    if not found:
+        typer.echo("the log holds all that has landed: there is nothing to do")
+    if found and not yes:
+        raise typer.Exit(FOUND)
+
+
 def _say(name: str, done: Any, text: str, *, as_json: bool) -> None:
     import attrs
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import typer
 
+from lakelog_lake.care.rewind import Rewind
 from lakelog_lake.commands.printing import write_json, write_rows
 from lakelog_lake.verify.differences import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
@@ -114,3 +116,14 @@ def _summary(found: Verified) -> dict[str, Any]:
         "columns": list(found.columns),
         "damaged": len(found.damaged),
     }
+
+
+def tell_rewind(each: Rewind, *, is_done: bool) -> None:
+    """A table of queues whose rows go, and what becomes of the position."""
+    if each.rows:
+        write_rows([attrs.asdict(rows) for rows in each.queues])
+    goes = "go" if is_done else "would go; give --yes to take them out"
+    typer.echo(
+        f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
+        f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
+    )

@@ -66,6 +66,20 @@ class ParquetRows:
 
 
 @attrs.frozen
+class Added:
+    """A file of a Delta table.
+
+    :ivar named: as the log names it; :ivar path: where it is
+    :ivar partition: the columns that the file does not hold
+    """
+
+    named: str
+    path: Path
+    size_bytes: int
+    partition: Mapping[str, Any]
+
+
+@attrs.frozen
 class DeltaRows:
     """:ivar sink: which knows where it is."""
 
@@ -99,6 +113,10 @@ class DeltaRows:
 
     def data_files(self) -> list[DataFile]:
         """The columns of partitions stand in no file."""
+        return [(str(each.path), each.partition) for each in self.actions()]
+
+    def actions(self) -> list[Added]:
+        """The files of the newest version; raises what :meth:`data_files` does."""
         import pyarrow as pa
 
         table = self._table()
@@ -109,11 +127,13 @@ class DeltaRows:
         actions = pa.table(table.get_add_actions(flatten=True))
         own = [name for name in actions.column_names if name.startswith("partition.")]
         return [
-            (
-                str(_found(self.sink.path, row["path"])),
+            Added(
+                row["path"],
+                _found(self.sink.path, row["path"]),
+                row["size_bytes"],
                 {name.removeprefix("partition."): row[name] for name in own},
             )
-            for row in actions.select(["path", *own]).to_pylist()
+            for row in actions.select(["path", "size_bytes", *own]).to_pylist()
         ]
 
     def _table(self) -> DeltaTable:

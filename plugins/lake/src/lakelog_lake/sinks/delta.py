@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -130,19 +130,15 @@ class DeltaSink(FolderTable):
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """One commit on the very handle that the position was read by."""
-        self.change(head, store, [self._add(each) for each in files], position)
-
-    def _add(self, facts: FileFacts) -> AddAction:
-        from deltalake.transaction import AddAction
-
-        return AddAction(
-            path=self.within(facts.path),
-            size=facts.size_bytes,
-            partition_values={name: as_text(name, it) for name, it in facts.partition.items()},
-            modification_time=time.time_ns() // 1_000_000,
-            data_change=True,
-            stats=_statistics(facts, self.shape.partition),
-        )
+        actions = [
+            added(
+                self.within(each.path),
+                each,
+                {name: as_text(name, it) for name, it in each.partition.items()},
+            )
+            for each in files
+        ]
+        self.change(head, store, actions, position)
 
     def change(
         self,
@@ -183,12 +179,26 @@ class DeltaSink(FolderTable):
         sync(self._log)
 
 
+def added(path: str, facts: FileFacts, partition: Mapping[str, str | None]) -> AddAction:
+    """A file to add; :param partition: its values as the log has them."""
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=path,
+        size=facts.size_bytes,
+        partition_values=partition,
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=_statistics(facts, partition),
+    )
+
+
 def _kinds(schema: Schema) -> Kinds:
     types = {each.name: str(each.type) for each in schema.fields}
     return Kinds(types, frozenset(each.name for each in schema.fields if not each.nullable))
 
 
-def _statistics(facts: FileFacts, partition: Sequence[str]) -> str:
+def _statistics(facts: FileFacts, partition: Collection[str]) -> str:
     """Counts and bounds as Delta writes them: JSON, times with milliseconds, rounded outwards."""
     names = [name for name in facts.lower if name not in partition]
     return json.dumps(

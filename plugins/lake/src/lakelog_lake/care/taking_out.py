@@ -1,0 +1,137 @@
+"""Takes rows of a store out of a table and moves its position, in one commit.
+
+Files that hold other rows, too, are written again without them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakelog_lake.care import merging
+from lakelog_lake.care.parquet import Versions
+from lakelog_lake.errors import Conflict
+from lakelog_lake.readback.folders import DeltaRows, ParquetRows
+from lakelog_lake.readback.iceberg import IcebergRows
+from lakelog_lake.readback.landed_table import LandedTable
+from lakelog_lake.tables.file_facts import facts_of, hidden
+from lakelog_lake.tables.partitions import STORE
+from lakelog_lake.tables.position import Position, to_text
+from lakelog_lake.tables.showing import found
+from lakelog_lake.tables.sync import sync
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def take_out(table: LandedTable, store: str, start: int, before: Position, after: Position) -> None:
+    """Remove the rows of ``store`` at physical offset ``start`` and behind.
+
+    :param before: the position that the table must have still
+
+    Raises :class:`~lakelog_lake.errors.Conflict`.
+    """
+    if isinstance(table, ParquetRows):
+        _from_parquet(table, store, start, before, after)
+    elif isinstance(table, DeltaRows):
+        _from_delta(table, store, start, before, after)
+    elif isinstance(table, IcebergRows):
+        _from_iceberg(table, store, start, before, after)
+
+
+def _check(name: str, found: Position | None, before: Position) -> None:
+    if found != before:
+        raise Conflict(f"{name} was changed by somebody else")
+
+
+def _rest(path: Path, store: str, start: int, known: Mapping[str, Any]) -> pa.Table | None:
+    """The rows of a file that stay; ``None`` if all do.
+
+    :param known: columns that the file does not hold
+    """
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    if known.get(STORE, store) != store:
+        return None
+    is_gone = _is_behind(
+        parquet.read_table(path, columns=["physical_offset"], partitioning=None), start
+    )
+    if not pc.any(is_gone).as_py():
+        return None
+    rows = parquet.read_table(path, partitioning=None)
+    if STORE not in known:
+        is_gone = pc.and_(is_gone, pc.equal(rows[STORE], store))
+    return rows.filter(pc.invert(is_gone)) if pc.any(is_gone).as_py() else None
+
+
+def _is_behind(rows: pa.Table, start: int) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.greater_equal(rows["physical_offset"], start)
+
+
+def _from_parquet(
+    table: ParquetRows, store: str, start: int, before: Position, after: Position
+) -> None:
+    versions = Versions(table.sink.path, table.sink.shape)
+    version = versions.newest()
+    _check(table.name, versions.position(store), before)
+    entries = []
+    for each in version.entries:
+        rest = _rest(found(versions.path / each["path"]), store, start, {})
+        if rest is None:
+            entries.append(each)
+        elif rest.num_rows:
+            named = versions.folder / f"rewound-{uuid4().hex}.parquet"
+            merging.write(rest.schema, [rest], hidden(named))
+            size = hidden(named).stat().st_size
+            path = versions.within(str(named))
+            entries.append({**each, "path": path, "size_bytes": size, "rows": rest.num_rows})
+    sync(versions.folder)
+    versions.replace(version, entries, {store: to_text(after)})
+
+
+def _from_delta(
+    table: DeltaRows, store: str, start: int, before: Position, after: Position
+) -> None:
+    from deltalake.transaction import AddAction, RemoveAction
+
+    from lakelog_lake.sinks.delta import added
+
+    sink = table.sink
+    head = sink.head(store)
+    _check(table.name, head.position, before)
+    actions: list[AddAction | RemoveAction] = []
+    now_ms = time.time_ns() // 1_000_000
+    for each in table.actions():
+        rest = _rest(each.path, store, start, each.partition)
+        if rest is None:
+            continue
+        values = {name: None if it is None else str(it) for name, it in each.partition.items()}
+        actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
+        if rest.num_rows:
+            made = sink.folder / f"rewound-{uuid4().hex}.parquet"
+            metadata = merging.write(rest.schema, [rest], made)
+            facts = facts_of(metadata, str(made), made.stat().st_size, {})
+            actions.append(added(sink.within(facts.path), facts, values))
+    sync(sink.folder)
+    sink.change(head, store, actions, after)
+
+
+def _from_iceberg(
+    table: IcebergRows, store: str, start: int, before: Position, after: Position
+) -> None:
+    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual
+
+    sink = table.sink
+    head = sink.head(store)
+    _check(table.name, head.position, before)
+    transaction = head.version.table.transaction()
+    transaction.delete(
+        And(EqualTo("store", store), GreaterThanOrEqual("physical_offset", start))  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+    )
+    sink.finish(transaction, head, store, [], after)

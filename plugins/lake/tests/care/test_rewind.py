@@ -1,0 +1,166 @@
+"""A log lost its tail after that had landed: the rows are told, taken out, and landing goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lakelog import Message
+from lakelog.testing.copies import copy_store
+from lakelog_lake.care.rewind import planned
+from lakelog_lake.care.taking_out import take_out
+from lakelog_lake.errors import Conflict, TooBusy, WrongLog
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.readback.open import opened
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.tables import (
+    assert_exactly,
+    commits,
+    keys_in,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.landing.wishes import Even, assert_parsed, land_wish, read_dead
+from plugins.lake.tests.stores import filled, messages, open_small
+
+BIG = Bounds()
+
+
+@attrs.frozen
+class Cut:
+    """A store that lost 50 of 350 messages, all of which are in a table beside another store."""
+
+    source: Source
+    other: Source
+    table: Path
+
+    def lose(self, backup: Path, new: int) -> None:
+        """What was put since the backup is gone; so many others come in its place."""
+        shutil.rmtree(self.source.path)
+        copy_store(backup, self.source.path)
+        with open_small(self.source.path) as store:
+            store.put_batch([Message("t", bytes([n]) * 250, queue_id=0) for n in range(new)])
+
+
+def cut(store_path: Path, tmp_path: Path, make_it: Callable[[], Sink], new: int) -> Cut:
+    found = Cut(Source(store_path, "S"), Source(filled(tmp_path / "o", 60), "O"), tmp_path / "t")
+    copy_store(store_path, tmp_path / "backup")
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(50)))
+    for each in (found.other, found.source):
+        land_all(each, make_it(), BIG)  # in one commit: files hold what goes and what stays
+    found.lose(tmp_path / "backup", new)
+    with pytest.raises(WrongLog, match="lakelog lake rewind"):
+        land_all(found.source, make_it(), BIG)
+    return found
+
+
+@pytest.mark.parametrize("new", [pytest.param(0, marks=pytest.mark.slow), 90])
+def test_rows_that_the_log_has_no_more_go(
+    kind: str, store_path: Path, tmp_path: Path, new: int
+) -> None:
+    found = cut(store_path, tmp_path, lambda: make(kind, tmp_path / "t"), new)
+    command = ("lake", "rewind", store_path, "--to", f"{kind}:{found.table}", "--store-id", "S")
+    before = commits(kind, found.table)
+    told = run(*command)
+    assert told.exit_code == 1, told.output
+    assert "50 rows from physical offset" in told.stdout
+    assert "would go; give --yes" in told.stdout
+    assert commits(kind, found.table) == before
+    done = run(*command, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "50 rows" in done.stdout
+    rest = keys_in(read(kind, found.table))
+    assert len(rest) == 300 + 60
+    land_all(found.source, make(kind, found.table), BIG)
+    expected = keys_of(store_path, "S") + keys_of(found.other.path, "O")
+    assert len(expected) == 360 + new
+    assert_exactly(kind, found.table, expected)
+    assert land_all(found.other, make(kind, found.table), BIG) == []
+    assert "nothing to do" in run(*command, "--yes").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", [("store",), (), ("topic", "hour", "store")])
+def test_other_partitions(
+    kind: str, store_path: Path, tmp_path: Path, partition: tuple[str, ...]
+) -> None:
+    shape = Shape(partition=partition)
+
+    def make_it() -> Sink:
+        sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=shape)
+        sink.prepare()
+        return sink
+
+    found = cut(store_path, tmp_path, make_it, 20)
+    (plan,) = planned(store_path, "S", f"{kind}:{found.table}", None, None)
+    assert plan.rows == 50
+    plan.do()
+    land_all(found.source, make_it(), BIG)
+    expected = keys_of(store_path, "S") + keys_of(found.other.path, "O")
+    assert keys_in(read(kind, found.table)) == sorted(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_after", [False, True])
+def test_killed_at_the_commit(store_path: Path, tmp_path: Path, is_after: bool) -> None:
+    """Nothing has changed, or all of it."""
+    found = cut(store_path, tmp_path, lambda: make("parquet", tmp_path / "t"), 20)
+
+    def work() -> None:
+        for each in planned(store_path, "S", f"parquet:{found.table}", None, None):
+            each.do()
+
+    owner, name = (Path, "rename") if is_after else (os, "link")
+    assert killed_at(work, owner, name, 0)
+    make("parquet", found.table)
+    assert read("parquet", found.table).num_rows == (360 if is_after else 410)
+    work()
+    land_all(found.source, make("parquet", found.table), BIG)
+    expected = keys_of(store_path, "S") + keys_of(found.other.path, "O")
+    assert_exactly("parquet", found.table, expected)
+
+
+@pytest.mark.slow
+def test_a_table_that_was_changed_meanwhile_is_left(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    found = cut(store_path, tmp_path, lambda: make(kind, tmp_path / "t"), 0)
+    (first,) = planned(store_path, "S", f"{kind}:{found.table}", None, None)
+    first.do()
+    rows, before = read(kind, found.table).num_rows, commits(kind, found.table)
+    with pytest.raises(TooBusy, match="nothing was changed"):
+        first.do()
+    with pytest.raises(Conflict):
+        take_out(opened(f"{kind}:{found.table}"), "S", 0, first.before, first.after)
+    assert (read(kind, found.table).num_rows, commits(kind, found.table)) == (rows, before)
+
+
+def test_dead_letters_go_too(store_path: Path, tmp_path: Path) -> None:
+    wish = Wish(f"delta:{tmp_path / 't'}", parsers={"*": Even()})
+    source = Source(store_path, "S")
+    copy_store(store_path, tmp_path / "backup")
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(50)))
+    land_wish(source, wish, BIG)
+    Cut(source, source, tmp_path / "t").lose(tmp_path / "backup", 33)
+    plans = list(planned(store_path, "S", wish.to, None, None))
+    assert len(plans) == 2
+    assert sum(each.rows for each in plans) == 50
+    for each in plans:
+        each.do()
+    land_wish(source, wish, BIG)
+    good, bad = read("delta", tmp_path / "t"), read_dead("delta", tmp_path / "t")
+    assert_parsed(good, bad, store_path, None)
