@@ -12,7 +12,7 @@ from lakelog.errors import SettingsError
 
 if TYPE_CHECKING:
     from lakelog_lake.care.terms import Compacted
-    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.landing.places import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.verify.verify import Asked, Verified

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -116,13 +117,23 @@ class TooManyConflicts(MayPass):
     """Other writers were faster each time."""
 
 
+_NO_ACCESS: Final = re.compile(
+    r"\b40[13]\b|bucket|credential|denied|forbidden|unauthor|access.?key|signature|region", re.I
+)
+_ACCESS: Final = (
+    " (of S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL; else "
+    "--storage KEY=VALUE)"
+)
+
+
 class Unreachable(MayPass):
     """A table, its catalog or its disk could not be read, or took nothing."""
 
     def __init__(self, table: str, why: str) -> None:
+        hint = _ACCESS if _NO_ACCESS.search(why) else ""
         super().__init__(
-            f"{table} cannot be reached, or takes nothing: {why}; see to that and go on: nothing "
-            "is lost, what has not landed lands then"
+            f"{table} cannot be reached, or takes nothing: {why}; see to that{hint} and go on: "
+            "nothing is lost, what has not landed lands then"
         )
 
 
@@ -173,7 +184,7 @@ class WorkerLost(NotNow):
 class NotWritten(NotNow):
     """A task could not write its files."""
 
-    def __init__(self, folder: Path, why: str) -> None:
+    def __init__(self, folder: object, why: str) -> None:
         super().__init__(
             f"data files cannot be written to {folder}: {why}; make room, or see to the disk: "
             "nothing is lost, the range lands when they can be written"

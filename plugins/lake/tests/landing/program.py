@@ -21,7 +21,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Reporter:
 
 def report_commits(kind: str, reporter: Reporter) -> None:
     """See to it that ``reporter`` hears of the start and of the middle of each commit."""
-    if kind == "iceberg":
+    if kind in {"iceberg", "catalog"}:
         from pyiceberg.catalog import MetastoreCatalog
 
         from lakelog_lake.sinks.iceberg import IcebergSink
@@ -100,22 +100,29 @@ def _around(
     return wrapped
 
 
-def wish(kind: str, table: Path, mode: str) -> Wish:
+def wish(kind: str, table: Path | str, mode: str) -> Wish:
     if mode == "topics":
-        return per_topic(kind, table)
+        return per_topic(kind, Path(table))
     return Wish(f"{kind}:{table}", parsers={"*": Even()} if mode == "bodies" else {})
 
 
 @attrs.frozen
 class Orders:
-    """What to do; see the module."""
+    """What to do; see the module.
+
+    :ivar table: a path, or what else is behind the kind
+    :ivar name: of the table in a catalog
+    :ivar storage: of an object store or a catalog
+    """
 
     store: Path
     kind: str
-    table: Path
+    table: Path | str
     phase: str = "never"
     number: int = 1
     mode: str = "one"
+    name: str | None = None
+    storage: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def run(orders: Orders, pipe: Connection, errors: Path) -> None:
@@ -130,6 +137,8 @@ def run(orders: Orders, pipe: Connection, errors: Path) -> None:
 def _run(orders: Orders, pipe: Connection) -> None:
     reporter = Reporter(pipe.send, orders.phase, orders.number)
     wanted = wish(orders.kind, orders.table, orders.mode)
+    if orders.storage:
+        wanted = attrs.evolve(wanted, table=orders.name, storage=orders.storage)
     lander = dispatcher(Source(orders.store, "S"), wanted, BOUNDS, reporter)
     if orders.mode == "follow":
         pipe.send("ready")

@@ -142,7 +142,7 @@ def test_a_second_dispatcher_loses_and_leaves_nothing(
     assert not landed.won
     assert commits(kind, tmp_path / "t") == 1
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S", landed.end))
-    in_folder = {path for path in first.folder.rglob("*.parquet*") if path.is_file()}
+    in_folder = {path for path in Path(str(first.folder)).rglob("*.parquet*") if path.is_file()}
     from plugins.lake.tests.landing.tables import files
 
     assert in_folder == set(files(kind, tmp_path / "t"))

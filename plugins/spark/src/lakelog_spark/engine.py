@@ -19,7 +19,7 @@ from lakelog_spark.sessions.jobs import answering, running_job, spark_session, s
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.landing.places import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Asked, Verified

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from lakelog_lake.care import delta as deltacare
 from lakelog_lake.care import iceberg as icebergcare
 from lakelog_lake.care import parquet as parquetcare
 from lakelog_lake.care.terms import Compacted, Expired, Retention
 from lakelog_lake.engine_provider import provider
-from lakelog_lake.landing.targets import Place
+from lakelog_lake.errors import CareError
+from lakelog_lake.landing.places import Place
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable
@@ -15,7 +19,11 @@ from lakelog_lake.readback.open import all_opened
 
 
 def compact(
-    to: str, table: str | None, target_bytes: int, master: str | None
+    to: str,
+    table: str | None,
+    target_bytes: int,
+    master: str | None,
+    storage: Mapping[str, str] | None = None,
 ) -> list[tuple[str, Compacted]]:
     """Compact the table ``KIND:PATH``, or all that it means, and their dead letters; by name.
 
@@ -24,7 +32,7 @@ def compact(
     """
     done: list[tuple[str, Compacted]] = []
     iceberg: list[IcebergRows] = []
-    for each in _tables(to, table):
+    for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):
             done.append((each.name, parquetcare.compact(each.sink, target_bytes)))
         elif isinstance(each, DeltaRows):
@@ -32,16 +40,24 @@ def compact(
         elif isinstance(each, IcebergRows):
             iceberg.append(each)
     if iceberg:
+        warehouse = Place.of(to, storage).path
+        if not isinstance(warehouse, Path):
+            raise CareError(
+                f"{to} is compacted by who has its catalog: in Spark by CALL "
+                "CATALOG.system.rewrite_data_files(table => 'NAMESPACE.TABLE')"
+            )
         sinks = [each.sink for each in iceberg]
-        compacted = provider("spark").compacted(Place.of(to).path, sinks, target_bytes, master)
+        compacted = provider("spark").compacted(warehouse, sinks, target_bytes, master)
         done += zip((each.name for each in iceberg), compacted, strict=True)
     return done
 
 
-def expire(to: str, table: str | None, retention: Retention) -> list[tuple[str, Expired]]:
+def expire(
+    to: str, table: str | None, retention: Retention, storage: Mapping[str, str] | None = None
+) -> list[tuple[str, Expired]]:
     """Expire likewise; raises :class:`~lakelog_lake.errors.CareError`."""
     done = []
-    for each in _tables(to, table):
+    for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):
             done.append((each.name, parquetcare.expire(each.sink, retention)))
         elif isinstance(each, DeltaRows):
@@ -51,5 +67,5 @@ def expire(to: str, table: str | None, retention: Retention) -> list[tuple[str, 
     return done
 
 
-def _tables(to: str, table: str | None) -> list[LandedTable]:
-    return [each for found in all_opened(to, table) for each in found.each]
+def _tables(to: str, table: str | None, storage: Mapping[str, str] | None) -> list[LandedTable]:
+    return [each for found in all_opened(to, table, storage=storage) for each in found.each]

@@ -7,13 +7,15 @@ sorts, and by one column, the queue offset, it keeps the order of every queue.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakelog_lake.care.terms import SAFE_SECONDS, Compacted, Expired, Retention
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.sinks.delta import opened
+from lakelog_lake.tables.remote import below
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _SORTED_BY: Final = "queue_offset"
 _HOUR: Final = 3600
+_VERSION: Final = re.compile(r"/_delta_log/[0-9]+\.json$")
 
 
 def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
@@ -91,17 +94,16 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
     )
 
 
-def _files(sink: DeltaSink) -> set[Path]:
+def _files(sink: DeltaSink) -> set[str]:
     """Those of data; a vacuum also names what one before it has removed."""
-    return set(sink.path.rglob("*.parquet")) - set((sink.path / "_delta_log").rglob("*.parquet"))
+    found = (each for each in below(sink.path) if each.endswith(".parquet"))
+    return {each for each in found if "/_delta_log/" not in each}
 
 
 def _versions(sink: DeltaSink) -> int:
     """How many are in the log."""
-    return len(list((sink.path / "_delta_log").glob("[0-9]*.json")))
+    return sum(bool(_VERSION.search(each)) for each in below(sink.path))
 
 
 def _table(sink: DeltaSink) -> DeltaTable:
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(sink.path))
+    return opened(sink.path)

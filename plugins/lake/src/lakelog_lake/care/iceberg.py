@@ -7,13 +7,16 @@ tag or branch holds keeps all that came after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lakelog_lake.care.terms import Expired, Retention, remove, remove_orphans
-from lakelog_lake.errors import NotLakelogs, TooBusy
+from lakelog_lake.errors import TooBusy
+from lakelog_lake.sinks.iceberg_state import is_local
+from lakelog_lake.tables.remote import IcebergFiles, pairs
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.iceberg import IcebergSink
 
 _TRIES: Final = 20
+_ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"))
+"""Where files are that no version may name, and how they end."""
 
 
 def expire(sink: IcebergSink, retention: Retention) -> Expired:
@@ -64,7 +69,7 @@ def _line(table: Table, at: int | None) -> list[Any]:
     return found
 
 
-def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path]:
+def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path | str]:
     """Everything that some snapshots need: lists of manifests, manifests, data and deletes."""
     wanted, seen = set(snapshots), set[str]()
     found: set[str] = set()
@@ -78,27 +83,52 @@ def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path]:
                 seen.add(manifest.manifest_path)
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 found |= {each.data_file.file_path for each in entries}
-    return _local(found, table.name())
+    return _places(found)
 
 
-def _clean(table: Table, before: set[Path], retention: Retention) -> int:
+def _clean(table: Table, before: set[Path | str], retention: Retention) -> int:
     named = _files_of(table, (each.snapshot_id for each in table.metadata.snapshots))
     statistics = {each.statistics_path for each in table.metadata.statistics}
-    named |= _local(statistics, table.name())
-    files = sum(remove(path) for path in sorted(before - named))
-    for folder in _local({table.location()}, table.name()):
-        for part, pattern in (("data", "*.parquet"), ("metadata", "*.avro")):
-            files += remove_orphans(folder / part, pattern, named, retention.orphans_cutoff)
+    named |= _places(statistics)
+    if not is_local(table.location()):
+        return _clean_remote(table, before, named, retention)
+    files = sum(remove(path) for path in before - named if isinstance(path, Path))
+    ours = {each for each in named if isinstance(each, Path)}
+    for folder in _places({table.location()}):
+        for part, pattern in _ORPHANS:
+            orphans = Path(folder) / part
+            files += remove_orphans(orphans, f"*{pattern}", ours, retention.orphans_cutoff)
     return files
 
 
-def _local(uris: Iterable[str], names: Sequence[str]) -> set[Path]:
-    """Paths; what looks encoded may be so, or be a name of that look: both stand for the file."""
-    found = set()
+def _clean_remote(
+    table: Table, before: set[Path | str], named: set[Path | str], retention: Retention
+) -> int:
+    files = IcebergFiles(pairs(table.io.properties))
+    gone = {str(each) for each in before - named}
+    for part, pattern in _ORPHANS:
+        for each in files.below(f"{table.location().rstrip('/')}/{part}"):
+            is_old = each.written is not None and each.written < retention.orphans_cutoff
+            if is_old and each.uri.endswith(pattern) and each.uri not in named:
+                gone.add(each.uri)
+    removed = 0
+    for uri in sorted(gone):
+        with suppress(FileNotFoundError):
+            files.remove(uri)
+            removed += 1
+    return removed
+
+
+def _places(uris: Iterable[str]) -> set[Path | str]:
+    """Paths, or URIs of an object store.
+
+    A path that looks encoded may be so, or be a name of that look: both stand for the file.
+    """
+    found: set[Path | str] = set()
     for uri in uris:
-        scheme, colon, rest = uri.partition(":")
-        if colon and scheme != "file":
-            raise NotLakelogs(".".join(names), f"{uri} is no file of this machine")
-        plain = "/" + (rest if colon else uri).lstrip("/")
+        if not is_local(uri):
+            found.add(uri)
+            continue
+        plain = "/" + uri.removeprefix("file:").lstrip("/")
         found |= {Path(plain), Path(unquote(plain))}
     return found

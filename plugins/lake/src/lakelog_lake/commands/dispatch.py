@@ -16,7 +16,7 @@ from lakelog.cli.exitcodes import FOUND, INTERRUPTED
 from lakelog.errors import SettingsError
 from lakelog_lake.commands.bar import both, landing_bar
 from lakelog_lake.commands.choosing import chosen
-from lakelog_lake.commands.options import EngineName, check_topics
+from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
 from lakelog_lake.engine_provider import nothing, provider
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from lakelog_lake.errors import MayPass
     from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Dispatcher, Landed
-    from lakelog_lake.landing.targets import Destination
+    from lakelog_lake.landing.places import Destination
     from lakelog_lake.tasks.engines import Engine
 
 _MIB = 1 << 20
+CATALOG = "catalog:"
 SPARK_CATALOG = "spark:"
 """What tables begin with that only a Spark session can reach."""
 
@@ -90,10 +91,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(
             "--to",
             metavar="KIND:PATH",
-            help="iceberg, delta or parquet, and a folder; or spark:CATALOG.",
+            help="iceberg, delta or parquet, and a folder or URI; or catalog:NAME, spark:CATALOG.",
         ),
     ],
     table: Table = None,
+    storage: Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
     engine: EngineOption = EngineName.AUTO,
     processes: Processes = None,
@@ -165,10 +167,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         accept_gaps=gaps is Gaps.ACCEPT,
     )
     keys = partitions.parse(partition)
-    wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters)
+    wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters, pairs_of(storage))
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
     alive = Alive.of_this_process()
-    told, config = _Told(alive), _settings(conf or [])
+    told, config = _Told(alive), pairs_of(conf, "--conf")
     with (
         stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
@@ -249,7 +251,9 @@ def _parsers(given: Sequence[str]) -> dict[str, BodyParser]:
 
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
-    to: Annotated[Path, typer.Option("--to", metavar="PATH", help="A folder; for text a file.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
+    ],
     made: Annotated[Format, typer.Option("--format", help="What to make.")] = Format.PARQUET,
     table: Table = None,
     topics: Annotated[
@@ -260,6 +264,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
     system_topics: SystemTopics = False,
+    storage: Storage = None,
 ) -> None:
     """Write what a store holds now to a table, or to one file, without Java.
 
@@ -268,7 +273,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     from lakelog_lake.landing.dispatcher import Source
     from lakelog_lake.landing.export import to_file, to_table
-    from lakelog_lake.landing.targets import identity_of
+    from lakelog_lake.landing.targets import Wish, identity_of
     from lakelog_lake.log.selection import Chosen
 
     source = Source(
@@ -279,26 +284,21 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     )
     check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
-        rows = to_file(source, to, made.value)
+        rows = to_file(source, Path(to), made.value)
     else:
+        is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
+        place = to if is_catalog else f"{made.value}:{to}"
+        wish = Wish(place, table, storage=pairs_of(storage))
         with (
             landing_bar(source.path) as bar,
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
         ):
             engine = run if bar is None else bar.watched(run)
-            rows = to_table(source, f"{made.value}:{to}", table, engine, _say)
+            rows = to_table(source, wish, engine, _say)
     typer.echo(f"{rows} rows")
     if not rows and (topics or since):
         typer.echo("lakelog: no durable message of the store is among those asked for", err=True)
         raise typer.Exit(FOUND)
-
-
-def _settings(given: Sequence[str]) -> dict[str, str]:
-    """Of Spark, by key."""
-    wrong = next((text for text in given if not text.partition("=")[2]), None)
-    if wrong is not None:
-        raise SettingsError(f"{wrong!r} is not KEY=VALUE", key="--conf")
-    return {key: value for key, _, value in (text.partition("=") for text in given)}
 
 
 @contextmanager

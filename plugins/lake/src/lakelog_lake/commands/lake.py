@@ -11,7 +11,7 @@ import typer
 from lakelog.cli.exitcodes import FOUND
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.infer import infer_schema
-from lakelog_lake.commands.options import EngineName, check_topics
+from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ app.command("infer-schema")(infer_schema)
 StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
 Target: TypeAlias = Annotated[
     str,
-    typer.Argument(metavar="KIND:PATH", help="iceberg, delta or parquet; as for dispatch --to."),
+    typer.Argument(
+        metavar="KIND:PATH", help="iceberg, delta, parquet or catalog; as for dispatch --to."
+    ),
 ]
 Table: TypeAlias = Annotated[
     str | None,
@@ -63,6 +65,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="RocketMQ's own topics landed, too.")
     ] = False,
+    storage: Storage = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -79,7 +82,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
     check_topics(store.absolute(), topics or ())
     name, clean = identity_of(store, store_id), True
-    for each in all_opened(to, table, dead_letters):
+    for each in all_opened(to, table, dead_letters, pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue
         wanted = topics if each.topic is None else [each.topic]
@@ -107,6 +110,7 @@ def compact(
     target_mib: Annotated[
         int, typer.Option(min=1, help="MiB of a file; smaller ones are merged.")
     ] = 128,
+    storage: Storage = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +120,7 @@ def compact(
     """
     from lakelog_lake.care.care import compact as compact_tables
 
-    for name, done in compact_tables(to, table, target_mib << 20, master):
+    for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
         _say(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
 
 
@@ -128,6 +132,7 @@ def expire(
         str, typer.Option(metavar="TIME", help="What was replaced before goes: 7d, 12h.")
     ] = "7d",
     keep: Annotated[int, typer.Option(min=1, help="So many versions stay in any case.")] = 1,
+    storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove old versions of a table, and files that only they have; needs no Java.
@@ -138,7 +143,8 @@ def expire(
     from lakelog_lake.care.care import expire as expire_tables
     from lakelog_lake.care.terms import Retention, duration
 
-    for name, done in expire_tables(to, table, Retention(duration(older_than), keep)):
+    retention = Retention(duration(older_than), keep)
+    for name, done in expire_tables(to, table, retention, pairs_of(storage)):
         what = f"{done.versions} versions and {done.files} files are gone"
         _say(name, done, what, as_json=as_json)
 

@@ -1,10 +1,15 @@
-"""Who does the work of a command."""
+"""Options that several commands have: who does the work, and how to reach an object store."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from lakelog.errors import SettingsError
 
 
 class EngineName(StrEnum):
@@ -13,6 +18,25 @@ class EngineName(StrEnum):
     AUTO = "auto"
     PROCESSES = "processes"
     SPARK = "spark"
+
+
+Storage: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        metavar="KEY=VALUE",
+        help="Of the object store, or a property of the catalog; may be repeated.",
+    ),
+]
+
+
+def pairs_of(given: Sequence[str] | None, key: str = "--storage") -> dict[str, str]:
+    """By key; raises :class:`~lakelog.errors.SettingsError`."""
+    found = [text.partition("=") for text in given or ()]
+    wrong = next((each for each in found if not each[0] or not each[2]), None)
+    if wrong is not None:  # what stands behind it may be a secret
+        raise SettingsError(f"{wrong[0]!r} is not KEY=VALUE", key=key)
+    return {name: value for name, _, value in found}
 
 
 def check_topics(store: Path, names: Sequence[str]) -> None:

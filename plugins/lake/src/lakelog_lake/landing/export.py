@@ -16,8 +16,10 @@ from uuid import uuid4
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.places import Place
+from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.targets import Place, Wish, targets_for
+from lakelog_lake.landing.targets import Wish, targets_for
 from lakelog_lake.log.columns import NAMES
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Damages
@@ -57,20 +59,16 @@ _SMALL: Final = Bounds(8 << 20, 8 << 20)
 
 
 def to_table(
-    source: Source, to: str, table: str | None, engine: Engine, on_landed: Callable[[Landed], None]
+    source: Source, wish: Wish, engine: Engine, on_landed: Callable[[Landed], None]
 ) -> int:
     """Land everything; the number of rows that this call added.
 
     Raises :class:`~lakelog.errors.SettingsError` for a part of a store in a table that is there:
     its position could not say what has landed.
     """
-    place = Place.of(to).path
-    folder = place.parent if is_template(str(place)) else place
-    if source.chosen.is_partial and folder.is_dir() and any(folder.iterdir()):
-        raise SettingsError(
-            f"{folder} is there; a part of a store goes to a new folder", key="--to"
-        )
-    lander = Dispatcher(source, targets_for(Wish(to, table)), engine, Bounds())
+    if source.chosen.is_partial:
+        _check_new(Place.of(wish.to, wish.storage), wish.table)
+    lander = Dispatcher(source, targets_for(wish), engine, Bounds())
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -81,6 +79,29 @@ def to_table(
     until_done(lander.one_pass, Event(), count)
     lander.finish()
     return rows
+
+
+def _check_new(place: Place, table: str | None) -> None:
+    """Raise unless nothing is where a part of a store goes."""
+    name = place.table(table)
+    if isinstance(place.path, Path):
+        folder = place.path.parent if is_template(str(place.path)) else place.path
+        there = [str(folder)] if folder.is_dir() and any(folder.iterdir()) else []
+    else:
+        with reaching(place.text):
+            there = place.beside(name) if is_template(name) else _if_there(place, name)
+    if there:
+        raise SettingsError(
+            f"{there[0]} is there; a part of a store goes to a new folder or table", key="--to"
+        )
+
+
+def _if_there(place: Place, name: str) -> list[str]:
+    return (
+        [name]
+        if name.rpartition("/" if place.kind == "delta" else ".")[2] in place.beside(name)
+        else []
+    )
 
 
 def to_file(source: Source, to: Path, kind: str) -> int:

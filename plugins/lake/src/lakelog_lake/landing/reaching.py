@@ -5,6 +5,7 @@ Catalogs, deltalake and disks have errors of many classes, some with a traceback
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -13,6 +14,9 @@ from lakelog.errors import LakelogError
 from lakelog_lake.errors import SparkLost, Unreachable
 
 _MOST: Final = 300
+_CAUSE: Final = "\u21b3"
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
 _NETWORK: Final = ("py4j.protocol", "Py4JNetworkError")
 
 
@@ -40,7 +44,15 @@ def reaching(table: str) -> Iterator[None]:
 
 def said(error: BaseException) -> str:
     """Its first line, and its class where that says more than the text."""
-    first = str(error).strip().partition("\n")[0][:_MOST]
+    text = str(error).strip()
+    first = (_causes(text) if _CAUSE in text else text.partition("\n")[0])[:_MOST]
     if isinstance(error, OSError) and error.strerror:
         return first
     return f"{type(error).__name__}: {first}"
+
+
+def _causes(text: str) -> str:
+    """Of deltalake, which writes each cause to a line of its own, the last in a server's XML."""
+    *causes, last = (each.strip() for each in _COLORS.sub("", text).split(_CAUSE))
+    message = _MESSAGE.search(last)
+    return ": ".join([*causes, message[1] if message else last.partition("\n")[0]])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -14,11 +12,12 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing.pin import Pinning, pin_name
+from lakelog_lake.landing.places import Destination, Place, folder_of
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.sinks.base import Markable, Sink
+from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import Shape, dead_letter_columns, message_columns, parsed_columns
 from lakelog_lake.tables.partitions import DEFAULT
 from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
@@ -26,136 +25,25 @@ from lakelog_lake.tasks.task import ANY_TOPIC
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.catalog import Catalog
 
-KINDS: Final = ("iceberg", "delta", "parquet")
-DEFAULT_TABLE: Final = "lakelog.messages"
 IDLE_BYTES: Final = 64 << 20
-_NEEDS: Final = {"iceberg": "pyiceberg", "delta": "deltalake"}
-_SOURCE: Final = "--to"
 
 
-class Destination(Protocol):
-    """Where tables are, all of one kind; each has a name.
-
-    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
-    """
-
-    @property
-    def kind(self) -> str:
-        """Of every table."""
-
-    @property
-    def text(self) -> str:
-        """As it is asked for."""
-
-    def table(self, given: str | None) -> str:
-        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
-
-    def sink(self, name: str, shape: Shape) -> Markable:
-        """A table, which may not be there yet."""
-
-    def beside(self, name: str) -> list[str]:
-        """The last part of the name of each table where the table ``name`` is."""
-
-
-@attrs.frozen(slots=False)
-class Place:
-    """Where tables are, all of one kind; each has a name, which of folders is their path.
-
-    :ivar path: of Iceberg the warehouse
-    """
-
-    kind: str
-    path: Path
-
-    @property
-    def text(self) -> str:
-        """As it is asked for, with the whole path."""
-        return f"{self.kind}:{self.path}"
-
-    @classmethod
-    def of(cls, to: str) -> Place:
-        """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
-        kind, colon, place = to.partition(":")
-        if not colon or not place or kind not in KINDS:
-            known = ", ".join(KINDS)
-            raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
-        needed = _NEEDS.get(kind)
-        if needed is not None and find_spec(needed) is None:
-            raise SettingsError(
-                f"{kind} needs {needed}, which is not installed: pip install 'lakelog[lakehouse]'",
-                key=_SOURCE,
-            )
-        return cls(kind, _folder(place))
-
-    def table(self, given: str | None) -> str:
-        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
-        if self.kind != "iceberg":
-            if given is not None:
-                raise SettingsError(
-                    f"a {self.kind} table has no name: its folder is it", key="--table"
-                )
-            return str(self.path)
-        name = given or DEFAULT_TABLE
-        if "." not in name.strip("."):
-            raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
-        return name
-
-    def sink(self, name: str, shape: Shape) -> Markable:
-        """A table, which may not be there yet."""
-        if self.kind == "parquet":
-            from lakelog_lake.sinks.parquet import ParquetSink
-
-            return ParquetSink(Path(name), shape)
-        if self.kind == "delta":
-            from lakelog_lake.sinks.delta import DeltaSink
-
-            return DeltaSink(Path(name), shape)
-        from lakelog_lake.sinks.iceberg import IcebergSink
-
-        return IcebergSink(self._catalog, name, shape)
-
-    def beside(self, name: str) -> list[str]:
-        """The last part of the name of each table where the table ``name`` is."""
-        if self.kind != "iceberg":
-            folder = Path(name).parent
-            return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-        from pyiceberg.exceptions import NoSuchNamespaceError
-
-        try:
-            found = self._catalog.list_tables(name.rpartition(".")[0])
-        except NoSuchNamespaceError:
-            return []
-        return sorted(each[-1] for each in found)
-
-    @cached_property
-    def _catalog(self) -> Catalog:
-        from lakelog_lake.sinks.iceberg import sqlite_catalog
-
-        return sqlite_catalog(self.path)
-
-
-def _folder(text: str) -> Path:
-    """A path, or the URI of a file; a shell leaves ``~`` behind a colon as it is."""
-    path = text.removeprefix("file:")
-    if "://" in path:
-        raise SettingsError(
-            f"{text!r} is no folder: warehouses are folders of this machine, or mounted",
-            key=_SOURCE,
-        )
-    return Path(path.removeprefix("//")).expanduser().absolute()
-
-
-def sink_for(to: str, table: str | None = None, shape: Shape | None = None) -> Sink:
+def sink_for(
+    to: str,
+    table: str | None = None,
+    shape: Shape | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> Sink:
     """The table ``KIND:PATH``.
 
     :param table: of Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
     :param shape: that of all messages without it
+    :param storage: options of the object store, or properties of the catalog
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
-    place = Place.of(to)
+    place = Place.of(to, storage)
     return place.sink(place.table(table), shape or Shape())
 
 
@@ -167,6 +55,7 @@ class Wish:
     :ivar table: of Iceberg, ``NAMESPACE.TABLE``, which may have a place for the topic
     :ivar parsers: of bodies, by topic; :data:`.task.ANY_TOPIC` for all others
     :ivar dead_letters: the table of what they refuse, if not the default
+    :ivar storage: options of the object store, or properties of the catalog
     """
 
     to: str
@@ -174,6 +63,7 @@ class Wish:
     partition: tuple[str, ...] = DEFAULT
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: str | None = None
+    storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
@@ -181,7 +71,7 @@ def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
 
     :param place: where they are, if not where the wish says
     """
-    place = place or Place.of(wish.to)
+    place = place or Place.of(wish.to, wish.storage)
     name = place.table(wish.table)
     dead = dead_letters_of(place, name, wish.dead_letters)
     tables = _Tables(place, name, dead, wish.partition, wish.parsers)
@@ -196,7 +86,7 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
     if given is None:
         return name + DEAD_LETTERS
     text = given.removeprefix(f"{place.kind}:")
-    dead = text if place.kind == "iceberg" else str(_folder(text))
+    dead = text if place.kind == "iceberg" else str(folder_of(text))
     if is_template(dead) is not is_template(name) or dead == name:
         raise SettingsError(
             f"{given!r} must be another table, and have {{topic}} in it if and only if the tables "
@@ -210,7 +100,7 @@ def pin_for(
     path: Path, store: str, wish: Wish, given: str | None, place: Destination | None = None
 ) -> Pinning:
     """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
-    place = place or Place.of(wish.to)
+    place = place or Place.of(wish.to, wish.storage)
     table, destination = place.table(wish.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination
     return Pinning(path, pin_name(given, destination, table, store), shown)

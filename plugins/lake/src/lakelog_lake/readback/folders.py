@@ -126,10 +126,15 @@ class DeltaRows:
             )
         actions = pa.table(table.get_add_actions(flatten=True))
         own = [name for name in actions.column_names if name.startswith("partition.")]
+        folder = self.sink.path
         return [
             Added(
                 row["path"],
-                _found(self.sink.path, row["path"]),
+                str(
+                    _found(folder, row["path"])
+                    if isinstance(folder, Path)
+                    else folder / row["path"]
+                ),
                 row["size_bytes"],
                 {name.removeprefix("partition."): row[name] for name in own},
             )
@@ -137,11 +142,12 @@ class DeltaRows:
         ]
 
     def _table(self) -> DeltaTable:
-        from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
+        from lakelog_lake.sinks.delta import opened
+
         try:
-            return DeltaTable(str(self.sink.path))
+            return opened(self.sink.path)
         except TableNotFoundError as error:
             raise NoTable(str(self.sink.path), "no Delta table is there") from error
 

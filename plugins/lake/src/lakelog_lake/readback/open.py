@@ -5,16 +5,16 @@ A table is named as for ``dispatch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded, Unreadable
+from lakelog_lake.landing.places import Place
 from lakelog_lake.landing.reaching import reaching
-from lakelog_lake.landing.targets import Place, dead_letters_of
+from lakelog_lake.landing.targets import dead_letters_of
 from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
 from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tables.topic_names import is_template, named, topics_beside
@@ -59,26 +59,34 @@ class Opened:
         return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
 
 
-def opened(to: str, table: str | None = None) -> LandedTable:
+def opened(
+    to: str, table: str | None = None, storage: Mapping[str, str] | None = None
+) -> LandedTable:
     """The table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
-    place = Place.of(to)
+    place = Place.of(to, storage)
     return _one(place, to, place.table(table))
 
 
-def all_opened(to: str, table: str | None = None, dead_letters: str | None = None) -> list[Opened]:
+def all_opened(
+    to: str,
+    table: str | None = None,
+    dead_letters: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> list[Opened]:
     """The table, or with a place for the topic in its name those of all topics.
 
     :param dead_letters: the name of the table of dead letters, if it is not the usual one
+    :param storage: options of the object store, or properties of the catalog
 
     Raises :class:`NoTable` where there is none, and :class:`NotLakelogs`.
     """
-    place = Place.of(to)
+    place = Place.of(to, storage)
     name = place.table(table)
     dead = dead_letters_of(place, name, dead_letters)
     if not is_template(name):
         return [Opened(_one(place, to, name), None, _if_there(place, to, dead))]
     if place.kind == "iceberg":
-        _check_there(place.kind, to, place.path)
+        _check_there(place, to, name)
     with reaching(to):
         topics = sorted(_topics(place, name))
     if not topics:
@@ -96,7 +104,7 @@ def _topics(place: Place, template: str) -> Iterator[str]:
 
 
 def _one(place: Place, to: str, name: str) -> LandedTable:
-    _check_there(place.kind, to, place.path if place.kind == "iceberg" else Path(name))
+    _check_there(place, to, name)
     with reaching(to):
         found = _of_kind(place.kind, place.sink(name, Shape()))
     with reaching(found.name), readable(found.name):
@@ -113,15 +121,11 @@ def _if_there(place: Place, to: str, name: str) -> LandedTable | None:
         return None
 
 
-def _check_there(kind: str, to: str, path: Path) -> None:
-    from lakelog_lake.sinks.iceberg import CATALOG_FILE
-    from lakelog_lake.sinks.parquet import MANIFESTS
-
-    mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[kind]
-    if not path.exists():
-        raise NoTable(to, f"no such folder as {path}")
-    if not (path / mark).exists():
-        raise NoTable(to, f"{path} has no {mark}, so that no {kind} table is there")
+def _check_there(place: Place, to: str, name: str) -> None:
+    with reaching(to):
+        why = place.why_not_there(name)
+    if why is not None:
+        raise NoTable(to, why)
 
 
 def _of_kind(kind: str, sink: Any) -> LandedTable:

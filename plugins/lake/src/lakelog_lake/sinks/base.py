@@ -7,7 +7,6 @@ position was read, and is refused when that is no longer the newest; nothing is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
@@ -15,6 +14,7 @@ import attrs
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.remote import Folder
 
 
 @attrs.frozen
@@ -37,7 +37,7 @@ class Sink(Protocol):
         """What messages call it."""
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """Where tasks put data files; it is there once :meth:`prepare` is done."""
 
     @property

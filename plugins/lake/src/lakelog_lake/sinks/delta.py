@@ -10,6 +10,7 @@ go away as its settings say. One of them marks that a store has been in the tabl
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs
 from lakelog_lake.tables.sync import sync
 
 if TYPE_CHECKING:
@@ -38,6 +40,41 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """Of the table's configuration: the topic whose table it is."""
+_ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
+
+
+def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
+    """The folder of a table in an object store, or of several.
+
+    :param options: of deltalake; the environment has what they lack
+    """
+    root, known = uri.rstrip("/"), dict(options)
+    lower = {name.lower(): it for name, it in (*os.environ.items(), *options.items())}
+    endpoints = [lower[name] for name in _ENDPOINTS if name in lower]
+    if any(each.startswith("http://") for each in endpoints):
+        known.setdefault("allow_http", "true")  # who names such a place means it
+    return Remote(root, DeltaFiles(root, pairs(known)))
+
+
+def opened(path: Folder) -> DeltaTable:
+    """The newest version; raises ``TableNotFoundError`` of deltalake."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(path), storage_options=options_of(path))
+
+
+def options_of(path: Folder) -> dict[str, str] | None:
+    """Storage options, as deltalake takes them."""
+    if isinstance(path, Remote) and isinstance(path.files, DeltaFiles):
+        return dict(path.files.options)
+    return None
+
+
+def is_there(path: Folder) -> bool:
+    """Whether a Delta table is in a folder."""
+    from deltalake import DeltaTable
+
+    return bool(DeltaTable.is_deltatable(str(path), options_of(path)))
 
 
 @attrs.frozen
@@ -49,7 +86,7 @@ class _Version:
 
 
 @attrs.frozen
-class DeltaSink(FolderTable):
+class DeltaSink(FolderTable[Folder]):
     """A Delta table."""
 
     kind: ClassVar[str] = "Delta"
@@ -84,15 +121,18 @@ class DeltaSink(FolderTable):
                 **topic,
             },
             raise_if_key_not_exists=False,
+            storage_options=options_of(self.path),
         )
-        self.folder.mkdir(exist_ok=True)
-        table = DeltaTable(str(self.path))
+        if isinstance(self.folder, Path):
+            self.folder.mkdir(exist_ok=True)
+        table = opened(self.path)
         self._add_columns(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
         check_topic(self.name, self.marked(), shape.topic)
-        self._sync(DeltaTable(str(self.path)).version())
-        sync(self.path)
-        sync(self.path.parent)
+        self._sync(opened(self.path).version())
+        if isinstance(self.path, Path):
+            sync(self.path)
+            sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
         from deltalake import Schema
@@ -104,21 +144,13 @@ class DeltaSink(FolderTable):
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
-        from deltalake import DeltaTable
-
-        if not DeltaTable.is_deltatable(str(self.path)):
+        if not is_there(self.path):
             return None
-        return DeltaTable(str(self.path)).metadata().configuration.get(_TOPIC)
-
-    @property
-    def _log(self) -> Path:
-        return self.path / "_delta_log"
+        return opened(self.path).metadata().configuration.get(_TOPIC)
 
     def head(self, store: str) -> Head:
         """Read the log of the table."""
-        from deltalake import DeltaTable
-
-        table = DeltaTable(str(self.path))
+        table = opened(self.path)
         version = (table.metadata().id, table.version())
         if version not in self._known:
             self._known.clear()
@@ -174,9 +206,10 @@ class DeltaSink(FolderTable):
 
     def _sync(self, version: int) -> None:
         """Make a version durable; a clean-up of the log may have been faster."""
+        log = self.path / "_delta_log"
         with suppress(FileNotFoundError):
-            sync(self._log / f"{version:020d}.json")
-        sync(self._log)
+            sync(log / f"{version:020d}.json")
+        sync(log)
 
 
 def added(path: str, facts: FileFacts, partition: Mapping[str, str | None]) -> AddAction:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, TypeVar
 
 import attrs
 
 from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.remote import Remote
 
 DATA: Final = "data"
 
 
+_Path = TypeVar("_Path", Path, "Path | Remote")
+
+
 @attrs.frozen
-class FolderTable:
+class FolderTable(Generic[_Path]):
     """:ivar path: the table's folder; :ivar shape: what it should be."""
 
     kind: ClassVar[str]
-    path: Path
+    path: _Path
     shape: Shape = attrs.field(factory=Shape)
 
     @property
@@ -26,10 +30,12 @@ class FolderTable:
         return f"the {self.kind} table {self.path}"
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> _Path:
         """Of the data files."""
         return self.path / DATA
 
     def within(self, path: str) -> str:
         """A data file as the table names it: below its folder."""
+        if isinstance(self.path, Remote):
+            return path.removeprefix(f"{self.path.uri}/")
         return str(Path(path).relative_to(self.path))

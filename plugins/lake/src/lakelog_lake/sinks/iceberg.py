@@ -19,13 +19,15 @@ import attrs
 
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks.catalogs import SYNCED
 from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
-from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, local_folder
+from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, is_local, local_folder
 from lakelog_lake.sinks.iceberg_types import ids
 from lakelog_lake.sinks.line import LAST_ROWS, Known
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs
 from lakelog_lake.tables.sync import sync
 
 if TYPE_CHECKING:
@@ -51,18 +53,25 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
         CATALOG,
         uri=f"sqlite:///{place / CATALOG_FILE}",
         warehouse=f"file://{place}",
-        **{"py-io-impl": "lakelog_lake.sinks.synced_io.SyncedFileIO"},
+        **SYNCED,
     )
 
 
 @attrs.define
 class IcebergSink:
-    """:ivar catalog: any of pyiceberg's; :ivar table: ``NAMESPACE.TABLE``."""
+    """A table.
+
+    :ivar catalog: any of pyiceberg's
+    :ivar table: ``NAMESPACE.TABLE``
+    :ivar warehouse: a URI under which a new table is made, else where the catalog makes it
+    """
 
     catalog: Catalog
     table: str
     shape: Shape = attrs.field(factory=Shape)
+    warehouse: str | None = None
     _location: str = ""
+    _properties: Pairs = attrs.field(default=(), repr=False)
     _layout: Layout = attrs.field(factory=Layout)
     _known: dict[str, Known] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
@@ -72,9 +81,11 @@ class IcebergSink:
         return f"the Iceberg table {self.catalog.name}.{self.table}"
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """Of the data files."""
-        return local_folder(self._location) / "data"
+        if is_local(self._location):
+            return local_folder(self._location) / "data"
+        return Remote(self._location.rstrip("/"), IcebergFiles(self._properties)) / "data"
 
     @property
     def layout(self) -> Layout:
@@ -83,12 +94,20 @@ class IcebergSink:
 
     def prepare(self) -> None:
         """Make the table, or add to it the columns that it lacks."""
-        table = fitted(make(self.catalog, self.table, self.shape), self.name, self.shape)
-        self._location = table.location()
+        made = make(self.catalog, self.table, self.shape, self._place())
+        table = fitted(made, self.name, self.shape)
+        self._location, self._properties = table.location(), pairs(table.io.properties)
         self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for folder in (self.folder.parent, *list(self.folder.parents)[1:3]):
-            sync(folder)
+        folder = self.folder
+        if isinstance(folder, Path):
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in (folder.parent, *list(folder.parents)[1:3]):
+                sync(each)
+
+    def _place(self) -> str | None:
+        if self.warehouse is None:
+            return None
+        return "/".join([self.warehouse.rstrip("/"), *self.table.split(".")])
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
@@ -103,6 +122,7 @@ class IcebergSink:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
+        self._properties = pairs(table.io.properties)  # credentials may be for a time
         if version not in self._known:
             self._known.clear()
             self._known[version] = Known(IcebergLine(_History(table)), self.name)
@@ -143,6 +163,8 @@ class IcebergSink:
 
     def _uri(self, path: str) -> str:
         """A data file as the table names it: below its location."""
+        if not is_local(self._location):
+            return path
         within = Path(path).relative_to(local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
 

@@ -31,8 +31,11 @@ TOPIC: Final = "lakelog.topic"
 """A property of a table: the only topic that it is for."""
 
 
-def make(catalog: Catalog, name: str, shape: Shape) -> Table:
-    """The table ``name``, made if it is not there; somebody else may make it at the same time."""
+def make(catalog: Catalog, name: str, shape: Shape, location: str | None = None) -> Table:
+    """The table ``name``, made if it is not there; somebody else may make it at the same time.
+
+    :param location: of a new one, where the catalog is not to choose it
+    """
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
     try:
@@ -46,6 +49,7 @@ def make(catalog: Catalog, name: str, shape: Shape) -> Table:
         return catalog.create_table(
             name,
             schema,
+            location=location,
             partition_spec=_partitions(schema, shape.partition),
             properties={**TABLE_PROPERTIES, **topic},
         )

@@ -97,10 +97,15 @@ class IcebergLine:
         return self._history.holds(store)
 
 
+def is_local(location: str) -> bool:
+    """Whether a table is in a folder of this machine."""
+    return urlsplit(location).scheme in ("", "file")
+
+
 def local_folder(location: str) -> Path:
     """The folder of a table on this machine; raises ``TableMismatch`` for any other."""
     parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
+    if not is_local(location):
         raise TableMismatch(
             f"{location} is no folder of this machine: tasks write data files to folders that are "
             "mounted; give the catalog a warehouse of file://"

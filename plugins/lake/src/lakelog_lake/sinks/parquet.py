@@ -51,7 +51,7 @@ _KEPT: Final = ("columns", "partition", "topic")
 
 
 @attrs.frozen
-class ParquetSink(FolderTable):
+class ParquetSink(FolderTable[Path]):
     """Parquet files and their manifests."""
 
     kind: ClassVar[str] = "Parquet"

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog_lake.tables.remote import Files
+
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """The columns whose least and greatest values a table knows of each file."""
 
@@ -19,7 +21,7 @@ class FileFacts:
 
     Columns have their Parquet paths as names, such as ``keys.list.element``.
 
-    :ivar path: absolute
+    :ivar path: absolute, or a URI
     :ivar size_bytes: its length
     :ivar partition: what its rows have in common, by the keys of its table's partitions; days and
         hours of store time count from 1970, in UTC
@@ -29,6 +31,7 @@ class FileFacts:
     :ivar lower: their least values; times are microseconds since 1970
     :ivar upper: their greatest
     :ivar row_groups: where each begins in the file
+    :ivar files: by which it can be removed, where it is not on this machine
     """
 
     path: str
@@ -41,6 +44,7 @@ class FileFacts:
     lower: Mapping[str, int | str]
     upper: Mapping[str, int | str]
     row_groups: tuple[int, ...]
+    files: Files | None = None
 
     @property
     def topic(self) -> str:
@@ -119,5 +123,8 @@ def hidden(path: Path) -> Path:
 def discard(files: Iterable[FileFacts]) -> None:
     """Remove them, if they are there."""
     for each in files:
-        with suppress(OSError):  # it is about tidiness only, and may be about a disk that fails
-            Path(each.path).unlink(missing_ok=True)
+        with suppress(Exception):  # it is about tidiness only, and may be about a disk that fails
+            if each.files is None:
+                Path(each.path).unlink(missing_ok=True)
+            else:
+                each.files.remove(each.path)

@@ -18,6 +18,7 @@ from lakelog_lake.errors import NotWritten
 from lakelog_lake.tables.fields import REPEATING
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts, facts_of, hidden
 from lakelog_lake.tables.partitions import DAY, HOUR, STORE, as_text
+from lakelog_lake.tables.remote import Folder, Remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ class Place:
     :ivar is_hidden: whether names are hidden
     """
 
-    folder: Path
+    folder: Folder
     schema: pa.Schema
     store: str
     prefix: str
@@ -68,7 +69,7 @@ def write_files(
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Folder) -> Iterator[None]:
     """Raises :class:`~lakelog_lake.errors.NotWritten` for what the disk says."""
     try:
         yield
@@ -78,15 +79,15 @@ def writing(folder: Path) -> Iterator[None]:
 
 @attrs.frozen
 class _File:
-    path: Path
+    path: Folder
     raw: Any
     writer: Any
 
     @classmethod
     def begun(cls, place: Place) -> _File:
         named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
-        path = hidden(named) if place.is_hidden else named
-        raw = path.open("xb")
+        path = hidden(named) if isinstance(named, Path) and place.is_hidden else named
+        raw = path.open("xb") if isinstance(path, Path) else path.create()
         return cls(path, raw, _writer(raw, place.schema))
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -97,21 +98,28 @@ class _File:
         return int(self.raw.tell())
 
     def dropped(self) -> None:
-        """Remove what there is of it."""
+        """Remove what there is of it; a stream to an object store would stay open else."""
         with suppress(OSError):  # what could not be written before fails again, at its end
             self.writer.close()
         with suppress(OSError):
             self.raw.close()
         with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+            if isinstance(self.path, Path):
+                self.path.unlink(missing_ok=True)
+            else:
+                self.path.files.remove(self.path.uri)
 
     def ended(self, values: Mapping[str, int | str]) -> FileFacts:
         with self.raw:
             self.writer.close()
             self.raw.flush()
-            os.fsync(self.raw.fileno())
+            if isinstance(self.path, Path):
+                os.fsync(self.raw.fileno())
             size = self.size_bytes
-        return facts_of(self.writer.writer.metadata, str(self.path), size, values)
+        facts = facts_of(self.writer.writer.metadata, str(self.path), size, values)
+        if isinstance(self.path, Remote):
+            return attrs.evolve(facts, files=self.path.files)
+        return facts
 
 
 def _writer(file: Any, schema: pa.Schema) -> Any:

@@ -21,6 +21,7 @@ from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.tables.fields import Layout, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.position import QueueEnds
+from lakelog_lake.tables.remote import Folder
 from lakelog_lake.tables.sync import sync
 from lakelog_lake.tasks.grouping import ChosenRows, runs
 from lakelog_lake.tasks.parquet_files import Place, write_files, writing
@@ -51,7 +52,7 @@ class Outlet:
     """
 
     number: int
-    folder: Path
+    folder: Folder
     layout: Layout
     from_offset: int = 0
     topics: frozenset[str] | None = None

@@ -1,0 +1,201 @@
+"""Says where the tables are that ``iceberg:/data/lake``, ``catalog:NAME`` and the like mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog_lake.sinks.base import Markable
+from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+KINDS: Final = ("iceberg", "delta", "parquet", "catalog")
+DEFAULT_TABLE: Final = "lakelog.messages"
+_NEEDS: Final = {"iceberg": "pyiceberg", "catalog": "pyiceberg", "delta": "deltalake"}
+_SOURCE: Final = "--to"
+_STORAGE: Final = "--storage"
+
+
+class Destination(Protocol):
+    """Where tables are, all of one kind; each has a name.
+
+    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
+    """
+
+    @property
+    def kind(self) -> str:
+        """Of every table."""
+
+    @property
+    def text(self) -> str:
+        """As it is asked for."""
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+
+    def sink(self, name: str, shape: Shape) -> Markable:
+        """A table, which may not be there yet."""
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the name of each table where the table ``name`` is."""
+
+
+@attrs.frozen(slots=False)
+class Place:
+    """Where tables are, all of one kind; each has a name, which of folders is their path.
+
+    :ivar path: of Iceberg the warehouse; ``None`` where a catalog chooses it
+    :ivar catalog: one that pyiceberg is configured for; ``None`` for the file in the warehouse
+    :ivar storage: options of the object store, or properties of the catalog
+    """
+
+    kind: str
+    path: Path | str | None
+    catalog: str | None = None
+    storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+    @property
+    def text(self) -> str:
+        """As it is asked for, with the whole path."""
+        return f"catalog:{self.catalog}" if self.path is None else f"{self.kind}:{self.path}"
+
+    @classmethod
+    def of(cls, to: str, storage: Mapping[str, str] | None = None) -> Place:
+        """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
+        kind, colon, place = to.partition(":")
+        if not colon or not place or kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
+        needed = _NEEDS.get(kind)
+        if needed is not None and find_spec(needed) is None:
+            raise SettingsError(
+                f"{kind} needs {needed}, which is not installed: pip install 'lakelog[lakehouse]'",
+                key=_SOURCE,
+            )
+        if kind == "catalog":
+            return cls("iceberg", None, place, storage or {})
+        path = folder_of(place)
+        if isinstance(path, Path):
+            if storage:
+                raise SettingsError(f"{path} is a folder, and takes no options", key=_STORAGE)
+            return cls(kind, path)
+        if kind == "parquet":
+            raise SettingsError(
+                f"{to!r}: Parquet tables are folders of this machine, or mounted; in an object "
+                f"store land in delta:{path}, or in Iceberg by catalog:NAME",
+                key=_SOURCE,
+            )
+        if kind == "delta":
+            return cls(kind, path, None, storage or {})
+        from lakelog_lake.sinks.catalogs import default_catalog
+
+        return cls(kind, path, default_catalog(), storage or {})
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+        if self.kind != "iceberg":
+            if given is not None:
+                raise SettingsError(
+                    f"a {self.kind} table has no name: its folder is it", key="--table"
+                )
+            return str(self.path)
+        name = given or DEFAULT_TABLE
+        if "." not in name.strip("."):
+            raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
+        return name
+
+    def sink(self, name: str, shape: Shape) -> Markable:
+        """A table, which may not be there yet."""
+        if self.kind == "parquet":
+            from lakelog_lake.sinks.parquet import ParquetSink
+
+            return ParquetSink(Path(name), shape)
+        if self.kind == "delta":
+            from lakelog_lake.sinks.delta import DeltaSink
+
+            return DeltaSink(self.folder(name), shape)
+        from lakelog_lake.sinks.iceberg import IcebergSink
+
+        warehouse = self.path if isinstance(self.path, str) else None
+        return IcebergSink(self._catalog, name, shape, warehouse)
+
+    def folder(self, name: str) -> Folder:
+        """Of the table ``name``, not of Iceberg."""
+        if isinstance(self.path, Path):
+            return Path(name)
+        from lakelog_lake.sinks.delta import remote_folder
+
+        return remote_folder(name, self.storage)
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the name of each table where the table ``name`` is."""
+        if self.kind != "iceberg":
+            return self._names(self.folder(name.rpartition("/")[0]))
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            found = self._catalog.list_tables(name.rpartition(".")[0])
+        except NoSuchNamespaceError:
+            return []
+        return sorted(each[-1] for each in found)
+
+    @staticmethod
+    def _names(folder: Folder) -> list[str]:
+        if isinstance(folder, Remote):
+            return folder.files.names() if isinstance(folder.files, DeltaFiles) else []
+        return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+
+    def why_not_there(self, name: str) -> str | None:
+        """Why the table ``name`` cannot be there; a catalog is asked when it is read."""
+        from lakelog_lake.sinks.delta import is_there
+        from lakelog_lake.sinks.iceberg import CATALOG_FILE
+        from lakelog_lake.sinks.parquet import MANIFESTS
+
+        if self.catalog is not None:
+            return None
+        folder = self.path if self.kind == "iceberg" else self.folder(name)
+        if isinstance(folder, Remote):
+            return None if is_there(folder) else f"no Delta table is at {folder}"
+        mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[self.kind]
+        path = Path(str(folder))
+        if not path.exists():
+            return f"no such folder as {path}"
+        if not (path / mark).exists():
+            return f"{path} has no {mark}, so that no {self.kind} table is there"
+        return None
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        if self.catalog is None:
+            from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+            return sqlite_catalog(Path(str(self.path)))
+        from lakelog_lake.sinks.catalogs import configured_catalog
+
+        return configured_catalog(self.catalog, self.storage)
+
+
+def folder_of(text: str) -> Path | str:
+    """A path, or the URI of a file; or as it is, a URI of any other file system.
+
+    A shell leaves ``~`` behind a colon as it is.
+    """
+    path = text.removeprefix("file:")
+    if "://" in path:
+        scheme, _, rest = path.partition("://")
+        if path != text or not scheme.isalnum() or not rest.strip("/"):
+            raise SettingsError(
+                f"{text!r} is no folder: give a path, or a URI such as s3://BUCKET/FOLDER",
+                key=_SOURCE,
+            )
+        return path.rstrip("/")
+    return Path(path.removeprefix("//")).expanduser().absolute()

@@ -1,0 +1,131 @@
+"""Servers beside the tests: moto's S3 and Glue, and Iceberg's own REST catalog."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import boto3
+import requests
+
+from plugins.lake.tests.remote import aws_server
+from tests.oracle import build
+from tests.support import fixtures
+
+BUCKET = "bucket"
+LONGEST_SECONDS = 60
+_POM = Path(fixtures.__file__).parent / "rest_catalog" / "pom.xml"
+_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
+@attrs.frozen
+class Aws:
+    """:ivar url: of the server."""
+
+    url: str
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What who uses S3 usually has."""
+        return {**_CREDENTIALS, "AWS_ENDPOINT_URL": self.url}
+
+    def lose(self, count: int, path: str) -> None:
+        """Lose so many of the next answers to what changes a ``path``, a regular expression."""
+        asked = f"{self.url}/lose?count={count}&path={quote(path)}"
+        requests.put(asked, timeout=LONGEST_SECONDS).raise_for_status()
+
+    def objects(self, prefix: str) -> list[str]:
+        """The keys that begin so."""
+        pages = self._s3().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+    def content(self, key: str) -> bytes:
+        """Of an object."""
+        return bytes(self._s3().get_object(Bucket=BUCKET, Key=key)["Body"].read())
+
+    def make_bucket(self) -> None:
+        self._s3().create_bucket(Bucket=BUCKET)
+
+    def _s3(self) -> Any:
+        names = ("aws_access_key_id", "aws_secret_access_key", "region_name")
+        given = dict(zip(names, _CREDENTIALS.values(), strict=False))
+        return boto3.client("s3", endpoint_url=self.url, **given)
+
+
+@contextmanager
+def aws() -> Iterator[Aws]:
+    """S3, with a bucket, and Glue."""
+    command = [sys.executable, "-m", aws_server.__name__]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]  # of pipes
+        port = process.stdout.readline().strip()
+        assert process.stdout.readline() == "ready\n"
+        found = Aws(f"http://127.0.0.1:{port}")
+        found.make_bucket()
+        try:
+            yield found
+        finally:
+            process.communicate(timeout=LONGEST_SECONDS)
+
+
+@contextmanager
+def rest(store: Aws, folder: Path) -> Iterator[str]:
+    """Iceberg's REST catalog, with its tables in S3; its URI."""
+    jars = build.jars(_POM)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        **store.environment,
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "CATALOG_URI": f"jdbc:sqlite:{folder / 'rest.db'}",
+        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+        "CATALOG_WAREHOUSE": f"s3://{BUCKET}/rest",
+        "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
+        "CATALOG_S3_ENDPOINT": store.url,
+        "CATALOG_S3_PATH__STYLE__ACCESS": "true",
+    }
+    program = "org.apache.iceberg.rest.RESTCatalogServer"
+    command = ["java", "-Xmx300m", "-cp", f"{jars}/*", program]
+    with (folder / "rest.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        _until_it_answers(f"http://127.0.0.1:{port}/v1/config", process, folder / "rest.log")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + LONGEST_SECONDS
+    while True:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        try:
+            requests.get(url, timeout=1).raise_for_status()
+            return
+        except requests.RequestException:
+            time.sleep(0.1)
+
+
+def has_java() -> bool:
+    """Whether the REST catalog can be had and started."""
+    return all(shutil.which(each) for each in ("java", "mvn"))

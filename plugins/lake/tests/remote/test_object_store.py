@@ -1,0 +1,177 @@
+"""Tables in S3, by deltalake and by the catalogs of pyiceberg."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+from lakelog_lake.errors import MayPass
+from lakelog_lake.landing.dispatcher import Landed, Source, land
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tasks.engines import processes
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.tables import keys_of, land_all
+from plugins.lake.tests.landing.test_cli import identity, run
+from plugins.lake.tests.landing.wishes import Even, land_wish
+from plugins.lake.tests.remote.servers import BUCKET, Aws
+from plugins.lake.tests.remote.somewhere import Somewhere
+from plugins.lake.tests.stores import messages, open_small
+
+PLACES = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
+TWO = ["delta", "sql"]
+
+
+def lakelog_runs(*arguments: object) -> typer.testing.Result:
+    done = run(*arguments)
+    assert done.exit_code == 0, done.output + done.stderr
+    return done
+
+
+def snapshots(place: Somewhere, aws: Aws) -> set[str]:
+    return {each for each in aws.objects(place.prefix) if "/snap-" in each}
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_messages_land_and_are_cared_for(place: Somewhere, store_path: Path, aws: Aws) -> None:
+    to, options = ("--to", place.to), place.options
+    lakelog_runs("dispatch", store_path, *to, "--once", *options)
+    with open_small(store_path) as store:
+        store.put_batch(list(messages(50)))
+    lakelog_runs("dispatch", store_path, *to, "--once", *options)
+    keys = keys_of(store_path, identity(store_path))
+    assert len(keys) == 350
+    place.assert_exactly(keys)
+    assert "equal" in lakelog_runs("lake", "verify", store_path, *to, *options).stdout
+    lists = snapshots(place, aws)
+    lakelog_runs("lake", "expire", place.to, "--older-than", "0s", *options)
+    if place.kind == "catalog":
+        assert snapshots(place, aws) < lists
+        assert len(place.iceberg().metadata.snapshots) == 1
+    place.assert_exactly(keys)
+
+
+@pytest.mark.parametrize("place", ["delta"], indirect=True)
+def test_the_environment_is_enough(
+    place: Somewhere, store_path: Path, aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for key, value in aws.environment.items():
+        monkeypatch.setenv(key, value)
+    lakelog_runs("dispatch", store_path, "--to", place.to, "--once")
+    place.assert_exactly(keys_of(store_path, identity(store_path)))
+    monkeypatch.setenv("PYICEBERG_CATALOG__MINE__URI", f"sqlite:///{tmp_path / 'mine.db'}")
+    monkeypatch.setenv("PYICEBERG_CATALOG__MINE__WAREHOUSE", f"s3://{BUCKET}/{place.prefix}/mine")
+    lakelog_runs("dispatch", store_path, "--to", "catalog:mine", "--once")
+    verified = lakelog_runs("lake", "verify", store_path, "--to", "catalog:mine").stdout
+    assert "mine.lakelog.messages: equal" in verified
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path / 'other.db'}")
+    warehouse = f"s3://{BUCKET}/{place.prefix}/other"
+    lakelog_runs(
+        "export", store_path, "--to", warehouse, "--format", "iceberg", "--topic", "topic-1"
+    )
+    again = run(
+        "export", store_path, "--to", warehouse, "--format", "iceberg", "--topic", "topic-2"
+    )
+    assert again.exit_code == 2
+    assert "a new folder or table" in again.stderr
+    assert aws.objects(f"{place.prefix}/other/lakelog/messages/data/")
+
+
+@pytest.mark.parametrize("place", ["delta"], indirect=True)
+def test_a_table_for_each_topic_and_dead_letters(
+    place: Somewhere, store_path: Path, aws: Aws
+) -> None:
+    to = f"{place.to}/of_{{topic}}"
+    lakelog_runs("dispatch", store_path, "--to", to, "--once", *place.options)
+    assert lakelog_runs("dispatch", store_path, "--to", to, "--once", *place.options).stderr == ""
+    verified = lakelog_runs("lake", "verify", store_path, "--to", to, *place.options).stdout
+    assert verified.count(": equal") == 3
+    parsed = Somewhere(place.kind, f"{place.place}/parsed", place.prefix, place.storage)
+    wish = parsed.wish
+    wish = type(wish)(wish.to, parsers={"*": Even()}, storage=wish.storage)
+    land_wish(Source(store_path, "S"), wish)
+    bad = Somewhere(place.kind, f"{parsed.place}_dead_letters", place.prefix, place.storage)
+    assert parsed.read().num_rows + bad.read().num_rows == 300
+
+
+@pytest.mark.parametrize("place", TWO, indirect=True)
+def test_processes_write_straight_to_the_store(
+    place: Somewhere, store_path: Path, aws: Aws
+) -> None:
+    sink = place.made()
+    with processes(2) as engine:
+        landed = land(Source(store_path, "S"), sink, engine, Bounds(1 << 20, 64 << 10))
+    assert landed is not None
+    assert landed.files > 3
+    place.assert_exactly(keys_of(store_path, "S"))
+    assert place.named() == {each for each in aws.objects(place.prefix) if "/data/0" in each}
+    assert "secret" not in repr(sink)
+
+
+def until_landed(source: Source, sink: Sink) -> list[Landed]:
+    """As a dispatcher that goes on after trouble that may pass."""
+    passes: list[Landed] = []
+    while True:
+        with suppress(MayPass):
+            passes += land_all(source, sink)
+            return passes
+
+
+@pytest.mark.parametrize("place", TWO, indirect=True)
+def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path, aws: Aws) -> None:
+    sink, source = place.made(), Source(store_path, "S")
+    commits = r"_delta_log/\d+\.json" if place.kind == "delta" else r"metadata/.*\.(json|avro)"
+    for path in (commits, r"data/.*\.parquet"):
+        aws.lose(3, f"{place.prefix}/.*{path}")
+        landed = until_landed(source, sink)
+        assert all(each.won for each in landed)
+        place.assert_exactly(keys_of(store_path, "S"))
+        with open_small(store_path) as store:
+            store.put_batch(list(messages(60)))
+    aws.lose(0, "none")
+    land_all(source, sink)
+    place.assert_exactly(keys_of(store_path, "S"))
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "says"),
+    [
+        ("parquet:s3://bucket/t", [], "in an object store land in delta:s3://bucket/t"),
+        (
+            "catalog:nowhere",
+            [],
+            "pyiceberg has no catalog 'nowhere'.*PYICEBERG_CATALOG__NOWHERE__URI",
+        ),
+        ("iceberg:s3://bucket/t", [], "pyiceberg has no catalog 'default'"),
+        (
+            "catalog:x",
+            ["type=hive", "uri=thrift://127.0.0.1:1"],
+            r"needs a package.*pyiceberg\[hive\]",
+        ),
+        ("catalog:x", ["type=none"], "the catalog 'x' cannot be used"),
+        ("catalog:x", ["typ"], "'typ' is not KEY=VALUE"),
+        ("delta:t", ["a=b"], "takes no options"),
+        ("delta:nix://bucket/t", [], "nix"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(
+    to: str, options: list[str], says: str, store_path: Path
+) -> None:
+    given = [each for option in options for each in ("--storage", option)]
+    done = run("dispatch", store_path, "--to", to, "--once", *given)
+    assert done.exit_code in {2, 4}
+    assert re.search(says, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_who_may_not_is_told_what_to_do(aws: Aws, store_path: Path) -> None:
+    options = [f"{key}={value}" for key, value in aws.environment.items()]
+    given = [each for option in options for each in ("--storage", option)]
+    to = f"delta:s3://{BUCKET}-of-nobody/t"
+    done = run("dispatch", store_path, "--to", to, "--once", *given)
+    assert done.exit_code == 4
+    assert "AWS_ACCESS_KEY_ID" in done.stderr
+    assert done.stderr.count("\n") == 1
