@@ -16,8 +16,8 @@ from lakelog_spark.source.plan import LogRange
 Rows = list[dict[str, Any]]
 
 
-def options(path: Path, **given: str) -> ReadOptions:
-    return ReadOptions.of({"path": str(path), **given})
+def options(at: Path, /, **given: str) -> ReadOptions:
+    return ReadOptions.of({"path": str(at), **given})
 
 
 def reader(path: Path, limits: Mapping[str, Limit] | None = None, /, **given: str) -> LakelogReader:

@@ -38,7 +38,6 @@ def test_where_to_stop_can_be_chosen() -> None:
     [
         ({}, "name a store directory"),
         ({"path": ""}, "name a store directory"),
-        ({"path": "s3://bucket/store"}, "is no directory: mount it"),
         ({"path": "/s", "corrupt": "ignore"}, "'ignore' is neither fail, skip nor collect"),
         ({"path": "/s", "corrupt": "colect"}, "did you mean 'collect'"),
         ({"path": "/s", "until": "now"}, "'now' is neither flushed nor readable"),

@@ -14,7 +14,12 @@ class OffsetGone(LakelogError):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self, path: Path, asked: int, first: int, end: int, queue: tuple[str, int] | None = None
+        self,
+        path: Path | str,
+        asked: int,
+        first: int,
+        end: int,
+        queue: tuple[str, int] | None = None,
     ) -> None:
         what = "the log" if queue is None else f"queue {queue[0]}/{queue[1]}"
         hint = (
@@ -30,7 +35,7 @@ class OffsetGone(LakelogError):
 class OtherStore(LakelogError):
     """Offsets are of another store than the one that is read."""
 
-    def __init__(self, path: Path, asked: str, found: str) -> None:
+    def __init__(self, path: Path | str, asked: str, found: str) -> None:
         super().__init__(
             f"{path} is store {found}, and the offsets are of store {asked}; give the directory "
             "of that one, or begin anew with another checkpoint folder"

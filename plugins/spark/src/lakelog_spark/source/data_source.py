@@ -68,13 +68,21 @@ class LakelogSource(DataSource):
         """Depends on ``include`` and ``corrupt`` only; refuses wrong options, at ``load``."""
         return ddl_of(ReadOptions.of(self.options))
 
-    def reader(self, schema: StructType) -> LakelogReader:
-        """Look at the store as it is now."""
-        return LakelogReader(self._checked(schema))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Look at the store, or its archive, as it is now."""
+        options = self._checked(schema)
+        if options.archive is not None:
+            from lakelog_spark.archived import ArchivedReader
+
+            return ArchivedReader(options, options.archive)
+        return LakelogReader(options)
 
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
         """Follow the store."""
-        return LakelogStreamReader(self._checked(schema))
+        options = self._checked(schema)
+        if options.archive is not None:
+            raise SettingsError(f"{options.archive} is an archive: read it in a batch", key="path")
+        return LakelogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
         """Append rows to the store, as its owner or beside it."""

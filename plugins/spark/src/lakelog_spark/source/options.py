@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from lakelog.errors import SettingsError, UnknownSetting
+from lakelog.errors import UnknownSetting
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
 from lakelog_lake.log.wanted import ALL, LAST, Span, Wanted
@@ -134,6 +134,7 @@ class ReadOptions:
     """Options of a read, checked.
 
     :ivar path: the store directory, absolute
+    :ivar archive: instead of it the URL of a store's folder in an archive
     :ivar store_id: what the column ``store`` says, if not the store's own UUID
     :ivar wanted: which records
     :ivar start: where to begin; :ivar end: where to stop, itself left out
@@ -168,6 +169,7 @@ class ReadOptions:
     max_bytes_per_batch: int | None = None
     max_rows_per_batch: int | None = None
     trigger: str = AVAILABLE_NOW
+    archive: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -184,6 +186,7 @@ class ReadOptions:
         most_rows = option["max_rows_per_batch"]
         return cls(
             path=_local(given[PATH]),
+            archive=given[PATH] if _is_remote(given[PATH]) else None,
             store_id=option["store_id"] or None,
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
@@ -223,13 +226,11 @@ def _local(path: str) -> Path:
     parts = urlsplit(path)
     if parts.scheme == "file":
         return Path(unquote(parts.path)).absolute()
-    if "://" in path:
-        raise SettingsError(
-            f"{path} is no directory: mount it, under the same path on every executor",
-            key=PATH,
-            source=SOURCE,
-        )
     return Path(path).absolute()
+
+
+def _is_remote(path: str) -> bool:
+    return "://" in path and not path.startswith("file:")
 
 
 def _wanted(option: Mapping[str, str | None], start: Place, end: Place) -> Wanted:

@@ -28,13 +28,23 @@ def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordB
 
     Raises :class:`CorruptLog` at damage, unless that is to be skipped or collected.
     """
+    with lakelog.open(options.path, mode="read") as store:
+        yield from rows_in(store, options, name, part)
+
+
+def rows_in(
+    store: lakelog.Store,
+    options: ReadOptions,
+    name: str,
+    part: LogRange,
+) -> Iterator[pa.RecordBatch]:
+    """The same of a store that is open."""
     from lakelog_spark.source.tables import Tables, joined
 
     tables = Tables(name, names_of(options), options.bodies and options.decompress, lenient=True)
     if options.corrupt == FAIL:
         tables = Tables(name, tables.names, tables.unpack, lenient=False)
-    with lakelog.open(options.path, mode="read") as store:
-        yield from joined(_rows(store, options, part, tables))
+    yield from joined(_rows(store, options, part, tables))
 
 
 def _rows(

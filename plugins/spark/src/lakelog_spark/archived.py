@@ -1,0 +1,135 @@
+"""Reads the segments that lakelog-archive moved away, without a directory of their store.
+
+``spark.read.format("lakelog").load("s3://bucket/old/UUID")``: a store's folder in its archive.
+Each segment that the archive's manifest names is a part of its own, as no record crosses the end of
+one. Tasks fetch ranges of it; on their machines they need lakelog-archive, and fsspec's package for
+such a URL (``s3fs``), with its own settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+import lakelog
+from lakelog.errors import NotAStore, SettingsError, StoreError
+from lakelog.layout import COMMITLOG_DIR, OWN_DIR, STORE_FILE
+from lakelog_spark.errors import OffsetGone, OtherStore
+from lakelog_spark.source.options import LATEST, SKIP, ReadOptions
+from lakelog_spark.source.plan import LogRange
+from lakelog_spark.source.rows import rows_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MANIFEST: Final = "manifest"
+_NAME_DIGITS: Final = 20
+
+
+@attrs.frozen
+class Archived:
+    """The folder of one store.
+
+    :ivar url: of the folder
+    :ivar segment_size_bytes: of each segment
+    :ivar starts: offsets in the log of the first bytes of all of them, in order
+    """
+
+    url: str
+    segment_size_bytes: int
+    starts: tuple[int, ...]
+
+    @property
+    def uuid(self) -> str:
+        """Of the store."""
+        return self.url.rpartition("/")[2]
+
+    @classmethod
+    def at(cls, url: str) -> Archived:
+        """Look what is there.
+
+        Raises :class:`~lakelog.errors.NotAStore` where nothing was archived, and
+        :class:`~lakelog.errors.SettingsError` for a URL that fsspec cannot open.
+        """
+        folder = url.rstrip("/")
+        try:
+            names, first = _manifest(folder)
+        except (ImportError, ValueError) as error:
+            raise SettingsError(f"{url!r} cannot be read: {error}", key="path") from error
+        except OSError as error:
+            raise StoreError(f"{url} cannot be read: {error}") from error
+        if not names:
+            raise NotAStore(f"{url} is no folder of a store that lakelog-archive has filled")
+        return cls(folder, int(first["size"]), tuple(map(int, names)))
+
+    @contextmanager
+    def opened(self) -> Iterator[lakelog.Store]:
+        """A reader of a store of that identity with nothing in its log but what was archived."""
+        with TemporaryDirectory(prefix="lakelog-archived-") as folder:
+            path = Path(folder)
+            (path / COMMITLOG_DIR).mkdir()
+            (path / OWN_DIR).mkdir()
+            identity = {"version": 1, "uuid": self.uuid, "created_by_lakelog": True}
+            (path / OWN_DIR / STORE_FILE).write_text(json.dumps(identity))
+            with lakelog.open(
+                path,
+                mode="read",
+                segment_size_bytes=self.segment_size_bytes,
+                archive="fsspec",
+                fsspec={"url": self.url.rpartition("/")[0]},
+            ) as store:
+                yield store
+
+
+def _manifest(folder: str) -> tuple[list[str], Any]:
+    """The names of the segments that are proved to be there, and the line of the first."""
+    import fsspec  # type: ignore[import-untyped]  # it has no types
+
+    fs, path = fsspec.core.url_to_fs(f"{folder}/{_MANIFEST}")
+    fs.invalidate_cache(path)
+    try:
+        found = [each.rstrip("/").rpartition("/")[2] for each in fs.ls(path, detail=False)]
+    except FileNotFoundError:
+        return [], None
+    names = sorted(each for each in found if len(each) == _NAME_DIGITS and each.isdigit())
+    return names, json.loads(fs.cat_file(f"{path}/{names[0]}")) if names else None
+
+
+class ArchivedReader(DataSourceReader):
+    """Reads what is archived now."""
+
+    def __init__(self, options: ReadOptions, url: str) -> None:
+        if options.start.word == LATEST:
+            raise SettingsError("start=latest is for streaming queries", key="start")
+        self._options = options
+        self._archived = found = Archived.at(url)
+        self._name = options.store_id or found.uuid
+        start, first = options.start, found.starts[0]
+        if start.store not in (None, self._name):
+            raise OtherStore(url, str(start.store), self._name)
+        if start.offset is not None and start.offset < first and options.lost != SKIP:
+            end = found.starts[-1] + found.segment_size_bytes
+            raise OffsetGone(url, start.offset, first, end)
+
+    def partitions(self) -> list[LogRange]:
+        """A segment each; those that can hold nothing that is wanted are left out."""
+        size, wanted = self._archived.segment_size_bytes, self._options.wanted
+        return [
+            LogRange(start, start + size)
+            for start in self._archived.starts
+            if start < wanted.physical.end and start + size > wanted.physical.low
+            if not wanted.nothing
+        ]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one segment."""
+        if isinstance(partition, LogRange):
+            with self._archived.opened() as store:
+                yield from rows_in(store, self._options, self._name, partition)
