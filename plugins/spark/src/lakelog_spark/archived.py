@@ -125,7 +125,6 @@ class ArchivedReader(DataSourceReader):
             LogRange(start, start + size)
             for start in self._archived.starts
             if start < wanted.physical.end and start + size > wanted.physical.low
-            if not wanted.nothing
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from lakelog_lake.care import merging
 from lakelog_lake.care.parquet import Versions
-from lakelog_lake.errors import Conflict
+from lakelog_lake.errors import CareError, Conflict
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable
@@ -103,22 +103,28 @@ def _from_delta(
     from lakelog_lake.sinks.delta import added
 
     sink = table.sink
+    folder = sink.folder
+    if not isinstance(folder, Path):
+        raise CareError(
+            f"{table.name} is in an object store, where no Delta table can be rewound yet; nothing "
+            "was changed: land in a new table"
+        )
     head = sink.head(store)
     _check(table.name, head.position, before)
     actions: list[AddAction | RemoveAction] = []
     now_ms = time.time_ns() // 1_000_000
     for each in table.actions():
-        rest = _rest(each.path, store, start, each.partition)
+        rest = _rest(Path(str(each.path)), store, start, each.partition)
         if rest is None:
             continue
         values = {name: None if it is None else str(it) for name, it in each.partition.items()}
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
-            made = sink.folder / f"rewound-{uuid4().hex}.parquet"
+            made = folder / f"rewound-{uuid4().hex}.parquet"
             metadata = merging.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(added(sink.within(facts.path), facts, values))
-    sync(sink.folder)
+    sync(folder)
     sink.change(head, store, actions, after)
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from lakelog_lake.sinks.delta import DeltaSink
     from lakelog_lake.sinks.parquet import ParquetSink
-    from lakelog_lake.tables.position import Position
+    from lakelog_lake.tables.remote import Folder
+from lakelog_lake.tables.position import Position
 
 
 @attrs.frozen
@@ -74,7 +75,7 @@ class Added:
     """
 
     named: str
-    path: Path
+    path: Folder
     size_bytes: int
     partition: Mapping[str, Any]
 
@@ -130,11 +131,7 @@ class DeltaRows:
         return [
             Added(
                 row["path"],
-                str(
-                    _found(folder, row["path"])
-                    if isinstance(folder, Path)
-                    else folder / row["path"]
-                ),
+                _found(folder, row["path"]) if isinstance(folder, Path) else folder / row["path"],
                 row["size_bytes"],
                 {name.removeprefix("partition."): row[name] for name in own},
             )
