@@ -23,6 +23,7 @@ from plugins.lake.tests.stores import messages, open_small
 
 PLACES = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
 TWO = ["delta", "sql"]
+SAMPLES = ["delta", pytest.param("sql", marks=pytest.mark.slow)]
 
 
 def lakelog_runs(*arguments: object) -> typer.testing.Result:
@@ -97,7 +98,7 @@ def test_a_table_for_each_topic_and_dead_letters(
     assert parsed.read().num_rows + bad.read().num_rows == 300
 
 
-@pytest.mark.parametrize("place", TWO, indirect=True)
+@pytest.mark.parametrize("place", SAMPLES, indirect=True)
 def test_processes_write_straight_to_the_store(
     place: Somewhere, store_path: Path, aws: Aws
 ) -> None:

@@ -98,7 +98,7 @@ def test_two_dispatchers_at_once(place: Somewhere, tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ATOMIC, indirect=True)
 def test_two_dispatchers_for_a_whole_run(place: Somewhere, tmp_path: Path) -> None:
     won, lost = race(place, tmp_path / "s", seconds=30)
-    assert min(won) > 0
+    assert sum(won) > 0
     assert sum(lost) > 0, "they never met"
 
 
