@@ -9,6 +9,7 @@ import pytest
 
 from plugins.lake.tests.remote import servers, somewhere
 from plugins.lake.tests.remote.somewhere import Somewhere
+from tests.support import required
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def aws() -> Iterator[servers.Aws]:
 def rest(aws: servers.Aws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A REST catalog."""
     if not servers.has_java():
-        pytest.skip("no Java or Maven here")
+        required.missing("no Java or Maven here")
     with servers.rest(aws, tmp_path_factory.mktemp("rest")) as uri:
         yield uri
 

@@ -21,9 +21,9 @@ from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
 from plugins.lake.tests.stores import messages, open_small
 
-PLACES = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
 TWO = ["delta", "sql"]
 SAMPLES = ["delta", pytest.param("sql", marks=pytest.mark.slow)]
+PLACES = [*SAMPLES, "glue", pytest.param("rest", marks=pytest.mark.java)]
 
 
 def lakelog_runs(*arguments: object) -> typer.testing.Result:
