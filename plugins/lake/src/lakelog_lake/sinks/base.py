@@ -1,7 +1,8 @@
 """What every kind of table does.
 
-The laws: a commit carries files and position at once; it names the version of the table whose
-position was read, and is refused when that is no longer the newest; nothing is tried again in here.
+The laws: a commit carries files and position at once, and the positions of all other stores in the
+table; it names the version of the table whose position was read, and is refused when that is no
+longer the newest; nothing is tried again in here.
 """
 
 from __future__ import annotations
