@@ -87,7 +87,7 @@ def test_the_extra_spark_brings_pyspark_and_iceberg(extra: Environment, tmp_path
     program = "import pyspark, lakelog_spark as s; s.register; s.session; s.finish_write"
     extra.run("-c", program, cwd=tmp_path)
     lakelog(extra, tmp_path, *PUT)
-    to = ("--to", "iceberg:lake", "--table", "rocketmq.messages")
+    to = ("--to", "iceberg:lake", "--table", "rocketmq.messages", "--engine", "processes")
     assert "2 rows" in lakelog(extra, tmp_path, "dispatch", "shop", *to, "--once")
 
 

@@ -14,23 +14,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakelog_spark.micro_batches import lander
     from lakelog_spark.sessions.local import missing_java, session
     from lakelog_spark.sessions.shipping import ship
     from lakelog_spark.source.data_source import register
     from lakelog_spark.where import read
     from lakelog_spark.writing.access import finish_write
 
-__all__ = ["finish_write", "missing_java", "read", "register", "session", "ship"]
+__all__ = ["finish_write", "lander", "missing_java", "read", "register", "session", "ship"]
 
 _HOMES = {
     "finish_write": "writing.access",
+    "lander": "micro_batches",
     "missing_java": "sessions.local",
     "read": "where",
     "register": "source.data_source",
     "session": "sessions.local",
     "ship": "sessions.shipping",
 }
-_NEED_SPARK = {"finish_write", "read", "register", "ship"}
+_NEED_SPARK = {"finish_write", "lander", "read", "register", "ship"}
 
 
 def __getattr__(name: str) -> Any:

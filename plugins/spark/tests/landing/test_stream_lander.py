@@ -1,0 +1,139 @@
+"""A streaming query lands a store exactly once, though its driver is killed by SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import lakelog_spark
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.tables import assert_exactly, keys_in, keys_of, read
+from plugins.lake.tests.stores import messages, open_small
+from plugins.spark.tests.landing.test_kill_spark import Driver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUNDS = int(os.environ.get("STREAM_ROUNDS", "8"))
+_START_SECONDS = 240
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def querying(kind: str, folder: Path, *, hold: bool) -> Iterator[Driver]:
+    given = {
+        "store": str(folder / "s"),
+        "to": f"{kind}:{folder / 't'}",
+        "checkpoint": str(folder / "c"),
+        "hold": hold,
+    }
+    errors = folder / "errors"
+    command = [sys.executable, "-m", "plugins.spark.tests.landing.program_stream"]
+    with (
+        errors.open("a") as output,
+        subprocess.Popen(
+            [*command, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        ) as process,
+    ):
+        try:
+            yield Driver(process, errors)
+        finally:
+            process.kill()
+
+
+def kill(driver: Driver) -> None:
+    """Its JVM ends with it."""
+    jvm = driver.jvm
+    os.kill(driver.process.pid, signal.SIGKILL)
+    driver.process.wait(_START_SECONDS)
+    end = time.monotonic() + _START_SECONDS
+    while Path(f"/proc/{jvm}").exists():
+        assert time.monotonic() < end, "the JVM stays"
+        time.sleep(0.05)
+
+
+def finish(kind: str, folder: Path) -> int:
+    """Another run of the same query lands what is left; all is there once."""
+    with querying(kind, folder, hold=False) as driver:
+        driver.hear("done c")
+        assert driver.process.wait(_START_SECONDS) == 0
+    expected = keys_of(folder / "s", "S")
+    assert_exactly(kind, folder / "t", expected)
+    return len(expected)
+
+
+@pytest.mark.java
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_batch_that_landed_and_is_not_in_the_checkpoint_lands_once(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        store.put_batch(list(messages(300)))
+    with querying("parquet", tmp_path, hold=True) as driver:
+        driver.hear("landed")
+        kill(driver)
+    assert (tmp_path / "c" / "offsets" / "0").exists()
+    assert not (tmp_path / "c" / "commits" / "0").exists()
+    assert len(keys_in(read("parquet", tmp_path / "t"))) == 300
+    with open_small(tmp_path / "s") as store:
+        store.put_batch(list(messages(50)))
+    assert finish("parquet", tmp_path) == 350
+    assert (tmp_path / "c" / "commits" / "0").exists()
+
+
+@pytest.mark.java
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_drivers_of_queries_are_killed(kind: str, tmp_path: Path) -> None:
+    places = ["planned", "written", "committed", "landed"]
+    with runs.producing(tmp_path / "s"):
+        for number in range(ROUNDS):
+            with querying(kind, tmp_path, hold=True) as driver:
+                driver.hear(places[number % len(places)])
+                time.sleep(random.uniform(0, 0.2))
+                kill(driver)
+    _log.info("%s: %d drivers killed; %d rows", kind, ROUNDS, finish(kind, tmp_path))
+
+
+def test_each_batch_lands_and_a_stream_that_was_changed_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, to = tmp_path / "s", f"parquet:{tmp_path / 't'}"
+    given: dict[str, Any] = {"to": to, "store_id": "S"}
+
+    def query(changed: str | None = None) -> None:
+        stream = spark.readStream.format("lakelog").load(str(path))
+        stream = stream.selectExpr(changed) if changed else stream
+        writer = stream.writeStream.option("checkpointLocation", str(tmp_path / "c"))
+        landing = writer.foreachBatch(lakelog_spark.lander(path, **given))
+        landing.trigger(availableNow=True).start().awaitTermination()
+
+    for _ in range(2):
+        with open_small(path) as owner:
+            owner.put_batch(list(messages(60)))
+        query()
+        assert_exactly("parquet", tmp_path / "t", keys_of(path, "S"))
+    with open_small(path) as owner:
+        owner.put_batch(list(messages(60)))
+    with pytest.raises(StreamingQueryException, match="has columns that are not the store's"):
+        query("upper(topic) AS shouted")
+    assert len(keys_in(read("parquet", tmp_path / "t"))) == 120
