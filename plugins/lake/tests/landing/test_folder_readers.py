@@ -13,7 +13,7 @@ from pyarrow import dataset
 from lakelog_lake.care.care import compact
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables import showing
+from lakelog_lake.tables import visible_files
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.program import Orders
@@ -100,15 +100,15 @@ def test_a_version_that_came_meanwhile_is_shown(
     """One that finishes an older version leaves what a newer one needs."""
     table, source = tmp_path / "t", Source(store_path, "S")
     land_all(source, make("parquet", table))
-    inner: Callable[..., bool] = showing.only
+    inner: Callable[..., bool] = visible_files.only
 
     def late(*given: object) -> bool:
-        monkeypatch.setattr(showing, "only", inner)
+        monkeypatch.setattr(visible_files, "only", inner)
         compact(f"parquet:{table}", None, 1 << 20, None)
         return inner(*given)
 
     (table / "data" / "00-empty.parquet").touch()
-    monkeypatch.setattr(showing, "only", late)
+    monkeypatch.setattr(visible_files, "only", late)
     make("parquet", table)
     assert counted(table) == 300
     assert_exactly("parquet", table, keys_of(store_path, "S"))

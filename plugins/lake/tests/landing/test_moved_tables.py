@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from lakelog_lake.errors import Gone, NoPosition
 from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.sinks.iceberg import sqlite_catalog
-from lakelog_lake.sinks.line import Known
 from lakelog_lake.tables import position
 from lakelog_lake.tables.position import key
 from lakelog_lake.tasks.engines import in_process
@@ -318,7 +318,7 @@ def test_tables_of_earlier_versions_go_on(
     path = tmp_path / "t"
     with monkeypatch.context() as before:
         before.setattr(position, "_VERSION", 1)
-        before.setattr(Known, "texts", lambda _: {})
+        before.setattr(KnownPositions, "texts", lambda _: {})
         land_all(sources[1], make(kind, path))
         land_all(sources[0], make(kind, path))
     if kind == "delta":

@@ -19,7 +19,7 @@ from lakelog_lake.errors import Conflict, TooBusy, TooDifferent
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import Opened, all_opened, readable
-from lakelog_lake.sinks.line import LAST_ROWS, positions_of
+from lakelog_lake.sinks.history import LAST_ROWS, positions_of
 from lakelog_lake.tables.position import Position
 from lakelog_lake.verify.differences import BODY, COLUMNS, EXTRA, PLACE
 from lakelog_lake.verify.verify import Asked, bounds_of, verify_here

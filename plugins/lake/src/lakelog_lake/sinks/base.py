@@ -1,4 +1,4 @@
-"""What every kind of table does.
+"""What every kind of table does, and what those have in common that are folders: Delta and Parquet.
 
 The laws: a commit carries files and position at once, and the positions of all other stores in the
 table; it names the version of the table whose position was read, and is refused when that is no
@@ -8,14 +8,15 @@ longer the newest; nothing is tried again in here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from lakelog_lake.tables.fields import Layout
+from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.remote import Folder
+from lakelog_lake.tables.remote import Folder, Remote
 
 
 @attrs.frozen
@@ -66,3 +67,34 @@ class Markable(Sink, Protocol):
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
+
+
+DATA: Final = "data"
+
+
+_Path = TypeVar("_Path", Path, "Path | Remote")
+
+
+@attrs.frozen
+class FolderTable(Generic[_Path]):
+    """:ivar path: the table's folder; :ivar shape: what it should be."""
+
+    kind: ClassVar[str]
+    path: _Path
+    shape: Shape = attrs.field(factory=Shape)
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return f"the {self.kind} table {self.path}"
+
+    @property
+    def folder(self) -> _Path:
+        """Of the data files."""
+        return self.path / DATA
+
+    def within(self, path: str) -> str:
+        """A data file as the table names it: below its folder."""
+        if isinstance(self.path, Remote):
+            return path.removeprefix(f"{self.path.uri}/")
+        return str(Path(path).relative_to(self.path))

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks.base import FolderTable, Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.delta_line import DeltaLine, app_of
-from lakelog_lake.sinks.folders import FolderTable
-from lakelog_lake.sinks.line import Known
+from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
+from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.partitions import as_text
@@ -82,7 +81,7 @@ class _Version:
     """:ivar table: as the position was read from it; :ivar known: of all stores."""
 
     table: DeltaTable
-    known: Known
+    known: KnownPositions
 
 
 @attrs.frozen
@@ -90,7 +89,7 @@ class DeltaSink(FolderTable[Folder]):
     """A Delta table."""
 
     kind: ClassVar[str] = "Delta"
-    _known: dict[tuple[object, int], Known] = attrs.field(
+    _known: dict[tuple[object, int], KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
 
@@ -154,7 +153,7 @@ class DeltaSink(FolderTable[Folder]):
         version = (table.metadata().id, table.version())
         if version not in self._known:
             self._known.clear()
-            self._known[version] = Known(DeltaLine(table), self.name)
+            self._known[version] = KnownPositions(DeltaHistory(table), self.name)
         known = self._known[version]
         return Head(known.position(store), _Version(table, known))
 

@@ -20,10 +20,10 @@ import attrs
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.catalogs import SYNCED
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
 from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
-from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, is_local, local_folder
+from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local, local_folder
 from lakelog_lake.sinks.iceberg_types import ids
-from lakelog_lake.sinks.line import LAST_ROWS, Known
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
@@ -73,7 +73,7 @@ class IcebergSink:
     _location: str = ""
     _properties: Pairs = attrs.field(default=(), repr=False)
     _layout: Layout = attrs.field(factory=Layout)
-    _known: dict[str, Known] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class IcebergSink:
         self._properties = pairs(table.io.properties)  # credentials may be for a time
         if version not in self._known:
             self._known.clear()
-            self._known[version] = Known(IcebergLine(_History(table)), self.name)
+            self._known[version] = KnownPositions(IcebergHistory(_History(table)), self.name)
         known = self._known[version]
         return Head(known.position(store), _Version(table, known))
 
@@ -174,7 +174,7 @@ class _Version:
     """:ivar table: as the position was read from it; :ivar known: of all stores."""
 
     table: Table
-    known: Known
+    known: KnownPositions
 
 
 @attrs.frozen

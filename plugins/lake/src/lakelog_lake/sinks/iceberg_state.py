@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.sinks.line import Commit
+from lakelog_lake.sinks.history import Commit
 from lakelog_lake.tables.position import key, texts_in
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ class History(Protocol):
         """The snapshots from the newest back, as far as they have not expired."""
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
-        """See :class:`~lakelog_lake.sinks.line.Line`."""
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
 
     def holds(self, store: str) -> bool:
         """Likewise."""
 
 
 @attrs.define
-class IcebergLine:
-    """See :class:`~lakelog_lake.sinks.line.Line`."""
+class IcebergHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
 
     _history: History
     _is_cut: bool = False

@@ -16,7 +16,7 @@ fails if somebody has made that version already. Its members::
 The last three are not in manifests of older versions, which have none but the first columns.
 
 A file in ``data`` that the newest version does not name has a hidden name, see
-:mod:`lakelog_lake.tables.showing`: whoever reads the folder reads the table.
+:mod:`lakelog_lake.tables.visible_files`: whoever reads the folder reads the table.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from uuid import uuid4
 import attrs
 
 from lakelog_lake.errors import Conflict, TableMismatch
-from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks.base import FolderTable, Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.folders import FolderTable
-from lakelog_lake.tables import showing
+from lakelog_lake.tables import visible_files
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DEFAULT, as_text
@@ -121,10 +120,10 @@ class ParquetSink(FolderTable[Path]):
         while version >= 0:
             content = self._read(version)
             if is_all or content["whole"]:
-                seen = showing.seen_in(self.folder)
-                changed = showing.only(seen, self._paths(self._entries(self._newest())))
+                seen = visible_files.seen_in(self.folder)
+                changed = visible_files.only(seen, self._paths(self._entries(self._newest())))
             else:
-                changed = showing.shown(self._paths(content["files"]))
+                changed = visible_files.shown(self._paths(content["files"]))
             if changed:
                 sync(self.folder)
             if changed and self._newest() != version:
@@ -154,7 +153,7 @@ class ParquetSink(FolderTable[Path]):
 
     def paths(self) -> list[Path]:
         """Where they are."""
-        return [showing.found(path) for path in self._paths(self.files())]
+        return [visible_files.found(path) for path in self._paths(self.files())]
 
     def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
         return [self.path / each["path"] for each in entries]
@@ -163,7 +162,7 @@ class ParquetSink(FolderTable[Path]):
         """Each file of the newest version in its turn; one that was renamed meanwhile, too."""
         for path in self._paths(self.files()):
             for _ in range(_TRIES):
-                with suppress(FileNotFoundError), showing.found(path).open("rb") as file:
+                with suppress(FileNotFoundError), visible_files.found(path).open("rb") as file:
                     yield file
                     break
             else:
@@ -209,7 +208,7 @@ class ParquetSink(FolderTable[Path]):
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": self.within(showing.named(facts.path)),
+            "path": self.within(visible_files.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
             **{name: as_text(name, value) for name, value in facts.partition.items()},

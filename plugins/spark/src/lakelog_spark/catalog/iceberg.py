@@ -28,10 +28,10 @@ from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
 from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES, TOPIC
-from lakelog_lake.sinks.iceberg_state import IcebergLine, Snapshot, local_folder
+from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
 from lakelog_lake.sinks.iceberg_types import ids, kinds, wanted
-from lakelog_lake.sinks.line import LAST_ROWS, Known
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DAY
@@ -79,7 +79,7 @@ class _Version:
 
     operations: Any
     metadata: Any
-    known: Known
+    known: KnownPositions
 
 
 @attrs.frozen
@@ -102,7 +102,7 @@ class SparkIcebergSink:
     table: str
     shape: Shape
     _found: _Found | None = None
-    _known: dict[str, Known] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def name(self) -> str:
@@ -159,8 +159,8 @@ class SparkIcebergSink:
         location = str(metadata.metadataFileLocation())
         if location not in self._known:
             self._known.clear()
-            line = IcebergLine(_History(self.session, _quoted(self.table), metadata))
-            self._known[location] = Known(line, self.name)
+            line = IcebergHistory(_History(self.session, _quoted(self.table), metadata))
+            self._known[location] = KnownPositions(line, self.name)
         known = self._known[location]
         return Head(known.position(store), _Version(operations, metadata, known))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog_lake.sinks.line import LAST_ROWS, Commit, Left
+from lakelog_lake.sinks.history import LAST_ROWS, Commit, Left
 from lakelog_lake.tables.position import PREFIX, texts_in
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def app_of(store: str) -> str:
 
 
 @attrs.define
-class DeltaLine:
-    """See :class:`~lakelog_lake.sinks.line.Line`."""
+class DeltaHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
 
     _table: DeltaTable
     _oldest: int = -1

@@ -1,4 +1,4 @@
-"""How far each store has landed in one version of a table, told by the commits that led to it.
+"""How far each store has landed in one version of a table, by the commits that led to it.
 
 Each commit of lakelog's says the positions of all stores. Going back from the version, the newest
 commit that says any counts, as long as what lies between has left in the table what had landed:
@@ -51,7 +51,7 @@ class Commit:
     left: Left = Left.ALL
 
 
-class Line(Protocol):
+class TableHistory(Protocol):
     """One version of a table."""
 
     def commits(self) -> Iterator[Commit]:
@@ -73,10 +73,10 @@ class Line(Protocol):
         """Whether the table has a row of ``store``."""
 
 
-class Known:
+class KnownPositions:
     """What one version of a table says."""
 
-    def __init__(self, line: Line, name: str) -> None:
+    def __init__(self, line: TableHistory, name: str) -> None:
         """:param name: of the table, for messages."""
         self._line, self._name = line, name
         self._texts: dict[str, str] = {}
