@@ -96,8 +96,14 @@ class WriteOptions:
             raise refused(PATH, "name a store directory: .save('STORE')")
         option = {**DEFAULTS, **given}
         job = option["job_id"]
+        place = ReadOptions.of({PATH: given[PATH]})
+        if place.archive is not None:
+            raise refused(
+                PATH,
+                f"{place.archive} is no directory: mount it, under the same path on every executor",
+            )
         return cls(
-            path=ReadOptions.of({PATH: given[PATH]}).path,
+            path=place.path,
             create=switch("create", str(option["create"])),
             settings=option["settings"] or None,
             job=str(uuid4()) if job is None else checked_job(job),
