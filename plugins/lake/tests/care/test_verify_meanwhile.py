@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.log.selection import EVERYTHING
-from lakelog_lake.readback.landed_table import DataFile, LandedTable
+from lakelog_lake.readback.landed_table import DataFile, LandedTable, Size
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
@@ -44,6 +44,9 @@ class Landing:
 
     def data_files(self) -> list[DataFile]:
         return self.table.data_files()
+
+    def size(self) -> Size:
+        return self.table.size()
 
 
 def test_what_lands_while_rows_are_read_is_no_difference(

@@ -104,6 +104,33 @@ def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:
 
 
 @app.command()
+def status(
+    store: StorePath,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
+    ],
+    table: Table = None,
+    store_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+    ] = None,
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a store has landed, and how large its tables are; reads no data file.
+
+    The lag is what is durable in the log and has not landed.
+    """
+    from lakelog_lake.care.status import statuses
+    from lakelog_lake.commands.report import tell_status, tell_status_json
+    from lakelog_lake.landing.targets import identity_of
+
+    name = identity_of(store, store_id)
+    found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
+    (tell_status_json if as_json else tell_status)(found)
+
+
+@app.command()
 def compact(
     to: Target,
     table: Table = None,

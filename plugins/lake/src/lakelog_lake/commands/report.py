@@ -1,17 +1,21 @@
-"""What ``lake verify`` found, for people and for programs."""
+"""What ``lake verify``, ``rewind`` and ``status`` found, for people and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import attrs
 import typer
 
 from lakelog_lake.care.rewind import Rewind
+from lakelog_lake.care.status import Status
 from lakelog_lake.commands.printing import write_json, write_rows
 from lakelog_lake.verify.differences import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
+
+_BAR_CHARACTERS: Final = 20
 
 
 def tell(found: Verified) -> None:
@@ -127,3 +131,34 @@ def tell_rewind(each: Rewind, *, is_done: bool) -> None:
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
         f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
     )
+
+
+def tell_status(found: Sequence[Status]) -> None:
+    """A row for each table, with a bar of how much of the log has landed."""
+    write_rows(
+        [
+            {
+                "table": each.table,
+                "landed": _bar(each.landed_share),
+                "lag_bytes": each.lag_bytes,
+                "rows": each.rows,
+                "dead_letters": each.dead_letters,
+                "files": each.files,
+                "bytes": each.bytes,
+                "versions": each.versions,
+            }
+            for each in found
+        ]
+    )
+
+
+def tell_status_json(found: Sequence[Status]) -> None:
+    """One object for each table."""
+    write_json({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
+
+
+def _bar(share: float | None) -> str:
+    if share is None:
+        return "not known"
+    full = int(share * _BAR_CHARACTERS)
+    return f"{'#' * full}{'.' * (_BAR_CHARACTERS - full)} {math.floor(share * 100)} %"

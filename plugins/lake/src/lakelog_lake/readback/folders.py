@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotLakelogs
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile
+from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from lakelog_lake.sinks.delta import DeltaSink
     from lakelog_lake.sinks.parquet import ParquetSink
+    from lakelog_lake.tables.position import Position
     from lakelog_lake.tables.remote import Folder
-from lakelog_lake.tables.position import Position
 
 
 @attrs.frozen
@@ -56,6 +56,12 @@ class ParquetRows:
     def data_files(self) -> list[DataFile]:
         """With all their columns."""
         return [(str(path), {}) for path in self.sink.paths()]
+
+    def size(self) -> Size:
+        """By the manifests."""
+        files = self.sink.files()
+        rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
+        return Size(rows, len(files), size, self.sink.versions())
 
     def _schema(self) -> pa.Schema:
         """Of all files together; empty without any."""
@@ -115,6 +121,16 @@ class DeltaRows:
     def data_files(self) -> list[DataFile]:
         """The columns of partitions stand in no file."""
         return [(str(each.path), each.partition) for each in self.actions()]
+
+    def size(self) -> Size:
+        """By the log; files without statistics count no rows."""
+        import pyarrow as pa
+
+        table = self._table()
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        rows = sum(each.get("num_records") or 0 for each in actions)
+        size = sum(each["size_bytes"] for each in actions)
+        return Size(rows, len(actions), size, len(table.history()))
 
     def actions(self) -> list[Added]:
         """The files of the newest version; raises what :meth:`data_files` does."""

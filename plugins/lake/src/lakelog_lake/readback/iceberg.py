@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile
+from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,17 @@ class IcebergRows:
                 f"{self.name} has delete files: compact it, or compare it with --engine processes"
             )
         return [(each.file.file_path, {}) for each in tasks]
+
+    def size(self) -> Size:
+        """By the summary of the newest snapshot."""
+        table = self.table()
+        snapshot = table.current_snapshot()
+        said = None if snapshot is None else snapshot.summary
+        rows, files, size = (
+            int((said.get(name) if said else None) or 0)
+            for name in ("total-records", "total-data-files", "total-files-size")
+        )
+        return Size(rows, files, size, len(table.metadata.snapshots))
 
     def table(self) -> Table:
         """The newest version; raises :class:`NoTable`."""

@@ -21,6 +21,21 @@ DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A path or URI, and columns that the file itself does not hold."""
 
 
+@attrs.frozen
+class Size:
+    """What a table consists of.
+
+    :ivar rows: of the newest version, deleted ones of Iceberg's delete files too
+    :ivar files: data files of it; :ivar bytes: how long they are
+    :ivar versions: that are kept: snapshots of Iceberg, versions of Delta, manifests of Parquet
+    """
+
+    rows: int
+    files: int
+    bytes: int
+    versions: int
+
+
 class LandedTable(Protocol):
     """One table, of any kind; each call sees its newest version."""
 
@@ -42,6 +57,9 @@ class LandedTable(Protocol):
 
         Raises :class:`~lakelog_lake.errors.NeedsEngine` where they alone are not the rows.
         """
+
+    def size(self) -> Size:
+        """How large it is, by what it says of itself: no data file is read."""
 
 
 @attrs.frozen
@@ -79,3 +97,7 @@ class WithDeadLetters:
     def data_files(self) -> list[DataFile]:
         """Of both."""
         return [*self.main.data_files(), *self.dead.data_files()]
+
+    def size(self) -> Size:
+        """Of the table."""
+        return self.main.size()

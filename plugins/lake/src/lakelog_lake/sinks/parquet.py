@@ -151,6 +151,10 @@ class ParquetSink(FolderTable[Path]):
         """The files of the newest version; each as its manifest has it."""
         return self._entries(self._newest())
 
+    def versions(self) -> int:
+        """How many manifests are kept."""
+        return sum(path.stem.isdigit() for path in self._manifests.glob("*.json"))
+
     def paths(self) -> list[Path]:
         """Where they are."""
         return [visible_files.found(path) for path in self._paths(self.files())]

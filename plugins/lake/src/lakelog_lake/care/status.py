@@ -1,0 +1,85 @@
+"""How far a store has landed, and how large its tables are; no data file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+import lakelog
+from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.readback.open import all_opened
+
+
+@attrs.frozen
+class Status:
+    """Of one table.
+
+    :ivar table: its name; :ivar topic: the only one that it is for, if it is
+    :ivar landed_to: physical offset up to which the store has landed; ``None`` if it never did
+    :ivar durable_to: physical offset up to which the log is durable; ``None`` if nobody says
+    :ivar log_start: where the log begins
+    :ivar rows: of all stores; :ivar dead_letters: rows of the table of bodies that did not parse
+    :ivar files: data files of the newest version; :ivar bytes: how long they are
+    :ivar versions: that are kept
+    """
+
+    table: str
+    topic: str | None
+    log_start: int
+    landed_to: int | None
+    durable_to: int | None
+    rows: int
+    dead_letters: int
+    files: int
+    bytes: int
+    versions: int
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """How much of the log is durable and has not landed; ``None`` if that is not known."""
+        if self.durable_to is None:
+            return None
+        return max(
+            0, self.durable_to - (self.log_start if self.landed_to is None else self.landed_to)
+        )
+
+    @property
+    def landed_share(self) -> float | None:
+        """How much of the log that is there has landed, from 0 to 1; ``None`` if not known."""
+        if self.lag_bytes is None or self.durable_to is None:
+            return None
+        there = self.durable_to - self.log_start
+        return 1.0 if there <= 0 else max(0.0, 1 - self.lag_bytes / there)
+
+
+def statuses(
+    path: Path, store: str, to: str, table: str | None, storage: Mapping[str, str]
+) -> Iterator[Status]:
+    """One for each table that ``to`` means.
+
+    :param store: who the store in ``path`` is in the tables
+
+    Raises :class:`~lakelog_lake.errors.CareError`, and what opening the store raises.
+    """
+    with lakelog.open(path, mode="read") as opened:
+        start = opened.min_offset
+        durable = opened.flushed_offset if opened.is_flushed_known else None
+    for each in all_opened(to, table, None, storage):
+        with reaching(each.table.name):
+            position = each.table.position(store)
+            size = each.table.size()
+            dead = 0 if each.dead_letters is None else each.dead_letters.size().rows
+        yield Status(
+            each.table.name,
+            each.topic,
+            start,
+            None if position is None else position.end,
+            durable,
+            size.rows,
+            dead,
+            size.files,
+            size.bytes,
+            size.versions,
+        )

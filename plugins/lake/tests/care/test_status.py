@@ -1,0 +1,61 @@
+"""``lake status``: how far a store has landed, and how large its tables are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lakelog import Message
+from plugins.lake.tests.landing.tables import files
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import messages, open_small
+
+
+def status(store: Path, to: str) -> dict[str, Any]:
+    done = run("lake", "status", store, "--to", to, "--json")
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> None:
+    path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
+    with open_small(path) as store:
+        store.put_batch(list(messages(300)))
+    assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+    found = status(path, to)
+    there = files(kind, tmp_path / "t")
+    assert found["rows"] == 300
+    assert found["files"] == len(there)
+    assert found["bytes"] == sum(each.stat().st_size for each in there)
+    assert found["landed_to"] == found["durable_to"]
+    assert (found["lag_bytes"], found["dead_letters"]) == (0, 0)
+    assert found["versions"] >= 1
+    with open_small(path) as store:
+        store.put_batch(list(messages(100)))
+        end = store.max_offset
+    behind = status(path, to)
+    assert behind["landed_to"] == found["landed_to"]
+    assert behind["lag_bytes"] == end - found["landed_to"] > 0
+    shown = run("lake", "status", path, "--to", to).stdout
+    assert f"{100 * behind['landed_to'] // behind['durable_to']} %" in shown
+
+
+def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:
+    path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
+    with open_small(path) as store:
+        store.put_batch([Message("t", b'{"a": 1}'), Message("t", b"\xff"), Message("t", b"\xfe")])
+    schema = tmp_path / "a.json"
+    schema.write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    body = ("--body", f"t=json:{schema}", "--engine", "processes")
+    landed = run("dispatch", path, "--to", to, "--once", *body)
+    assert landed.exit_code == 0, landed.stderr
+    found = status(path, to)
+    assert (found["rows"], found["dead_letters"]) == (1, 2)
+
+
+def test_a_table_that_is_not_there_is_said(kind: str, store_path: Path, tmp_path: Path) -> None:
+    done = run("lake", "status", store_path, "--to", f"{kind}:{tmp_path / 'none'}")
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
