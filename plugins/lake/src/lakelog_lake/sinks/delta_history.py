@@ -53,9 +53,9 @@ class DeltaHistory:
         """Deltalake does not list them."""
         return None
 
-    def has_mark(self, store: str) -> bool:
-        """Whether there is a transaction identifier of it, which a restored table has, too."""
-        return self._table.transaction_version(app_of(store)) is not None
+    def mark(self, store: str) -> str | None:
+        """A transaction identifier of it, which a restored table has, too; it says nothing else."""
+        return None if self._table.transaction_version(app_of(store)) is None else ""
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         """All rows."""

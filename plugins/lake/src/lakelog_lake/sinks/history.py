@@ -5,7 +5,8 @@ commit that says any counts, as long as what lies between has left in the table 
 appends, compactions, deletes. Where it has not, or where the line has been cut by expiry:
 
 - the table was restored, or cloned: its rows count, as the commits up to some version are in it
-- the line is cut, and the table has a mark of the store: likewise
+- the line is cut, and the table has a mark of the store: likewise; a mark that says a position
+  counts where its last record is the store's last row
 - the table was replaced, or nothing tells where rows of the store come from: it is refused
 
 A store that has been in the table, and has no row in it, lands again from the beginning.
@@ -63,8 +64,11 @@ class TableHistory(Protocol):
     def marks(self) -> Collection[str] | None:
         """The stores of which the table says elsewhere that they landed; not all can list them."""
 
-    def has_mark(self, store: str) -> bool:
-        """Whether the table says so of ``store``."""
+    def mark(self, store: str) -> str | None:
+        """What the table says elsewhere of ``store``: the newest position, or nothing but itself.
+
+        It does not go back with the rows. ``None`` for a store that never landed.
+        """
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
         """:data:`LAST_ROWS` of the last row of each queue, and of any others."""
@@ -103,7 +107,7 @@ class KnownPositions:
             return _parsed(text, self._name)
         if self._line.holds(store):
             raise NoPosition(self._name, store)
-        has_been = store in self._before or self._line.has_mark(store)
+        has_been = store in self._before or self._line.mark(store) is not None
         return _BEGINNING if has_been else None
 
     def texts(self) -> dict[str, str]:
@@ -123,10 +127,22 @@ class KnownPositions:
         if not is_older and not (self._left is Left.ALL and self._is_cut):
             return {}
         return {
-            store: to_text(position)
+            store: self._confirmed(store, position) or to_text(position)
             for store, position in positions_of(self._line.last_rows(), self._name).items()
-            if is_older or self._line.has_mark(store)
+            if is_older or self._line.mark(store) is not None
         }
+
+    def _confirmed(self, store: str, position: Position) -> str | None:
+        """The mark's text, which says more than rows do, if its last record is the last row."""
+        text = self._line.mark(store)
+        last = _parsed(text, self._name).last if text else None
+        same = last is not None and (last.offset, last.size) == _place(position)
+        return text if same else None
+
+
+def _place(position: Position) -> tuple[int, int] | None:
+    last = position.last
+    return None if last is None else (last.offset, last.size)
 
 
 def _parsed(text: str, name: str) -> Position:

@@ -1,7 +1,7 @@
 """The snapshots that led to a version of an Iceberg table, whoever reads it: pyiceberg, or Java.
 
-A property of the table marks that a store has been in it. It is no position: properties do not go
-back with a table that is rolled back.
+A property of the table marks that a store has been in it. It says the newest position, and does not
+go back with a table that is rolled back.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class IcebergHistory:
         """By the table's properties."""
         return texts_in(self._history.properties())
 
-    def has_mark(self, store: str) -> bool:
-        """Likewise."""
-        return key(store) in self._history.properties()
+    def mark(self, store: str) -> str | None:
+        """Likewise: the newest position."""
+        return self._history.properties().get(key(store))
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
         """Of the current snapshot."""
