@@ -31,8 +31,9 @@ def told(what: str) -> Iterator[None]:
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.logger import PySparkLogger
 
-    logger = logging.getLogger(_SPARKS_OWN)
+    logger = PySparkLogger.getLogger(_SPARKS_OWN)  # a plain one could not take its messages
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)  # it prints the error too, as JSON
     try:
