@@ -196,3 +196,14 @@ print(os.environ["JAVA_HOME"], count, spark.table("lake.rocketmq.numbers").count
 def test_the_interpreter_of_this_process_runs_the_workers(spark: SparkSession) -> None:
     found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first()
     assert found == sys.executable
+
+
+def test_the_logger_of_spark_stays_its_own() -> None:
+    program = (
+        "import logging\n"
+        "from pyspark.logger import PySparkLogger\n"
+        "from lakelog_spark.sessions.jobs import told\n"
+        "with told('nothing'):\n    pass\n"
+        "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
