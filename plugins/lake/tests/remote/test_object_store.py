@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import processes
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.tables import keys_of, land_all
-from plugins.lake.tests.landing.test_cli import identity, run
+from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
 from plugins.lake.tests.landing.wishes import Even, land_wish
 from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
@@ -176,3 +178,19 @@ def test_who_may_not_is_told_what_to_do(aws: Aws, store_path: Path) -> None:
     assert done.exit_code == 4
     assert "AWS_ACCESS_KEY_ID" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_without_credentials_nothing_else_is_printed(store_path: Path) -> None:
+    """Deltalake logs past Python, so that this takes a process."""
+    environ = {key: it for key, it in os.environ.items() if not key.startswith("AWS_")}
+    environ |= {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1", "HOME": str(store_path)}
+    command = [LAKELOG, "dispatch", str(store_path), "--to", "delta:s3://nobody/t", "--once"]
+    done = subprocess.run(
+        [*command, "--engine", "processes"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1, done.stderr

@@ -47,6 +47,7 @@ def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
 
     :param options: of deltalake; the environment has what they lack
     """
+    os.environ.setdefault("RUST_LOG", "error")  # deltalake warns of each place without credentials
     root, known = uri.rstrip("/"), dict(options)
     lower = {name.lower(): it for name, it in (*os.environ.items(), *options.items())}
     endpoints = [lower[name] for name in _ENDPOINTS if name in lower]
