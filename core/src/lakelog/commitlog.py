@@ -174,7 +174,11 @@ class CommitLog:
                 f"the next segment of {segments.size_bytes} bytes", error
             ) from error
         self._health.has_room()
-        self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+        try:
+            self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+        except BaseException:  # Ctrl-C too: nobody else could close it
+            segments.give_back(opened)
+            raise
         segments.roll(opened)
         self.positions.appended = self.positions.words[APPENDED] = end
 

@@ -243,6 +243,12 @@ class Segments:
         self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
         return self._new(self.active_offset + self.size_bytes, length)
 
+    def give_back(self, opened: Opened) -> None:
+        """Close and delete the segment that ``prepare_roll`` gave: there will be no roll."""
+        with suppress(OSError):
+            opened.writer.close()
+            self._maker.remove(self.active_offset + self.size_bytes)
+
     def roll(self, opened: Opened) -> None:
         """Go on in the segment that ``prepare_roll`` gave."""
         if isinstance(self.active, Sealable):

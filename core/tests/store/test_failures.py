@@ -36,6 +36,8 @@ from lakelog.testing.crash.opener import owned_by
 from lakelog.testing.descriptors import open_in
 
 LARGE = bytes(4000)
+MAPS_OF_A_SEGMENT = 2
+"""Of the writer ``file``; each holds a descriptor while frames of a failure refer to it."""
 PUTS: dict[str, Callable[[Store, Message], object]] = {
     "put": lambda store, message: store.put(message),
     "batch": lambda store, message: store.put_batch([message, message]),
@@ -100,6 +102,21 @@ def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
     with open_small(tmp_path) as recovered:
         assert [each.physical_offset for each in recovered.scan()][:5] == good
         recovered.put(Message("t", b""))
+
+
+def test_the_end_of_a_segment_cannot_be_written(tmp_path: Path) -> None:
+    """The next segment was ready; it is closed and deleted."""
+    files = FaultyFiles()
+    store = open_small(tmp_path, files=files, file={"map_below_bytes": 0})
+    store.put(Message("t", bytes(SEGMENT // 2)))
+    files.failing.add("write_at")
+    with pytest.raises(StoreFailed):
+        store.put(Message("t", bytes(SEGMENT // 2)))
+    with pytest.raises(StoreFailed):
+        store.close()
+    assert [each.name for each in (tmp_path / "commitlog").iterdir()] == [segment_name(0)]
+    held = [each for each in open_in(tmp_path) if segment_name(SEGMENT) in each]
+    assert len(held) <= MAPS_OF_A_SEGMENT, "the file itself is open, too"
 
 
 def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:
