@@ -68,22 +68,28 @@ def named(settings: Mapping[str, Any]) -> str:
     return "-".join(each if isinstance(each, str) else "otherwise" for each in settings.values())
 
 
-def covering() -> list[tuple[Mapping[str, Any], tuple[str, str]]]:
-    """Each fault with every writer, every flush strategy and the special settings.
+def covering() -> list[tuple[Mapping[str, Any], tuple[str, str], str]]:
+    """Each fault with every writer and every flush strategy, in both workloads.
 
     A fault meets 4 of the 16 pairs, the next fault 4 other ones: a fourth of the runs, and no call
-    is left untried in a writer or in a strategy.
+    is left untried in a writer or in a strategy. Each of the special settings comes where it makes
+    calls that are not made otherwise.
     """
-    found: list[tuple[Mapping[str, Any], tuple[str, str]]] = []
+    found: list[tuple[Mapping[str, Any], tuple[str, str], str]] = []
     for shift, fault in enumerate(FAULTS):
         pairs: list[Mapping[str, Any]] = [ALL[4 * at + (at + shift) % 4] for at in range(4)]
-        found += [(each, fault) for each in [*pairs, WRITES_ALL, IN_A_PROCESS, FEW_ENTRIES]]
+        found += [(each, fault, workload) for each in pairs for workload in ("all", "house")]
+        found += [(IN_A_PROCESS, fault, "all"), (FEW_ENTRIES, fault, "house")]
+        if fault[0] == "pwrite":
+            found += [(WRITES_ALL, fault, "all"), (WRITES_ALL, fault, "house")]
     return found
 
 
 def named_both(value: object) -> str:
-    """The name of settings, or of a fault."""
-    return named(value) if isinstance(value, Mapping) else "-".join(map(str, value))  # type: ignore[call-overload]  # a fault is a tuple
+    """The name of settings, of a fault, or of a workload."""
+    if isinstance(value, Mapping):
+        return named(value)
+    return "-".join(value) if isinstance(value, tuple) else str(value)
 
 
 def every_nth(run: Callable[[int], Outcome]) -> int:

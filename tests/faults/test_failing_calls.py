@@ -153,8 +153,7 @@ def test_no_thread_can_be_started(faulty: Workers, tmp_path: Path, workload: str
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
-@pytest.mark.parametrize("workload", ["all", "house"])
-@pytest.mark.parametrize(("settings", "fault"), covering(), ids=named_both)
+@pytest.mark.parametrize(("settings", "fault", "workload"), covering(), ids=named_both)
 def test_every_nth_call_fails(
     faulty: Workers,
     tmp_path: Path,
