@@ -1,7 +1,7 @@
 """A driver in a process of its own: reads a store, streams it, lands it; says what came of it.
 
-Its only argument is JSON: ``master``, ``store``, ``folder``, and perhaps ``python``, which is the
-executors' and lacks lakelog. So is what it prints.
+Its only argument is JSON: ``master``, ``folder``, ``store`` or the ``url`` of an archive, and
+perhaps ``python``, which is the executors' and lacks lakelog. So is what it prints.
 """
 
 from __future__ import annotations
@@ -28,22 +28,43 @@ CONFIG = {**OF_A_DRIVER, "spark.sql.shuffle.partitions": "2"}
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    folder, store = Path(given["folder"]), given["store"]
+    folder = Path(given["folder"])
     spark = lakelog_spark.session(
         folder / "lake", master=given["master"], python=given.get("python"), config=CONFIG
     )
     if given.get("python"):
         lakelog_spark.ship(spark)
     lakelog_spark.register(spark)
-    said = {
+    if "url" in given:
+        said = of_an_archive(spark, given["url"])
+    else:
+        said = of_a_store(spark, given["store"], folder)
+    said["executors"] = executors(spark)
+    spark.stop()
+    sys.stdout.write(json.dumps(said) + "\n")
+
+
+def of_a_store(spark: SparkSession, store: str, folder: Path) -> dict[str, Any]:
+    return {
         "batch": batch(spark, store),
         "stream": stream(spark, store, folder / "stream"),
-        "executors": executors(spark),
         "lakelog_from": spark.sparkContext.parallelize([0], 1).map(where).first(),
         "landed": landed(spark, Path(store), folder),
     }
-    spark.stop()
-    sys.stdout.write(json.dumps(said) + "\n")
+
+
+def of_an_archive(spark: SparkSession, url: str) -> dict[str, Any]:
+    """The rows of an archive, read by Spark, and once more from the table they were written to."""
+    frame = spark.read.format("lakelog").load(url)
+    keys = ("topic", "queue_id", "queue_offset", "physical_offset")
+    frame.writeTo("lake.rocketmq.archived").create()
+    table = spark.table("lake.rocketmq.archived")
+    return {
+        "partitions": frame.rdd.getNumPartitions(),
+        "filtered": frame.where("topic = 'topic-1' AND queue_offset < 5").count(),
+        "read": sorted(map(list, frame.select(*keys).collect())),
+        "table": sorted(map(list, table.select(*keys).collect())),
+    }
 
 
 def batch(spark: SparkSession, store: str) -> dict[str, int]:
