@@ -8,7 +8,8 @@ commit; and ``here`` when it comes to PHASE for the NUMBER-th time, where it sta
 from outside. Phases: ``planned``, ``written``, ``inside`` (of a commit, with metadata written that
 nothing refers to yet, or has just begun to), ``shown one`` (Parquet: of the files of a commit, one
 has its name), ``one committed`` (after the commit of one of several
-tables), ``committed`` (after all, before anything else), ``never``. Inside of a commit of Delta,
+tables), ``committed`` (after all, before anything else), ``ahead`` (before a commit, with the next
+pass written) and ``ahead committed`` (right behind it), ``never``. Inside of a commit of Delta,
 which is one call, nobody can stop. Modes: ``one`` table; ``topics``, a table for each; ``bodies``,
 one table with dead letters; ``follow``, one table, until something is sent by the pipe.
 """
@@ -29,8 +30,8 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.targets import Wish, sink_for
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.wishes import Even, dispatcher, per_topic
 
@@ -76,6 +77,25 @@ def report_commits(kind: str, reporter: Reporter) -> None:
         from lakelog_lake.sinks.delta import DeltaSink
 
         _around(DeltaSink, "commit", before=lambda: reporter.say("committing"))
+
+
+def report_ahead(kind: str, lander: Dispatcher, reporter: Reporter) -> None:
+    """See to it that each commit waits until the next pass is written, and is then told of."""
+    is_ahead = False
+
+    def before() -> None:
+        nonlocal is_ahead
+        is_ahead = lander._ahead is not None and bool(lander._ahead.written())
+        if is_ahead:
+            reporter("ahead")
+
+    def on_phase(phase: str) -> None:
+        if phase == "committed" and is_ahead:
+            reporter("ahead committed")
+
+    sink: Any = type(sink_for(f"{kind}:/nowhere"))
+    _around(sink, "commit", before=before)
+    lander.on_phase = on_phase
 
 
 def _nothing() -> None:
@@ -144,7 +164,10 @@ def _run(orders: Orders, pipe: Connection) -> None:
         pipe.send("ready")
         pipe.send(_follow(lander, pipe))
         return
-    report_commits(orders.kind, reporter)
+    if orders.phase.startswith("ahead"):
+        report_ahead(orders.kind, lander, reporter)
+    else:
+        report_commits(orders.kind, reporter)
     pipe.send("ready")
     with lakelog.open(orders.store, mode="read") as opened:
         end = opened.flushed_offset

@@ -1,8 +1,8 @@
 """What a kill hit, by what it left in the folder of a table, and by what the table says.
 
 - ``inside`` the commit: metadata that is part of no version, or not under its name
+- ``after`` it: one more version; data files of the pass behind it may be left over
 - ``before`` it: data files that are in no version, and nothing else
-- ``after`` it: one more version, and nothing that is left over
 - ``early``: nothing at all
 """
 
@@ -40,9 +40,9 @@ def hit(before: Evidence, after: Evidence) -> str:
     """What happened between two looks."""
     if after.metadata - before.metadata:
         return "inside"
-    if after.data - before.data:
-        return "before"
-    return "after" if after.commits > before.commits else "early"
+    if after.commits > before.commits:
+        return "after"
+    return "before" if after.data - before.data else "early"
 
 
 def has_new_metadata(kind: str, path: Path, before: Evidence) -> bool:

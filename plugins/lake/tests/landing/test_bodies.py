@@ -107,7 +107,7 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
     lander.one_pass()
     dead, main = lander.targets.served
     dead.start = half
-    task = lander._task(Span(0, main.start))
+    task = lander._tasks([Span(0, main.start)])[0]
     from lakelog_lake.tasks.task import write
 
     written = write(task)
@@ -119,7 +119,7 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
 def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) -> None:
     lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()}))
     lander.one_pass()
-    task = lander._task(Span(0, 100))
+    task = lander._tasks([Span(0, 100)])[0]
     assert len(task.outlets) == 6
     copy = pickle.loads(pickle.dumps(task))
     assert copy.outlets == task.outlets

@@ -1,9 +1,9 @@
 """Dispatchers are killed from outside by SIGKILL while a producer appends.
 
-They are killed where they stand still before, inside and after a commit, at a time by chance
-within a commit, and at any time. Nothing is lost, nothing is doubled, each queue keeps its order,
-and after kills the table holds just what is before its position. What a kill hit is told by
-the table's folder: versions, and files that are of no version.
+They are killed where they stand still before, inside and after a commit, with the next pass written
+or not, at a time by chance within a commit, and at any time. Nothing is lost, nothing is doubled,
+each queue keeps its order, and after kills the table holds just what is before its position. What a
+kill hit is told by the table's folder: versions, and files that are of no version.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from plugins.lake.tests.landing.program_evidence import (
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
 from plugins.lake.tests.landing.wishes import assert_parsed, assert_topics, land_wish, read_dead
 
-WAYS = ("written", "inside", "committed", "within", "anywhere", "planned")
+AHEAD = {"ahead": "before", "ahead committed": "after"}
+WAYS = ("written", "inside", "committed", "within", "anywhere", "planned", *AHEAD)
 ROUNDS = 60
 LEAST = 10
 MOST_ROUNDS = 150
@@ -107,6 +108,22 @@ def test_a_kill_in_each_phase(tmp_path: Path) -> None:
         assert killing.round("committed") == "after"
         killing.check()
     finish(killing.store, killing.kind, killing.table)
+
+
+@pytest.mark.parametrize("way", AHEAD)
+def test_a_kill_with_the_next_pass_written(way: str, tmp_path: Path) -> None:
+    """Its files are left over, and its rows land anew."""
+    killing = prepared("parquet", tmp_path)
+    with runs.producing(killing.store):
+        while (found := killing.round(way)) == "ended":  # until there is enough for two passes
+            time.sleep(0.1)
+    assert found == AHEAD[way]
+    left = look(killing.kind, killing.table)
+    assert left.commits == (way == "ahead committed")
+    assert left.data
+    killing.check()
+    finish(killing.store, killing.kind, killing.table)
+    assert look(killing.kind, killing.table).data == left.data
 
 
 @pytest.mark.slow

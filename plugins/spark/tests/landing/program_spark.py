@@ -48,6 +48,7 @@ def main() -> None:
                 time.sleep(0.05)
         except MayPass as error:
             say(f"trouble: {error}")
+    lander.close()
     stop(spark)
 
 

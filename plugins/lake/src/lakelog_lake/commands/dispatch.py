@@ -179,7 +179,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
         targets = targets_for(wish, place)
         watched = run if bar is None else bar.watched(run)
-        lander = Dispatcher(source, targets, watched, bounds, alive, pinning, max_dead_letters)
+        lander = Dispatcher(
+            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set
+        )
         try:
             is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
         except Exception:

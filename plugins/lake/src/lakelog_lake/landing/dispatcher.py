@@ -4,6 +4,10 @@ A pass begins with the positions that the tables say, and with a look at whether
 holds the records they name. Its range starts at the smallest; what a table has already is left out
 by the tasks, row by row. So each table lands exactly once by its own position, whatever becomes of
 the others. What is remembered between passes is only that there was nothing for a table.
+
+While a pass is committed, the next one is written already, by a thread. It counts only if the
+tables then say that it begins where they are; else its files are removed, and it is written anew.
+So what decides is the same as without it, and a kill leaves files that no version names.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from lakelog_lake.log.range_reader import Span
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.ahead import Ahead
 from lakelog_lake.tasks.engines import Engine, drop
 from lakelog_lake.tasks.ranges import Bounds, next_spans
 from lakelog_lake.tasks.task import Task, Written
@@ -76,6 +81,11 @@ def _nothing(_: str) -> None:
     """Told of phases."""
 
 
+def _never() -> bool:
+    """No pass is the last one."""
+    return False
+
+
 def land(
     source: Source,
     sink: Sink,
@@ -84,7 +94,8 @@ def land(
     on_phase: Callable[[str], None] = _nothing,
 ) -> Landed | None:
     """One pass for one table; see :meth:`Dispatcher.one_pass`."""
-    return Dispatcher(source, Targets([Target(sink)]), engine, bounds, on_phase).one_pass()
+    targets = Targets([Target(sink)])
+    return Dispatcher(source, targets, engine, bounds, on_phase, is_last=lambda: True).one_pass()
 
 
 @attrs.define
@@ -92,9 +103,10 @@ class Dispatcher:
     """Lands ``source`` in ``targets``.
 
     :ivar on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase, and
-        ``one committed`` after each table
+        ``one committed`` after each table; by a thread ``written ahead``, of the next pass
     :ivar max_dead_letters: so many may land by this object; a pass with more lands nothing
     :ivar pin: renewed as each pass begins: what the one before has landed may go from the log
+    :ivar is_last: whether no pass is to follow, so that none is written ahead
     """
 
     source: Source
@@ -104,6 +116,8 @@ class Dispatcher:
     on_phase: Callable[[str], None] = _nothing
     pin: Pinning | None = None
     max_dead_letters: int | None = None
+    is_last: Callable[[], bool] = _never
+    _ahead: Ahead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
     _kept: KeptStore = attrs.field(init=False)
@@ -127,39 +141,73 @@ class Dispatcher:
         try:
             return self._pass()
         except BaseException:
-            self._kept.close()  # whatever it was, look at everything anew
+            self.close()  # whatever it was, look at everything anew
             raise
 
     def _pass(self) -> Landed | None:
-        spans = self._planned(self._kept.now())
+        store = self._kept.now()
+        start = self._looked(store)
+        ahead = self._ahead_from(start)
+        spans = self._planned(store, start) if ahead is None else ahead.spans
         if not spans:
             return None
         self.on_phase("planned")
-        written = self.engine([self._task(span) for span in spans])
+        written = self.engine(self._tasks(spans)) if ahead is None else ahead.written()
+        self._ahead = None
         self.on_phase("written")
         self._check_dead_letters(spans, written)
         strays = _first_places(written)
         self.targets.met(strays)
+        is_more = spans[-1].end - spans[0].start >= self.bounds.pass_bytes
+        if is_more and not strays and not self.is_last():
+            self._begin_from(spans[-1].end)
         landed = self._settle(spans, written)
         self._dead_letters += landed.dead_letters
         self.on_phase("committed")
-        size = spans[-1].end - spans[0].start
-        is_more = bool(strays) or not landed.won or size >= self.bounds.pass_bytes
-        return attrs.evolve(landed, is_more=is_more)
+        return attrs.evolve(landed, is_more=is_more or bool(strays) or not landed.won)
 
-    def _planned(self, store: lakelog.Store) -> list[Span]:
-        """Where each table has come to, and what lands next."""
+    def _looked(self, store: lakelog.Store) -> int:
+        """Where each table has come to; where the next range starts."""
         source, targets = self.source, self.targets
         start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
+        return start
+
+    def _planned(self, store: lakelog.Store, start: int) -> list[Span]:
+        """What lands next, from ``start`` on."""
         spans = next_spans(store, start, self.bounds, self._durable)
         self._looked_to = None if spans else start
         return spans
 
+    def _ahead_from(self, start: int) -> Ahead | None:
+        """What was written ahead, if it begins where the tables are; else it is dropped."""
+        if self._ahead is not None and not self._ahead.is_of(self.targets.starts(start)):
+            self._ahead.drop()
+            self._ahead = None
+        return self._ahead
+
+    def _begin_from(self, start: int) -> None:
+        """Begin to write what follows ``start``, where the pass under way ends."""
+        spans = next_spans(self._kept.now(), start, self.bounds, self._durable)
+        tasks = self._tasks(spans)
+
+        def write() -> Sequence[Written]:
+            written = self.engine(tasks)
+            self.on_phase("written ahead")
+            return written
+
+        if spans:
+            self._ahead = Ahead.begun(spans, self.targets.starts(start), write)
+
     def close(self) -> None:
-        """Let go of the store; another pass opens it again."""
-        self._kept.close()
+        """Let go of the store, and of what was written ahead; another pass begins anew."""
+        ahead, self._ahead = self._ahead, None
+        try:
+            if ahead is not None:
+                ahead.drop()
+        finally:
+            self._kept.close()
 
     def finish(self) -> None:
         """At an orderly end: move the tables that had no rows."""
@@ -174,17 +222,20 @@ class Dispatcher:
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):
             pin.remove()
 
-    def _task(self, span: Span) -> Task:
-        source = self.source
-        return Task(
-            source.path,
-            source.store,
-            span,
-            self.targets.outlets(),
-            source.skip_damage,
-            source.chosen,
-            self.bounds.file_bytes,
-        )
+    def _tasks(self, spans: Sequence[Span]) -> list[Task]:
+        source, outlets = self.source, self.targets.outlets()
+        return [
+            Task(
+                source.path,
+                source.store,
+                span,
+                outlets,
+                source.skip_damage,
+                source.chosen,
+                self.bounds.file_bytes,
+            )
+            for span in spans
+        ]
 
     def _check_dead_letters(self, spans: Sequence[Span], written: Sequence[Written]) -> None:
         if self.max_dead_letters is None:

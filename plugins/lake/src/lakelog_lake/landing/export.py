@@ -76,8 +76,11 @@ def to_table(
         rows += landed.rows if landed.won else 0
         on_landed(landed)
 
-    until_done(lander.one_pass, Event(), count)
-    lander.finish()
+    try:
+        until_done(lander.one_pass, Event(), count)
+        lander.finish()
+    finally:
+        lander.close()
     return rows
 
 

@@ -64,6 +64,14 @@ class Targets:
         numbers = {each: number for number, each in enumerate(self.served)}
         return tuple(each.outlet(number, numbers) for each, number in numbers.items())
 
+    def starts(self, at: int) -> list[tuple[Target, int]]:
+        """Where each table goes on behind a pass that ends ``at``, in the order of outlets.
+
+        A task whose range begins there writes the same before and after the commit of that pass:
+        what a table has behind ``at`` is left out, and nothing before it is read.
+        """
+        return [(each, max(each.start, at)) for each in self.served]
+
     def look(
         self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
     ) -> int:
