@@ -6,7 +6,7 @@
 
     [lake]
     to = "iceberg:/data/lake"
-    options = ["--table", "rocketmq.messages", "--interval-ms", "200"]
+    options = ["--table", "rocketmq.messages", "--interval-ms", "200", "--compression", "lz4"]
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.tables import partitions
+from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_spark.catalog.place import SparkPlace, catalog_in
 from lakelog_spark.engine import spark as by_spark
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def lander(  # each says what lands, or where
+def lander(  # noqa: PLR0913  # each says what lands, or where
     store: str | os.PathLike[str],
     *,
     to: str,
@@ -42,6 +43,7 @@ def lander(  # each says what lands, or where
     bodies: Mapping[str, str] | None = None,
     store_id: str | None = None,
     system_topics: bool = False,
+    compression: str = "auto",
     pin: str | None = None,
 ) -> Lander:
     """What ``foreachBatch`` is given, so that a streaming query lands a store exactly once.
@@ -54,6 +56,8 @@ def lander(  # each says what lands, or where
     :param bodies: ``FORMAT[:FILE]`` by topic, or by ``*``, as for ``lakelog dispatch --body``
     :param store_id: who the store is in the table, if not by its own UUID
     :param system_topics: whether RocketMQ's own topics land, too
+    :param compression: of data files: ``zstd``, ``snappy``, ``lz4``, ``none``; or ``auto``, which
+        is zstd, but for bodies that do not shrink by it
     :param pin: the name of the pin by which retention waits for the table
 
     Raises :class:`~lakelog_lake.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
@@ -61,7 +65,14 @@ def lander(  # each says what lands, or where
     path = Path(store).absolute()
     source = Source(path, identity_of(path, store_id), chosen=Chosen(system_topics))
     parsers = {topic: parser_for(text) for topic, text in (bodies or {}).items()}
-    return Lander(source, Wish(to, table, partitions.parse(partition), parsers), pin)
+    wish = Wish(
+        to,
+        table,
+        partitions.parse(partition),
+        parsers,
+        compression=Compression.of(compression),
+    )
+    return Lander(source, wish, pin)
 
 
 def _nothing(_: str) -> None:

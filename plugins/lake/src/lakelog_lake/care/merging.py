@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from lakelog_lake.tables.fields import REPEATING
-from lakelog_lake.tables.file_facts import BOUNDED
+from lakelog_lake.tables.parquet_writer import Compression, parquet_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,18 +73,8 @@ def merge(paths: Sequence[Path], made: Path) -> int:
 
 def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:
     """Write ``made``, durably; what its footer says."""
-    from pyarrow import parquet
-
     with made.open("xb") as file:
-        with parquet.ParquetWriter(
-            file,
-            schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[n for n in REPEATING if n.partition(".")[0] in schema.names],
-            write_statistics=[name for name in BOUNDED if name in schema.names],
-            store_schema=False,
-        ) as writer:
+        with parquet_writer(file, schema, Compression.ZSTD) as writer:
             for part in parts:
                 writer.write_table(part)
         file.flush()

@@ -18,6 +18,7 @@ from lakelog_lake.commands.bar import both, landing_bar
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
 from lakelog_lake.engine_provider import nothing, provider
+from lakelog_lake.tables.parquet_writer import Compression
 
 if TYPE_CHECKING:
     from threading import Event
@@ -79,6 +80,9 @@ StoreId: TypeAlias = Annotated[
     typer.Option(metavar="ID", help="Who the store is in the table, if not by its own UUID."),
 ]
 CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop or pass over.")]
+CompressionOption: TypeAlias = Annotated[
+    Compression, typer.Option(help="Of data files; auto: zstd, where bodies shrink by it.")
+]
 SystemTopics: TypeAlias = Annotated[
     bool, typer.Option("--system-topics", help="RocketMQ's own topics, too.")
 ]
@@ -111,6 +115,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
     ] = "topic,day",
     file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
+    compression: CompressionOption = Compression.AUTO,
     bodies: Annotated[
         list[str] | None,
         typer.Option(
@@ -167,7 +172,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         accept_gaps=gaps is Gaps.ACCEPT,
     )
     keys = partitions.parse(partition)
-    wish = Wish(to, table, keys, _parsers(bodies or []), dead_letters, pairs_of(storage))
+    given = _parsers(bodies or [])
+    wish = Wish(to, table, keys, given, dead_letters, pairs_of(storage), compression)
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
     alive = Alive.of_this_process()
     told, config = _Told(alive), pairs_of(conf, "--conf")
@@ -267,6 +273,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     corrupt: CorruptOption = Corrupt.FAIL,
     system_topics: SystemTopics = False,
     storage: Storage = None,
+    compression: CompressionOption = Compression.AUTO,
 ) -> None:
     """Write what a store holds now to a table, or to one file, without Java.
 
@@ -290,7 +297,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
         place = to if is_catalog else f"{made.value}:{to}"
-        wish = Wish(place, table, storage=pairs_of(storage))
+        wish = Wish(place, table, storage=pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),

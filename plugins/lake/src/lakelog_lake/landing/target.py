@@ -19,6 +19,7 @@ from lakelog_lake.landing.committing import commit
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
+from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tables.position import Position, QueueEnds, merged
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.tasks.task import Outlet, Part
@@ -44,6 +45,7 @@ class Target:
     :ivar topics: of these only; of all without it
     :ivar parsers: of bodies, by topic; what they refuse goes to ``dead_letters``
     :ivar idle_bytes: so much of the log without rows is remembered rather than committed
+    :ivar compression: of its data files
     :ivar start: records before this place are in the table, or are none of its rows
     """
 
@@ -53,6 +55,7 @@ class Target:
     dead_letters: Target | None = None
     is_dead_letters: bool = False
     idle_bytes: int = 0
+    compression: Compression = Compression.AUTO
     start: int = 0
     _head: Head | None = None
     _empty_to: Position | None = None
@@ -121,6 +124,7 @@ class Target:
             self.topics,
             self.parsers,
             dead,
+            self.compression,
         )
 
     def settle(

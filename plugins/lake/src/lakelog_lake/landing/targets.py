@@ -19,6 +19,7 @@ from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import Shape, dead_letter_columns, message_columns, parsed_columns
+from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tables.partitions import DEFAULT
 from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
 from lakelog_lake.tasks.task import ANY_TOPIC
@@ -56,6 +57,7 @@ class Wish:
     :ivar parsers: of bodies, by topic; :data:`.task.ANY_TOPIC` for all others
     :ivar dead_letters: the table of what they refuse, if not the default
     :ivar storage: options of the object store, or properties of the catalog
+    :ivar compression: of data files
     """
 
     to: str
@@ -64,6 +66,7 @@ class Wish:
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    compression: Compression = Compression.AUTO
 
 
 def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
@@ -74,7 +77,7 @@ def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
     place = place or Place.of(wish.to, wish.storage)
     name = place.table(wish.table)
     dead = dead_letters_of(place, name, wish.dead_letters)
-    tables = _Tables(place, name, dead, wish.partition, wish.parsers)
+    tables = _Tables(place, name, dead, wish)
     return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
 
 
@@ -113,8 +116,7 @@ class _Tables:
     place: Destination
     name: str
     dead: str
-    partition: tuple[str, ...]
-    parsers: Mapping[str, BodyParser]
+    wish: Wish
 
     def topics(self) -> Iterable[str]:
         """Those of the tables that say that they are a topic's; others are somebody else's."""
@@ -129,23 +131,29 @@ class _Tables:
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
         parsers = self._parsers(topic)
-        shape = Shape(self._columns(topic, parsers), self.partition, topic)
+        shape = Shape(self._columns(topic, parsers), self.wish.partition, topic)
         dead = None
         if parsers:
-            bad = Shape(dead_letter_columns(), self.partition, topic)
-            dead = Target(self._made(self.dead, bad), is_dead_letters=True, idle_bytes=IDLE_BYTES)
+            bad = Shape(dead_letter_columns(), self.wish.partition, topic)
+            dead = Target(
+                self._made(self.dead, bad),
+                is_dead_letters=True,
+                idle_bytes=IDLE_BYTES,
+                compression=self.wish.compression,
+            )
         return Target(
             self._made(self.name, shape),
             None if topic is None else frozenset({topic}),
             parsers,
             dead,
             idle_bytes=0 if topic is None else IDLE_BYTES,
+            compression=self.wish.compression,
         )
 
     def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:
         if topic is None:
-            return self.parsers
-        parser = self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
+            return self.wish.parsers
+        parser = self.wish.parsers.get(topic) or self.wish.parsers.get(ANY_TOPIC)
         return {} if parser is None else {topic: parser}
 
     def _columns(self, topic: str | None, parsers: Mapping[str, BodyParser]) -> pa.Schema:

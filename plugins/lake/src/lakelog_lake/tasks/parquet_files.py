@@ -15,8 +15,8 @@ from uuid import uuid4
 import attrs
 
 from lakelog_lake.errors import NotWritten
-from lakelog_lake.tables.fields import REPEATING
-from lakelog_lake.tables.file_facts import BOUNDED, FileFacts, facts_of, hidden
+from lakelog_lake.tables.file_facts import FileFacts, facts_of, hidden
+from lakelog_lake.tables.parquet_writer import Compression, parquet_writer
 from lakelog_lake.tables.partitions import DAY, HOUR, STORE, as_text
 from lakelog_lake.tables.remote import Folder, Remote
 
@@ -32,6 +32,7 @@ class Place:
     :ivar prefix: what their names begin with
     :ivar file_bytes: a file of this size is ended, and another one begun
     :ivar is_hidden: whether names are hidden
+    :ivar compression: of the files; ``auto`` is decided for each
     """
 
     folder: Folder
@@ -40,6 +41,7 @@ class Place:
     prefix: str
     file_bytes: int
     is_hidden: bool = False
+    compression: Compression = Compression.AUTO
 
 
 def write_files(
@@ -53,8 +55,9 @@ def write_files(
             if batch.num_rows == 0:
                 continue
             with writing(place.folder):
-                file = file or _File.begun(place)
-                file.add(_in_layout(batch, constants, place.schema))
+                rows = _in_layout(batch, constants, place.schema)
+                file = file or _File.begun(place, rows)
+                file.writer.write_batch(rows)
                 if file.size_bytes < place.file_bytes:
                     continue
                 done, file = file.ended(values), None
@@ -84,14 +87,11 @@ class _File:
     writer: Any
 
     @classmethod
-    def begun(cls, place: Place) -> _File:
+    def begun(cls, place: Place, first: pa.RecordBatch) -> _File:
         named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
         path = hidden(named) if isinstance(named, Path) and place.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()
-        return cls(path, raw, _writer(raw, place.schema))
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.writer.write_batch(batch)
+        return cls(path, raw, parquet_writer(raw, place.schema, place.compression, first))
 
     @property
     def size_bytes(self) -> int:
@@ -120,20 +120,6 @@ class _File:
         if isinstance(self.path, Remote):
             return attrs.evolve(facts, files=self.path.files)
         return facts
-
-
-def _writer(file: Any, schema: pa.Schema) -> Any:
-    from pyarrow import parquet
-
-    return parquet.ParquetWriter(
-        file,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[name for name in REPEATING if name.partition(".")[0] in schema.names],
-        write_statistics=[name for name in BOUNDED if name in schema.names],
-        store_schema=False,
-    )
 
 
 def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:

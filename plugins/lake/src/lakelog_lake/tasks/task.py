@@ -20,6 +20,7 @@ from lakelog_lake.log.range_reader import Damages, Span, one_batch
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.tables.fields import Layout, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
+from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder
 from lakelog_lake.tables.sync import sync
@@ -49,6 +50,7 @@ class Outlet:
     :ivar topics: of these only; of all without it
     :ivar parsers: of bodies, by topic
     :ivar dead_letters: the outlet that takes what they do not parse, by its number
+    :ivar compression: of the files
     """
 
     number: int
@@ -58,6 +60,7 @@ class Outlet:
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
+    compression: Compression = Compression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """Of the bodies of ``topic``."""
@@ -247,6 +250,7 @@ class _Work:
             prefix,
             self.task.file_bytes,
             outlet.layout.is_hidden,
+            outlet.compression,
         )
         files: list[FileFacts] = []
         try:
