@@ -62,8 +62,8 @@ PLUGINS: Final = ("plugins", "contrib")
 BUILT_ON: Final = {"lakelog_spark": {"lakelog_lake"}}
 """Plugins that may import other ones."""
 LAKE_ROOMS: Final = (
-    *("errors", "engine_provider", "log", "tables", "bodies", "tasks", "sinks", "landing"),
-    *("readback", "verify", "care", "commands", "follower", "plugin"),
+    *("errors", "engine_provider", "log", "reading", "queries", "tables", "bodies", "tasks"),
+    *("sinks", "landing", "readback", "verify", "care", "commands", "follower", "plugin"),
 )
 """Of ``lakelog_lake``, from the bottom up."""
 MOST_MODULES: Final = 12

@@ -8,10 +8,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from lakelog_lake.reading.limits import Limit, to_option
+from lakelog_lake.reading.options import ReadOptions
 from lakelog_spark.source.data_source import LakelogReader
-from lakelog_spark.source.limits import Limit, to_option
-from lakelog_spark.source.options import ReadOptions
-from lakelog_spark.source.plan import LogRange
 
 Rows = list[dict[str, Any]]
 
@@ -42,5 +41,5 @@ def offsets(rows: Rows) -> list[int]:
     return [row["physical_offset"] for row in rows]
 
 
-def spans(parts: Iterable[LogRange]) -> list[tuple[int, int]]:
-    return [(each.start, each.end) for each in parts]
+def spans(parts: Iterable[InputPartition]) -> list[tuple[int, int]]:
+    return [(each.value.start, each.value.end) for each in parts]

@@ -12,8 +12,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
+from lakelog_lake.errors import OffsetGone
 from lakelog_spark.archived import ArchivedReader
-from lakelog_spark.errors import OffsetGone
 from plugins.lake.tests.stores import expected_rows, filled
 from plugins.spark.tests.reading import offsets, options, rows_of
 

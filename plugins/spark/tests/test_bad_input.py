@@ -61,7 +61,7 @@ def commands(store: Path, folder: Path) -> list[tuple[object, ...]]:
     """Those that need Spark."""
     return [
         dispatch(store, f"parquet:{folder}", *_ENGINE),
-        ("sql", store, "select count(*) from messages"),
+        ("sql", store, "select count(*) from messages", "--engine", "spark"),
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakelog_spark
-from lakelog_spark.errors import WrongSpark
+from lakelog_lake.errors import WrongSpark
 from lakelog_spark.sessions import local
 from plugins.lake.tests.landing.tables import keys_of
 from plugins.lake.tests.stores import messages, open_small

@@ -17,10 +17,10 @@ from lakelog.codec import RecordBatch
 from lakelog.sysflag import COMPRESSED
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.range_reader import Damages, Span, one_batch
+from lakelog_lake.reading.options import ReadOptions
+from lakelog_lake.reading.plan import plan
+from lakelog_lake.reading.rows import rows
 from lakelog_lake.tasks.reader import Reader
-from lakelog_spark.source.options import ReadOptions
-from lakelog_spark.source.plan import plan
-from lakelog_spark.source.rows import rows
 
 BODIES = [b"%04d " % at * 100 for at in range(300)]
 

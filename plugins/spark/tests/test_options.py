@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog_lake.log.wanted import Span, Wanted
-from lakelog_spark.source.options import ReadOptions
+from lakelog_lake.reading.options import ReadOptions
 
 
 def test_a_path_is_enough_and_damage_then_fails() -> None:

@@ -88,7 +88,7 @@ def test_the_queues_offsets_of_one_queue(store: Path, monkeypatch: pytest.Monkey
 
 def test_a_key_is_found_by_the_index(store: Path) -> None:
     parts = reader(store, key="key-777").partitions()
-    assert [len(each.places or ()) for each in parts] == [1]
+    assert [len(each.value.places or ()) for each in parts] == [1]
     (row,) = read(store, key="key-777")
     assert row["keys"] == ["key-777"]
     assert read(store, key="no-such-key") == []

@@ -17,9 +17,9 @@ from lakelog.sysflag import is_queued
 from lakelog_lake.errors import CorruptLog, NotKnown
 from lakelog_lake.log.columns import NAMES, store_name
 from lakelog_lake.log.ends import READABLE
-from lakelog_spark.source.options import FLUSHED, ReadOptions
-from lakelog_spark.source.plan import LogRange, plan
-from lakelog_spark.source.rows import rows
+from lakelog_lake.reading.options import FLUSHED, ReadOptions
+from lakelog_lake.reading.plan import LogRange, plan
+from lakelog_lake.reading.rows import rows
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES
@@ -144,7 +144,7 @@ def test_damage_is_skipped_and_said(store: Path, caplog: pytest.LogCaptureFixtur
     whole = read(store)
     place = whole[100]["physical_offset"]
     cut(store, place + 10, place + 30)
-    with caplog.at_level(logging.WARNING, "lakelog_spark"):
+    with caplog.at_level(logging.WARNING, "lakelog_lake"):
         assert read(store, corrupt="skip") == whole[:100] + whole[101:]
     assert f"passed over {place} to {whole[101]['physical_offset']}" in caplog.text
 

@@ -19,10 +19,10 @@ from lakelog import Message
 from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.layout import segment_name
 from lakelog.sysflag import COMPRESSED
+from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import Span
-from lakelog_spark.errors import OffsetGone, OtherStore
 from plugins.lake.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
 from tests.support.fixtures import NAMES as FIXTURES
@@ -257,8 +257,8 @@ def test_records_of_a_topic_before_it_was_deleted_are_read(
         put(owner, "many", 60)
     expected = [row for row in read(path) if row["topic"] == "few"]
     parts = reader(path, topics="few").partitions()
-    assert parts[-1].units is not None
-    assert parts[0].units is None
+    assert parts[-1].value.units is not None
+    assert parts[0].value.units is None
     assert read(path, topics="few") == expected
     assert read(path, {"topic": frozenset({"few"})}) == expected
     assert len(expected) == 8
@@ -271,17 +271,17 @@ def test_beside_an_owner_the_last_part_is_read_without_its_queues(
     with few(tmp_path / "store"):
         made = reader(tmp_path / "store", topics="few", until="readable")
         parts = made.partitions()
-        assert [each.units is not None for each in parts] == [True, False]
-        assert parts[0].end == parts[1].start
+        assert [each.value.units is not None for each in parts] == [True, False]
+        assert parts[0].value.end == parts[1].value.start
         assert len(rows_of(made, parts)) == 10
 
 
 def test_after_a_crash_queues_are_not_believed(tmp_path: Path) -> None:
     few(tmp_path / "store").close()
-    assert reader(tmp_path / "store", topics="few").partitions()[0].units is not None
+    assert reader(tmp_path / "store", topics="few").partitions()[0].value.units is not None
     (tmp_path / "store" / "abort").write_text("1")
     given = {"topics": "few", "until": "readable"}
-    assert reader(tmp_path / "store", **given).partitions()[0].units is None
+    assert reader(tmp_path / "store", **given).partitions()[0].value.units is None
     assert len(read(tmp_path / "store", **given)) == 10
 
 
@@ -301,8 +301,8 @@ def test_times_far_apart_are_found_without_a_scan(
         pytest.fail("the clock of this test is not the store's")
     start = str(milliseconds(rows[-1]["store_timestamp"]) - 300_000)
     parts = reader(path, start=start, max_partition_bytes="16k").partitions()
-    assert parts[0].start >= late[0].physical_offset - 4000
+    assert parts[0].value.start >= late[0].physical_offset - 4000
     assert read(path, start=start) == rows[120:]
     parts = reader(path, end=start, max_partition_bytes="16k").partitions()
-    assert parts[-1].end <= late[0].physical_offset + 4000
+    assert parts[-1].value.end <= late[0].physical_offset + 4000
     assert read(path, end=start) == rows[:120]

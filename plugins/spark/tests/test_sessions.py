@@ -13,7 +13,7 @@ import pytest
 
 import lakelog_spark
 from lakelog.errors import SettingsError
-from lakelog_spark.errors import NoJava, WrongSpark
+from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark.sessions import java
 from lakelog_spark.sessions.fitting import check_jar, check_spark
 from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR

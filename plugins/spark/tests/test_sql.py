@@ -1,4 +1,4 @@
-"""``lakelog sql``: where statements end, and what each of them sees."""
+"""``lakelog sql`` by Spark: what each statement sees, and that DuckDB gives the same."""
 
 from __future__ import annotations
 
@@ -8,38 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakelog_spark.commands.sql import run, statements
-from plugins.lake.tests.stores import messages, open_small
+from lakelog_lake.queries import by_duckdb
+from lakelog_spark.queries import answers
+from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.spark.tests.commands import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["select 1"], ["select 1"]),
-        (["select 1; select 2;"], ["select 1", "select 2"]),
-        (["select 1\n", "from t;\n", "select 2\n"], ["select 1\nfrom t", "select 2"]),
-        (["select ';', \"a;b\", `c;d`; select 2"], ["select ';', \"a;b\", `c;d`", "select 2"]),
-        (["select 'it\\';s'; select 2"], ["select 'it\\';s'", "select 2"]),
-        (["select 'one;\n", "two'; select 2\n"], ["select 'one;\ntwo'", "select 2"]),
-        (["select 1 -- no; end\n", "; select 2"], ["select 1 -- no; end", "select 2"]),
-        (["select 1 /* no;\n", "end; */; select 2"], ["select 1 /* no;\nend; */", "select 2"]),
-        (["select 'never ends; select 2"], ["select 'never ends; select 2"]),
-        ([";; -- nothing\n", " /* ; */ ;"], []),
-    ],
+COUNT = 300
+QUERIES = (
+    "select * from messages order by physical_offset",
+    "select topic, queue_id, count(*) n, min(store_timestamp) low, max(length(unique_key)) high "
+    "from messages group by topic, queue_id order by topic, queue_id",
+    "select tags, sum(store_size) size from messages where topic = 'topic-1' and queue_id in (0, 1)"
+    " and tags is not null group by tags order by tags",
+    "select a.message_id from messages a join messages b on a.unique_key = b.unique_key "
+    "where a.queue_offset > 20 and b.topic <> 'topic-2' order by 1",
+    "select 1 one, 'x' two union all select 2, null order by 1",
 )
-def test_statements_end_with_semicolons(texts: list[str], expected: list[str]) -> None:
-    assert list(statements(texts)) == expected
-
-
-def test_a_statement_is_there_as_soon_as_it_ends() -> None:
-    def lines() -> Iterator[str]:
-        yield "select 1;\n"
-        raise AssertionError("it waits for more")
-
-    assert next(statements(lines())) == "select 1"
 
 
 def test_each_statement_sees_the_store_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
@@ -52,5 +39,26 @@ def test_each_statement_sees_the_store_as_it_is(spark: SparkSession, tmp_path: P
                 owner.put_batch(list(messages(count)))
                 yield "select count(*) from messages"
 
-        found = run(path, asked(), 10, {"until": "readable"}, None)
-        assert [rows[0][0] for _, rows, _ in found] == [20, 50]
+        found = answers(path, asked(), 10, {"until": "readable"}, None)
+        assert [each.rows.column(0)[0].as_py() for each in found] == [20, 50]
+
+
+def test_both_engines_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.version
+    store = filled(tmp_path / "s", COUNT)
+    by_spark = answers(store, QUERIES, 0, {}, None)
+    by_duck = by_duckdb.answers(store, QUERIES, 0, {})
+    for query, one, other in zip(QUERIES, by_spark, by_duck, strict=True):
+        assert one.rows.num_rows, query
+        assert one.rows.to_pylist() == other.rows.to_pylist(), query
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv"])
+def test_both_engines_print_the_same(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    assert spark.version
+    store = filled(tmp_path / "s", 20)
+    query = f"{QUERIES[0]}; {QUERIES[1]}; {QUERIES[4]}"
+    one = run("sql", store, query, form)
+    assert "engine spark: a session of it runs here" in one.stderr
+    other = run("sql", store, query, form, "--engine", "duckdb")
+    assert one.stdout == other.stdout

@@ -11,7 +11,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_spark.errors import OffsetGone, OtherStore
+from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_spark.progress import lag
 from lakelog_spark.source.streaming import LakelogStreamReader
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small

@@ -17,7 +17,7 @@ _ELSEWHERE: Final = {
     "dispatch": ("lakelog-lake", "lakehouse"),
     "export": ("lakelog-lake", "lakehouse"),
     "lake": ("lakelog-lake", "lakehouse"),
-    "sql": ("lakelog-spark", "spark"),
+    "sql": ("lakelog-lake", "lakehouse"),
 }
 """Commands of plugins: the distribution that has each, and the extra of lakelog that brings it."""
 

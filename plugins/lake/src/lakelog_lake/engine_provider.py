@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+import attrs
+
 from lakelog.errors import SettingsError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakelog_lake.care.terms import Compacted
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.verify.verify import Asked, Verified
 
+
+@attrs.frozen
+class Answer:
+    """What a statement gave.
+
+    :ivar rows: none where the statement has no columns
+    :ivar is_more: whether there are more of them
+    """
+
+    rows: pa.Table
+    is_more: bool = False
+
+
 GROUP: Final = "lakelog_lake.engines"
+VIEW: Final = "messages"
+"""What statements call the messages of the store."""
 
 
 class EngineProvider(Protocol):
@@ -52,6 +71,25 @@ class EngineProvider(Protocol):
 
     def verified(self, asked: Asked, master: str | None) -> Verified:
         """Compare a table with its log."""
+
+    def is_running(self) -> bool:
+        """Whether a session runs in this process."""
+
+    def answers(
+        self,
+        store: Path,
+        statements: Iterable[str],
+        limit: int,
+        options: Mapping[str, str],
+        master: str | None,
+    ) -> Iterator[Answer]:
+        """Run SQL over the view ``messages`` of a store, one statement after the other.
+
+        Each sees the store as it is when the statement begins.
+
+        :param limit: of the rows of an answer; 0 is none
+        :param options: of the read, see :class:`~lakelog_lake.reading.options.ReadOptions`
+        """
 
 
 def provider(name: str) -> EngineProvider:

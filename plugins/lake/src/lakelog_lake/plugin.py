@@ -18,10 +18,11 @@ def lakelog_followers() -> Sequence[Factory]:
 
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
-    """Add ``lakelog dispatch``, ``export``, and those of ``lake``."""
+    """Add ``lakelog dispatch``, ``export``, ``sql``, and those of ``lake``."""
     from lakelog_lake.commands.dispatch import dispatch, export
     from lakelog_lake.commands.lake import app as lake
+    from lakelog_lake.commands.sql import sql
 
-    for command in (dispatch, export):
+    for command in (dispatch, export, sql):
         app.command()(command)
     app.add_typer(lake)

@@ -21,10 +21,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import lakelog
 from lakelog.errors import NotAStore, SettingsError, StoreError
 from lakelog.layout import COMMITLOG_DIR, OWN_DIR, STORE_FILE
-from lakelog_spark.errors import OffsetGone, OtherStore
-from lakelog_spark.source.options import LATEST, SKIP, ReadOptions
-from lakelog_spark.source.plan import LogRange
-from lakelog_spark.source.rows import rows_in
+from lakelog_lake.errors import OffsetGone, OtherStore
+from lakelog_lake.reading.options import LATEST, SKIP, ReadOptions
+from lakelog_lake.reading.plan import LogRange
+from lakelog_lake.reading.rows import rows_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,17 +118,17 @@ class ArchivedReader(DataSourceReader):
             end = found.starts[-1] + found.segment_size_bytes
             raise OffsetGone(url, start.offset, first, end)
 
-    def partitions(self) -> list[LogRange]:
+    def partitions(self) -> list[InputPartition]:
         """A segment each; those that can hold nothing that is wanted are left out."""
         size, wanted = self._archived.segment_size_bytes, self._options.wanted
         return [
-            LogRange(start, start + size)
+            InputPartition(LogRange(start, start + size))
             for start in self._archived.starts
             if start < wanted.physical.end and start + size > wanted.physical.low
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one segment."""
-        if isinstance(partition, LogRange):
+        if partition is not None:
             with self._archived.opened() as store:
-                yield from rows_in(store, self._options, self._name, partition)
+                yield from rows_in(store, self._options, self._name, partition.value)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakelog_lake.care.terms import Compacted
-from lakelog_lake.engine_provider import nothing
-from lakelog_lake.errors import SparkFailed
+from lakelog_lake.engine_provider import Answer, nothing
+from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.tasks.engines import Engine, checked, guarded
-from lakelog_spark.errors import NoJava
+from lakelog_spark.queries import answers, is_running
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class SparkEngine:
     def missing(self) -> str | None:
         """PySpark, or Java; one that is too old is not missing, and does not start.
 
-        Raises :class:`~lakelog_spark.errors.NoJava` in CI, where tests must not go without it.
+        Raises :class:`~lakelog_lake.errors.NoJava` in CI, where tests must not go without it.
         """
         from lakelog_spark.sessions.java import has_java
         from lakelog_spark.sessions.local import missing_java
@@ -58,7 +58,7 @@ class SparkEngine:
     ) -> Iterator[tuple[Engine, Destination | None]]:
         """A session for tasks, and the catalog of it that ``spark:CATALOG`` names, if ``to`` does.
 
-        Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
+        Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
         """
         from lakelog_spark.catalog.place import SparkPlace, catalog_in
         from lakelog_spark.sessions.local import session
@@ -85,6 +85,21 @@ class SparkEngine:
 
         with spark_session(None, master) as session:
             return verify_by_spark(asked, session)
+
+    def is_running(self) -> bool:
+        """Whether a session runs in this process."""
+        return is_running()
+
+    def answers(
+        self,
+        store: Path,
+        statements: Iterable[str],
+        limit: int,
+        options: Mapping[str, str],
+        master: str | None,
+    ) -> Iterator[Answer]:
+        """Run Spark SQL over the view ``messages`` of a store."""
+        return answers(store, statements, limit, options, master)
 
 
 ENGINE: Final = SparkEngine()

@@ -23,12 +23,12 @@ from lakelog_lake.landing.targets import Wish, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.selection import Chosen
+from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
 from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_spark.catalog.place import SparkPlace, catalog_in
 from lakelog_spark.engine import spark as by_spark
-from lakelog_spark.source.options import ReadOptions, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

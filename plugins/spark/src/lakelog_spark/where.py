@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_lake.log.wanted import LAST, Span
-from lakelog_spark.source.limits import SETS, SPANS, Limit, both, either, to_option
+from lakelog_lake.reading.limits import Limit, among, both, compared, either, to_option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_MICROS_PER_MS: Final = 1000
-_TIME: Final = "store_timestamp"
+_OPERATORS: Final = {
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
 _TURNED: Final = {
     "EqualTo": "EqualTo",
     "EqualNullSafe": "EqualNullSafe",
@@ -95,27 +98,13 @@ def _compared(kind: str, column: Any, constant: Any) -> dict[str, Limit]:
     if kind in ("EqualTo", "EqualNullSafe"):
         return _among(column, [constant])
     name, value = _name(column), _value(constant)
-    if name not in SPANS or value is None:
-        return {}
-    strict = kind in ("GreaterThan", "LessThan") and name != _TIME  # a row of that ms may be it
-    if kind.startswith("Greater"):
-        return {name: Span(low=min(_number(name, value) + strict, LAST))}
-    return {name: Span(end=min(_number(name, value) + (not strict), LAST))}
+    return {} if value is None else compared(_OPERATORS[kind], name, value)
 
 
 def _among(column: Any, constants: list[Any]) -> dict[str, Limit]:
     """What ``column`` can be where it is one of some constants; none of them is null."""
     name, values = _name(column), [_value(each) for each in constants]
-    if name not in {*SPANS, *SETS} or not values or None in values:
-        return {}
-    if name in SETS:
-        return {name: frozenset(values)}
-    numbers = [_number(name, each) for each in values]
-    return {name: Span(min(numbers), min(max(numbers) + 1, LAST))}
-
-
-def _number(name: str, value: int) -> int:
-    return value // _MICROS_PER_MS if name == _TIME else value
+    return {} if None in values else among(name, values)
 
 
 def _name(expression: Any) -> str:

@@ -16,7 +16,7 @@ from lakelog.message import Message
 from lakelog.properties import decode_properties
 from lakelog.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog_lake.log.columns import TYPES
-from lakelog_spark.source.tables import Tables
+from lakelog_lake.reading.tables import Tables
 from lakelog_spark.writing.errors import BadRow
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.rows import ACCEPTED, BY_STORE, Rows, Target, check

@@ -59,7 +59,7 @@ def spark_iceberg_sink(
     :param shape: what it should be, else one for all topics with messages as they are
 
     Raises :class:`~lakelog.errors.SettingsError`, and
-    :class:`~lakelog_spark.errors.WrongSpark` where the session lacks Iceberg's jar.
+    :class:`~lakelog_lake.errors.WrongSpark` where the session lacks Iceberg's jar.
     """
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise SettingsError(

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from lakelog_spark.errors import WrongSpark
+from lakelog_lake.errors import WrongSpark
 from lakelog_spark.sessions.package import DELTA_JAR, ICEBERG_JAR, Jar
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ _MARKS: Final = {
 
 
 def need_spark() -> None:
-    """Raise :class:`~lakelog_spark.errors.WrongSpark` where PySpark is not installed."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` where PySpark is not installed."""
     if find_spec("pyspark") is None:
         raise WrongSpark("this needs pyspark, which is not installed: pip install 'lakelog[spark]'")
 
 
 def check_spark(version: str, what: str = "the installed PySpark") -> None:
-    """Raise :class:`~lakelog_spark.errors.WrongSpark` unless ``version`` is one that works."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``version`` is one that works."""
     if not version.startswith(f"{SPARK}."):
         raise WrongSpark(
             f"{what} is {version}, and lakelog-spark works with {SPARK}: with others Iceberg's "
@@ -38,7 +38,7 @@ def check_spark(version: str, what: str = "the installed PySpark") -> None:
 
 
 def check_jar(session: SparkSession, jar: Jar) -> None:
-    """Raise :class:`~lakelog_spark.errors.WrongSpark` unless ``session`` has a jar that fits."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a jar that fits."""
     place = _place(session, _MARKS[jar])
     if place is None:
         raise WrongSpark(

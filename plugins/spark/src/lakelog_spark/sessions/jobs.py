@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARKS_OWN: Final = "SQLQueryContextLogger"
-_OURS: Final = re.compile(r"^(?:lakelog_spark|lakelog)\.[\w.]*errors\.\w+: (.*)$", re.MULTILINE)
+_OURS: Final = re.compile(r"^lakelog(?:_\w+)?\.[\w.]*errors\.\w+: (.*)$", re.MULTILINE)
 _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
@@ -27,7 +27,7 @@ _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 def told(what: str) -> Iterator[None]:
     """Raise :class:`SparkFailed` for what Spark raises inside of the block.
 
-    It is a :class:`StatementRefused` where Spark did not begin with the statement.
+    Raise :class:`StatementRefused` where Spark did not begin with the statement.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import AnalysisException, PySparkException
@@ -39,7 +39,8 @@ def told(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        kind = StatementRefused if isinstance(error, AnalysisException) else SparkFailed
+        refused = isinstance(error, AnalysisException)
+        kind = StatementRefused if refused else SparkFailed
         raise kind(f"{what}: {_reason(str(error))}") from error
     finally:
         logger.setLevel(level)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import SettingsError
-from lakelog_spark.errors import NoJava, WrongSpark
+from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark.sessions.fitting import check_spark, need_spark
 from lakelog_spark.sessions.java import Java, find_java
 from lakelog_spark.sessions.package import DELTA, ICEBERG, Package, packages
@@ -63,7 +63,7 @@ def session(
     A session that runs already is used as it is, whatever its master; it gets the catalog if its
     jars allow that. Sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` where the extra ``jre`` is used.
 
-    Raises :class:`~lakelog_spark.errors.NoJava` and :class:`~lakelog_spark.errors.WrongSpark`.
+    Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
     """
     need_spark()
     import pyspark

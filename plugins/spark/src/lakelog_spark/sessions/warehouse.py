@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lakelog_lake.errors import WrongSpark
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
-from lakelog_spark.errors import WrongSpark
 from lakelog_spark.sessions.fitting import check_jar
 from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, Package
 
@@ -66,7 +66,7 @@ def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
 
 
 def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) -> None:
-    """Give them to a session that runs; raises :class:`~lakelog_spark.errors.WrongSpark`."""
+    """Give them to a session that runs; raises :class:`~lakelog_lake.errors.WrongSpark`."""
     if warehouse is not None:
         check_jar(session, ICEBERG_JAR)
         _add_lake(session, lake(warehouse))

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import lakelog
 from lakelog.errors import SettingsError
+from lakelog_lake.errors import OtherStore
 from lakelog_lake.log.columns import store_name
-from lakelog_spark.errors import OtherStore
-from lakelog_spark.source.options import LATEST, ReadOptions, ddl_of, names_of
-from lakelog_spark.source.plan import LogRange, plan
-from lakelog_spark.source.rows import rows
+from lakelog_lake.reading.options import LATEST, ReadOptions, ddl_of, names_of
+from lakelog_lake.reading.plan import plan
+from lakelog_lake.reading.rows import rows
 from lakelog_spark.source.streaming import LakelogStreamReader
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.stream_writer import LakelogStreamWriter
@@ -45,15 +45,15 @@ class LakelogReader(DataSourceReader):
             raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
 
-    def partitions(self) -> list[LogRange]:
+    def partitions(self) -> list[InputPartition]:
         """Runs of records; called once per query."""
         with lakelog.open(self._options.path, mode="read") as store:
-            return plan(store, self._options)
+            return [InputPartition(each) for each in plan(store, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one run; where there are none Spark gives one partition ``None``."""
-        if isinstance(partition, LogRange):
-            yield from rows(self._options, self._name, partition)
+        if partition is not None:
+            yield from rows(self._options, self._name, partition.value)
 
 
 class LakelogSource(DataSource):

@@ -20,16 +20,16 @@ import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import lakelog
+from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import LAST, Span
-from lakelog_spark.errors import OffsetGone, OtherStore
-from lakelog_spark.source.cuts import batch_end
-from lakelog_spark.source.options import LATEST, PROCESSING_TIME, SKIP, ReadOptions
-from lakelog_spark.source.plan import LogRange, check_start, plan_between
-from lakelog_spark.source.rows import rows
-from lakelog_spark.source.times import part_of_times
+from lakelog_lake.reading.cuts import batch_end
+from lakelog_lake.reading.options import LATEST, PROCESSING_TIME, SKIP, ReadOptions
+from lakelog_lake.reading.plan import check_start, plan_between
+from lakelog_lake.reading.rows import rows
+from lakelog_lake.reading.times import part_of_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ class LakelogStreamReader(DataSourceStreamReader):
                 )
         return self._offset(end)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The runs of one batch."""
         part = Span(self._place(start), self._place(end))
         self._tell_of_unfinished(part)
@@ -85,7 +85,8 @@ class LakelogStreamReader(DataSourceStreamReader):
         if part.low >= part.end:
             return []
         with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
-            return plan_between(log, self._there(log, part), self._options)
+            found = plan_between(log, self._there(log, part), self._options)
+        return [InputPartition(each) for each in found]
 
     def _tell_of_unfinished(self, part: Span) -> None:
         """A batch that an earlier run planned and did not finish comes before all others."""
@@ -108,8 +109,8 @@ class LakelogStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one run."""
-        if isinstance(partition, LogRange):
-            yield from rows(self._options, self._name, partition)
+        if partition is not None:
+            yield from rows(self._options, self._name, partition.value)
 
     def _offset(self, offset: int) -> dict[str, Any]:
         return {"version": VERSION, "store": self._name, "offset": offset}

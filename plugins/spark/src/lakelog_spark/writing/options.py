@@ -13,8 +13,8 @@ from uuid import uuid4
 import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog_spark.source.options import PATH, ReadOptions
-from lakelog_spark.source.values import SOURCE, nearest, refused, switch
+from lakelog_lake.reading.options import PATH, ReadOptions
+from lakelog_lake.reading.values import SOURCE, nearest, refused, switch
 
 CHECKPOINT: Final = "checkpointlocation"
 """Spark hands a sink all options of the query, this one among them, by names of any case."""

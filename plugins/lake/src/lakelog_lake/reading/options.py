@@ -1,4 +1,4 @@
-"""What ``spark.read.format("lakelog")`` can be told; anything else is refused."""
+"""What a read of a store can be told, by Spark or DuckDB; anything else is refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakelog.errors import UnknownSetting
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
 from lakelog_lake.log.wanted import ALL, LAST, Span, Wanted
-from lakelog_spark.source.limits import limited
-from lakelog_spark.source.values import (
+from lakelog_lake.reading.limits import limited
+from lakelog_lake.reading.values import (
     SOURCE,
     count,
     mapping,
@@ -147,7 +147,7 @@ class ReadOptions:
     :ivar lost: whether a start that the log does not reach back to any more ends the read
         (``fail``), or the first record that is there is taken for it (``skip``)
     :ivar times_ms: store times of ``start`` and ``end``: by these, parts of the log are left out.
-        Not by those of :func:`~lakelog_spark.read`, whose answer no clock may change
+        Not by those of a predicate, whose answer no clock may change
     :ivar max_partition_bytes: how much of the log one task reads
     :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
     :ivar max_rows_per_batch: how many records one takes, if bounded

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import lakelog
 from lakelog_lake.errors import CorruptLog
 from lakelog_lake.log.coverage import record_batches
 from lakelog_lake.log.wanted import Span, Wanted
-from lakelog_spark.source.options import FAIL, SKIP, ReadOptions, names_of
-from lakelog_spark.source.stretches import stretches
+from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
+from lakelog_lake.reading.stretches import stretches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.pieces import Damage
-    from lakelog_spark.source.plan import LogRange
-    from lakelog_spark.source.tables import Tables
+    from lakelog_lake.reading.plan import LogRange
+    from lakelog_lake.reading.tables import Tables
 
-_log = logging.getLogger("lakelog_spark")
+_log = logging.getLogger("lakelog_lake")
 
 
 def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
@@ -37,13 +37,17 @@ def rows_in(
     options: ReadOptions,
     name: str,
     part: LogRange,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same of a store that is open."""
-    from lakelog_spark.source.tables import Tables, joined
+    """The same of a store that is open.
 
-    tables = Tables(name, names_of(options), options.bodies and options.decompress, lenient=True)
-    if options.corrupt == FAIL:
-        tables = Tables(name, tables.names, tables.unpack, lenient=False)
+    :param columns: only these; without it all that the options say
+    """
+    from lakelog_lake.reading.tables import Tables, joined
+
+    names = names_of(options) if columns is None else tuple(columns)
+    unpack = options.decompress and "body" in names
+    tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
     yield from joined(_rows(store, options, part, tables))
 
 

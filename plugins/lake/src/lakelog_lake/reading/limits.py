@@ -8,13 +8,13 @@ They may let too much through: whoever sets them filters the rows again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from lakelog_lake.log.wanted import LAST, Span, Wanted
-from lakelog_spark.source.values import refused
+from lakelog_lake.reading.values import refused
 
 Limit: TypeAlias = "frozenset[Any] | Span"
 
@@ -26,6 +26,38 @@ SPANS: Final = {
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns, and what of :class:`~lakelog_lake.log.wanted.Wanted` they are."""
 _WHERE: Final = "where"
+
+
+TIME: Final = "store_timestamp"
+_MICROS_PER_MS: Final = 1000
+
+
+def compared(operator: str, name: str, value: int) -> dict[str, Limit]:
+    """What column ``name`` can be where it is ``<``, ``<=``, ``>`` or ``>=`` a number.
+
+    Times are in µs since 1970: a row of that ms may be on either side.
+    """
+    if name not in SPANS:
+        return {}
+    strict = len(operator) == 1 and name != TIME
+    number = _number(name, value)
+    if operator.startswith(">"):
+        return {name: Span(low=min(number + strict, LAST))}
+    return {name: Span(end=min(number + (not strict), LAST))}
+
+
+def among(name: str, values: Sequence[Any]) -> dict[str, Limit]:
+    """What column ``name`` can be where it is one of some constants; none of them is null."""
+    if name not in {*SPANS, *SETS} or not values:
+        return {}
+    if name in SETS:
+        return {name: frozenset(values)}
+    numbers = [_number(name, each) for each in values]
+    return {name: Span(min(numbers), min(max(numbers) + 1, LAST))}
+
+
+def _number(name: str, value: int) -> int:
+    return value // _MICROS_PER_MS if name == TIME else value
 
 
 def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:

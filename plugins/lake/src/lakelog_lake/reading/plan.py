@@ -9,49 +9,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from pyspark.sql.datasource import InputPartition
+import attrs
 
 import lakelog
 from lakelog.errors import MissingIndex
+from lakelog_lake.errors import OffsetGone
 from lakelog_lake.log.ends import end_of, queued_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import LAST, Span, Wanted
-from lakelog_spark.errors import OffsetGone
-from lakelog_spark.source.by_queue import named_topics, queue_runs, queued_from
-from lakelog_spark.source.cuts import runs
-from lakelog_spark.source.options import SKIP, ReadOptions
-from lakelog_spark.source.times import part_of_times
+from lakelog_lake.reading.by_queue import named_topics, queue_runs, queued_from
+from lakelog_lake.reading.cuts import runs
+from lakelog_lake.reading.options import SKIP, ReadOptions
+from lakelog_lake.reading.times import part_of_times
 
 UnitRun: TypeAlias = tuple[str, int, int, int]
 """Topic, queue id, first unit, and the one behind the last."""
 
 
-class LogRange(InputPartition):
+@attrs.frozen
+class LogRange:
     """Records that start from ``start`` up to ``end``, offsets in the log in bytes.
 
     :ivar units: only those that these units lead to
     :ivar places: only those that start at these offsets
     """
 
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        units: Sequence[UnitRun] | None = None,
-        places: Sequence[int] | None = None,
-    ) -> None:
-        super().__init__((start, end))
-        self.start = start
-        self.end = end
-        self.units = units
-        self.places = places
+    start: int
+    end: int
+    units: Sequence[UnitRun] | None = None
+    places: Sequence[int] | None = None
 
 
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     """The runs of what the store holds now.
 
-    Raises :class:`~lakelog_spark.errors.NotKnown` for ``until=flushed`` where that is not known,
-    and :class:`~lakelog_spark.errors.OffsetGone`.
+    Raises :class:`~lakelog_lake.errors.NotKnown` for ``until=flushed`` where that is not known,
+    and :class:`~lakelog_lake.errors.OffsetGone`.
     """
     with Landmarks.of(store) as marks:
         end = end_of(marks, options.until)
@@ -117,7 +110,7 @@ def _by_key(marks: Landmarks, part: Span, wanted: Wanted, key: str) -> list[int]
 
 
 def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
-    """Raise :class:`~lakelog_spark.errors.OffsetGone` unless the log reaches back to the start."""
+    """Raise :class:`~lakelog_lake.errors.OffsetGone` unless the log reaches back to the start."""
     start, minimum = options.start, marks.store.min_offset
     if start.offset is not None and start.offset > end:
         raise OffsetGone(marks.store.path, start.offset, minimum, end)

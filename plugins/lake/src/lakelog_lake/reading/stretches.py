@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog_spark.source.plan import LogRange
+    from lakelog_lake.reading.plan import LogRange
 
     Longs = NDArray[np.int64]
 
 GAP_BYTES: Final = 64 << 10
 """Records with less than this between them are read in one go."""
-_log = logging.getLogger("lakelog_spark")
+_log = logging.getLogger("lakelog_lake")
 
 
 def stretches(store: lakelog.Store, part: LogRange) -> Iterator[Span]:

@@ -27,7 +27,7 @@ class Tables:
     """Makes rows.
 
     :ivar store: what the column ``store`` says
-    :ivar names: the columns
+    :ivar names: the columns, in the order of a table's
     :ivar unpack: whether bodies are unpacked
     :ivar lenient: whether a body that cannot be unpacked is given as it is; else it raises
     """
@@ -44,7 +44,7 @@ class Tables:
             fields, errors = unpacked(batch, self._fields)
         else:
             fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
-        return self._with_own(fields, self._errors(len(batch), errors))
+        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
 
     def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
         if ERROR not in self.names:
@@ -65,15 +65,19 @@ class Tables:
             for each in schema(self._fields)
         ]
         fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
-        return self._with_own(fields, pa.array(map(str, damages), pa.string()))
+        said = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
+        return self._with_own(fields, said, count)
 
     @property
     def _fields(self) -> list[str]:
         return [name for name in self.names if name not in ("store", ERROR)]
 
-    def _with_own(self, fields: pa.RecordBatch, errors: pa.Array | None) -> pa.RecordBatch:
-        store = pa.repeat(pa.scalar(self.store, pa.string()), len(fields))
-        arrays = [store, *fields.columns, *([] if errors is None else [errors])]
+    def _with_own(
+        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([] if errors is None else [errors])]
+        if "store" in self.names:
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
         return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
 
 

@@ -1,0 +1,171 @@
+"""``lakelog sql``: SQL over the messages of a store, by Spark or by DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakelog.errors import SettingsError
+from lakelog_lake.commands.statements import statements
+from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SqlEngine(StrEnum):
+    """DuckDB in this process, or Spark; by itself, that of a session that runs, else DuckDB."""
+
+    AUTO = "auto"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+_SPARK = SqlEngine.SPARK.value
+
+
+def sql(  # each is an option of the command
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    query: Annotated[
+        str | None,
+        typer.Argument(help=f"Statements of the view {VIEW}, with ; between; else from stdin."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0 is all.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a heading.")] = False,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="Of the reader; may be repeated."),
+    ] = None,
+    engine: Annotated[
+        SqlEngine, typer.Option(help="Who answers; auto: Spark that runs, else DuckDB, else Spark.")
+    ] = SqlEngine.AUTO,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master, local[*] by itself; needs Spark.")
+    ] = None,
+) -> None:
+    """Run SQL over the messages of a store, and print the rows.
+
+    For example: lakelog sql STORE "select topic, count(*) from messages group by topic". The
+    columns are those of a table, the options those of Spark's format `lakelog`, such as
+    system_topics=true. Each statement sees the store as it is when that begins. Without QUERY,
+    statements are read from standard input, each up to its ; and run as they come.
+    """
+    if as_json and as_csv:
+        raise typer.BadParameter("one of --json and --csv", param_hint="--csv")
+    given = dict(_pair(each) for each in options or ())
+    for answer in _answers(store.absolute(), query, _chosen(engine, master), limit, given, master):
+        if answer.rows.num_columns:  # a statement such as CREATE has none
+            _write(answer.rows, as_json=as_json, as_csv=as_csv)
+        if answer.is_more:
+            typer.echo(f"there are more rows: give --limit, now {limit}", err=True)
+
+
+def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
+    """The engine that was named, or the one that is here, which is said."""
+    from lakelog_lake.queries import by_duckdb
+
+    if given is not SqlEngine.AUTO:
+        return given
+    if master is not None:
+        return SqlEngine.SPARK
+    if is_installed(_SPARK) and provider(_SPARK).is_running():
+        return _said(SqlEngine.SPARK, "a session of it runs here")
+    if by_duckdb.is_installed():
+        return _said(SqlEngine.DUCKDB, "it is installed, and no session of Spark runs here")
+    missing = f"DuckDB is not installed ({by_duckdb.EXTRA})"
+    if is_installed(_SPARK):
+        without = provider(_SPARK).missing()
+        if without is None:
+            return _said(SqlEngine.SPARK, missing)
+        missing += f"; {without}"
+    raise SettingsError(missing, key="--engine")
+
+
+def _said(engine: SqlEngine, why: str) -> SqlEngine:
+    typer.echo(f"lakelog: engine {engine.value}: {why}", err=True)
+    return engine
+
+
+def _answers(
+    store: Path,
+    query: str | None,
+    engine: SqlEngine,
+    limit: int,
+    options: dict[str, str],
+    master: str | None,
+) -> Iterator[Answer]:
+    from lakelog_lake.queries import by_duckdb
+
+    asked = statements(_lines() if query is None else [query], engine.value)
+    if engine is SqlEngine.DUCKDB:
+        return by_duckdb.answers(store, asked, limit, options)
+    return provider(_SPARK).answers(store, asked, limit, options, master)
+
+
+def _lines() -> Iterator[str]:
+    """Of standard input, as they come; a terminal is asked for them."""
+    while True:
+        if sys.stdin.isatty():
+            typer.echo("sql> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        yield line
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--option")
+    return key, value
+
+
+def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
+    from lakelog_lake.commands.printing import plain, write_json, write_rows
+
+    columns = [_values(column) for column in table.columns]
+    rows = list(zip(*columns, strict=True))
+    names = _told_apart(table.column_names)
+    as_dicts = [dict(zip(names, row, strict=True)) for row in rows]
+    if as_json:
+        write_json(as_dicts)
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(table.column_names)
+        for row in rows:
+            writer.writerow([_cell(each, plain) for each in row])
+    else:
+        write_rows(as_dicts, names)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Maps as such; times in UTC, whatever zone an engine names."""
+    found = column.to_pylist(maps_as_pydicts="lossy")
+    return [each.astimezone(UTC) if _has_zone(each) else each for each in found]
+
+
+def _has_zone(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """SQL allows columns of one name."""
+    return [name if names.count(name) == 1 else f"{name}_{at}" for at, name in enumerate(names, 1)]
+
+
+def _cell(value: Any, plain: Any) -> Any:
+    import json
+
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=plain, ensure_ascii=False)
+    return plain(value)

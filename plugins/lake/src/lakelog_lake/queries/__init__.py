@@ -1,0 +1,1 @@
+"""SQL over the messages of a store, in this process."""

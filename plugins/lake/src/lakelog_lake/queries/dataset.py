@@ -1,0 +1,120 @@
+"""The messages of a store as a data set of Arrow, which others may scan as often as they like.
+
+DuckDB takes any subclass of :class:`pyarrow.dataset.Dataset`, and asks it for a scanner with the
+columns and the filter of each scan. Arrow's own scanners read ahead in threads that outlive a
+query which wants no more: here is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+from pyarrow import dataset
+
+import lakelog
+from lakelog.arrow import schema as message_schema
+from lakelog.errors import LakelogError
+from lakelog_lake.errors import OtherStore
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.ends import end_of
+from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.wanted import Span
+from lakelog_lake.queries.expressions import limits_of
+from lakelog_lake.reading.limits import limited, to_option
+from lakelog_lake.reading.options import ReadOptions, names_of
+from lakelog_lake.reading.plan import plan
+from lakelog_lake.reading.rows import rows_in
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+
+class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """The rows that ``options`` name, up to where the log ends now: every scan gives these.
+
+    :ivar error: what ended a scan; those who scan see but its text
+    """
+
+    error: LakelogError | None = None
+
+    def __init__(self, options: ReadOptions) -> None:  # the one of Dataset refuses
+        with lakelog.open(options.path, mode="read") as store, Landmarks.of(store) as marks:
+            self._name = options.store_id or store_name(options.path)
+            end = end_of(marks, options.until)
+        if options.start.store not in (None, self._name):
+            raise OtherStore(options.path, str(options.start.store), self._name)
+        physical = options.wanted.physical.both(Span(end=end))
+        wanted = attrs.evolve(options.wanted, physical=physical)
+        self._options = attrs.evolve(options, wanted=wanted)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, in their order."""
+        return _schema(names_of(self._options))
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002  # Arrow's name
+        **_: Any,
+    ) -> Scan:
+        """One scan; other arguments of Arrow's scanners are about speed."""
+        return Scan(self, self.schema.names if columns is None else list(columns), filter)
+
+    def batches(
+        self, columns: Sequence[str], condition: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows for which ``condition`` is true."""
+        try:
+            yield from self._batches(columns, condition)
+        except LakelogError as error:
+            self.error = error
+            raise
+
+    def _batches(
+        self, columns: Sequence[str], condition: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        options, said = self._options, "" if condition is None else str(condition)
+        if condition is not None:
+            wanted = limited(options.wanted, to_option(limits_of(condition)))
+            options = attrs.evolve(options, wanted=wanted)
+        needed = [name for name in self.schema.names if name in columns or name in said]
+        types = _schema(needed)
+        with lakelog.open(options.path, mode="read") as store:
+            for part in plan(store, options):
+                for batch in rows_in(store, options, self._name, part, needed):
+                    found = batch.cast(types)
+                    if condition is not None:
+                        found = found.filter(condition)
+                    yield found.select(list(columns))
+
+
+@attrs.frozen
+class Scan:
+    """What DuckDB wants of a scanner."""
+
+    messages: Messages
+    columns: Sequence[str]
+    condition: pc.Expression | None
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Of the rows that come."""
+        return _schema(self.columns)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows, as they are read."""
+        rows = self.messages.batches(self.columns, self.condition)
+        return pa.RecordBatchReader.from_batches(self.projected_schema, rows)
+
+
+def _schema(names: Sequence[str]) -> pa.Schema:
+    own = [name for name in names if name in _OWN]
+    known = message_schema([name for name in names if name not in own])
+    return pa.schema([known.field(n) if n not in own else pa.field(n, pa.string()) for n in names])
+
+
+_OWN = ("store", "error")

@@ -1,0 +1,232 @@
+"""SQL by DuckDB gives the rows that a plain scan finds, and reads no more than it has to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog.errors import SettingsError
+from lakelog.layout import segment_name
+from lakelog_lake.commands.sql import SqlEngine
+from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.queries import by_duckdb
+from lakelog_lake.queries.by_duckdb import answers
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
+
+Row = dict[str, Any]
+COUNT = 400
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return filled(tmp_path / "store", COUNT)
+
+
+def asked(
+    path: Path, *statements: str, limit: int = 0, options: Mapping[str, str] | None = None
+) -> list[list[Row]]:
+    return [
+        each.rows.to_pylist(maps_as_pydicts="lossy")
+        for each in answers(path, statements, limit, options or {})
+    ]
+
+
+def rows_of(path: Path) -> list[Row]:
+    with lakelog.open(path, mode="read") as store:
+        return expected_rows(store.scan(), store_name(path))
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row["physical_offset"])
+
+
+def test_all_columns_are_those_of_the_log(store: Path) -> None:
+    (found,) = asked(store, "select * from messages")
+    assert in_order(found) == rows_of(store)
+
+
+def test_the_view_may_be_used_twice_in_a_statement(store: Path) -> None:
+    query = (
+        "select a.physical_offset from messages a join messages b on a.unique_key = b.unique_key "
+        "where a.topic = 'topic-1' and b.queue_id = 2 "
+        "union all select physical_offset from messages where topic = 'topic-2'"
+    )
+    (found,) = asked(store, query)
+    rows = rows_of(store)
+    expected = [r for r in rows if (r["topic"], r["queue_id"]) == ("topic-1", 2)]
+    expected += [r for r in rows if r["topic"] == "topic-2"]
+    assert in_order(found) == in_order(
+        [{"physical_offset": r["physical_offset"]} for r in expected]
+    )
+
+
+def literal(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else f"timestamptz '{value}'"
+
+
+def shown(value: Any) -> str:
+    return str(value) if isinstance(value, int) else literal(value)
+
+
+Predicate = tuple[str, Callable[[Row], bool | None]]
+COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<>": lambda a, b: a != b,
+}
+COLUMNS = ("topic", "queue_id", "tags", "queue_offset", "physical_offset", "store_timestamp")
+
+
+def predicate(rows: list[Row], chance: random.Random, depth: int = 2) -> Predicate:
+    """Random SQL, and whether it is true of a row; ``None``: unknown."""
+    if depth and chance.random() < 0.6:
+        (one, holds_one), (other, holds_other) = (
+            predicate(rows, chance, depth - 1) for _ in range(2)
+        )
+        if chance.random() < 0.5:
+            return f"({one} AND {other})", lambda row: _and(holds_one(row), holds_other(row))
+        return (
+            f"({one} OR {other})",
+            lambda row: _not(_and(_not(holds_one(row)), _not(holds_other(row)))),
+        )
+    column = chance.choice(COLUMNS)
+    values = [chance.choice(rows)[column] for _ in range(3)]
+    known = [each for each in values if each is not None]
+    if not known:
+        return f"({column} IS NULL)", lambda row: row[column] is None
+    if chance.random() < 0.3:
+        text = ", ".join(map(shown, known))
+        return f"({column} IN ({text}))", lambda row: _known(row[column], lambda v: v in known)
+    operator = chance.choice(list(COMPARE))
+    return (
+        f"({column} {operator} {shown(known[0])})",
+        lambda row: _known(row[column], lambda value: COMPARE[operator](value, known[0])),
+    )
+
+
+def _known(value: Any, holds: Callable[[Any], bool]) -> bool | None:
+    return None if value is None else holds(value)
+
+
+def _not(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _and(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_random_predicates_find_what_a_scan_finds(store: Path, seed: int) -> None:
+    rows, chance = rows_of(store), random.Random(seed)
+    predicates = [predicate(rows, chance) for _ in range(60 if seed == 1 else 600)]
+    queries = [f"select physical_offset from messages where {sql}" for sql, _ in predicates]
+    for (sql, holds), found in zip(predicates, asked(store, *queries), strict=True):
+        expected = [row["physical_offset"] for row in rows if holds(row)]
+        assert sorted(row["physical_offset"] for row in found) == expected, sql
+
+
+def test_a_topic_that_is_named_narrows_what_is_read(store: Path) -> None:
+    with open_small(store, flush="none") as owner:
+        owner.put_batch([lakelog.Message("rare", b"x", queue_id=0) for _ in range(2)])
+        owner.put_batch(list(messages(COUNT)))
+    _break(store)
+    with pytest.raises(CorruptLog):
+        asked(store, "select count(*) from messages")
+    count = "select count(*) n from messages where topic = 'rare'"
+    assert asked(store, count, f"{count} and queue_id in (0, 2)") == [[{"n": 2}], [{"n": 2}]]
+
+
+def test_rows_of_damage_have_every_column_that_is_asked_for(store: Path) -> None:
+    _break(store)
+    options = {"corrupt": "collect"}
+    rows, count, places = asked(
+        store,
+        "select * from messages where error is not null",
+        "select count(*) n, count(error) bad, count(topic) good from messages",
+        "select physical_offset from messages where topic is null",
+        options=options,
+    )
+    assert len(rows) == len(places) > 0
+    assert count[0]["n"] == count[0]["good"] + count[0]["bad"] < COUNT
+    assert count[0]["bad"] == len(rows)
+
+
+def _break(store: Path) -> None:
+    """Overwrite the middle of a segment in which no message of the rare topic is."""
+    with (store / "commitlog" / segment_name(SEGMENT)).open("r+b") as file:
+        file.seek(SEGMENT // 2)
+        file.write(bytes(1000))
+
+
+def test_each_statement_sees_the_store_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with open_small(path) as owner:
+
+        def statements() -> Iterator[str]:
+            for count in (20, 30):
+                owner.put_batch(list(messages(count)))
+                yield "select count(*) from messages"
+
+        found = answers(path, statements(), 10, {"until": "readable"})
+        assert [each.rows.column(0)[0].as_py() for each in found] == [20, 50]
+
+
+def test_no_more_rows_come_than_were_asked_for(store: Path) -> None:
+    (answer,) = answers(store, ["select queue_id from messages"], 7, {})
+    assert (len(answer.rows), answer.is_more) == (7, True)
+    (answer,) = answers(store, ["select queue_id from messages"], COUNT, {})
+    assert (len(answer.rows), answer.is_more) == (COUNT, False)
+
+
+def test_tables_stay_from_one_statement_to_the_next(store: Path) -> None:
+    made = "create table kept as select topic from messages where queue_id = 1"
+    assert asked(store, made, "select count(*) n from kept")[1] == [{"n": COUNT // 4}]
+
+
+def test_names_are_no_variables_of_the_program(store: Path) -> None:
+    with pytest.raises(StatementRefused, match="options"):
+        asked(store, "select * from options")
+
+
+def test_statements_that_fail_say_why_in_one_line(store: Path) -> None:
+    with pytest.raises(StatementRefused, match=r"\Athe query failed: .*nothing.*\Z"):
+        asked(store, "select nothing from messages")
+    with pytest.raises(QueryFailed, match="Could not convert"):
+        asked(store, "select topic::int from messages")
+
+
+def test_options_are_those_of_the_format(store: Path) -> None:
+    (found,) = asked(store, "select distinct topic t from messages", options={"topics": "topic-1"})
+    assert found == [{"t": "topic-1"}]
+    with pytest.raises(SettingsError, match="topics"):
+        asked(store, "select 1", options={"topic": "x"})
+
+
+def test_the_command_says_which_engine_answers(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "select topic, count(*) n from messages group by topic order by topic"
+    found = run("sql", store, query, "--json")
+    assert found.exit_code == 0, found.output
+    assert '{"topic":"topic-0","n":134}' in found.stdout
+    assert "engine duckdb" in found.stderr
+    csv = run("sql", store, "select '1', 2 as b;", "--csv", "--engine", SqlEngine.DUCKDB)
+    assert csv.stdout == "'1',b\n1,2\n"
+    assert not csv.stderr
+    monkeypatch.setattr(by_duckdb, "is_installed", lambda: False)
+    without = run("sql", store, query, "--engine", "duckdb")
+    assert without.exit_code == 2
+    assert "DuckDB is not installed: pip install 'lakelog-lake[duckdb]'" in without.stderr

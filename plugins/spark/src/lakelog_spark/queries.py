@@ -1,0 +1,52 @@
+"""Spark SQL over the messages of a store: for ``lakelog sql --engine spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import lakelog
+from lakelog_lake.engine_provider import VIEW, Answer
+from lakelog_lake.reading.options import ReadOptions
+from lakelog_spark.sessions.fitting import need_spark
+
+
+def is_running() -> bool:
+    """Whether a session runs in this process."""
+    import sys
+
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def answers(
+    store: Path,
+    statements: Iterable[str],
+    limit: int,
+    options: Mapping[str, str],
+    master: str | None,
+) -> Iterator[Answer]:
+    """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
+
+    Raises :class:`~lakelog_lake.errors.NoJava`, what opening the store raises,
+    :class:`~lakelog_lake.errors.StatementRefused` and :class:`~lakelog_lake.errors.SparkFailed`.
+    """
+    need_spark()
+    from lakelog_spark.sessions.jobs import spark_session, told
+    from lakelog_spark.source.data_source import register
+    from lakelog_spark.where import read
+
+    with lakelog.open(store, mode="read"):  # what is no store is told before Spark starts
+        ReadOptions.of({**options, "path": str(store)})
+    with spark_session(None, master) as spark:
+        register(spark)
+        for statement in statements:
+            with told("the query failed"):
+                frame = read(spark, store, **options)  # a new one, as it keeps the end of the log
+                frame.createOrReplaceTempView(VIEW)
+                found = spark.sql(statement)
+                rows = (found.limit(limit + 1) if limit else found).toArrow()
+            yield Answer(rows.slice(0, limit or None), bool(limit) and len(rows) > limit)
