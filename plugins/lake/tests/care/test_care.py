@@ -19,11 +19,12 @@ from lakelog.errors import SettingsError
 from lakelog_lake.care import merging
 from lakelog_lake.care.care import compact as compact_tables
 from lakelog_lake.care.care import expire as expire_tables
-from lakelog_lake.care.terms import Retention, duration
+from lakelog_lake.care.terms import Retention
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.kept import duration
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
     SMALL,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from lakelog_lake.care.terms import Expired, Retention, remove, remove_orphans
@@ -32,9 +32,12 @@ def expire(sink: IcebergSink, retention: Retention) -> Expired:
     """Remove snapshots that were replaced long enough ago, and the files that only they have."""
     from pyiceberg.exceptions import CommitFailedException
 
+    from lakelog_lake.sinks.iceberg_upkeep import expirable
+
     for _ in range(_TRIES):
         table = sink.catalog.load_table(sink.table)
-        gone = _expirable(table, retention)
+        old = expirable(table.metadata, max(1, retention.keep), retention.cutoff)
+        gone = [each.snapshot_id for each in old]
         before = _files_of(table, gone)
         if gone:
             try:
@@ -44,29 +47,6 @@ def expire(sink: IcebergSink, retention: Retention) -> Expired:
             table = sink.catalog.load_table(sink.table)
         return Expired(len(gone), _clean(table, before, retention))
     raise TooBusy(f"{sink.name} took no expiry in {_TRIES} tries: others were faster")
-
-
-def _expirable(table: Table, retention: Retention) -> list[int]:
-    """The oldest of the current snapshot's line, up to the first one that must stay."""
-    line = _line(table, table.metadata.current_snapshot_id)
-    kept = max(1, retention.keep)
-    while kept < len(line) and line[kept - 1].timestamp_ms / 1000 >= retention.cutoff:
-        kept += 1  # what took its place did so only then
-    places = {each.snapshot_id: at for at, each in enumerate(line)}
-    for ref in table.metadata.refs.values():
-        roots = (each.snapshot_id for each in _line(table, ref.snapshot_id))
-        kept = max(kept, next((places[each] + 1 for each in roots if each in places), len(line)))
-    return [each.snapshot_id for each in line[kept:]]
-
-
-def _line(table: Table, at: int | None) -> list[Any]:
-    """A snapshot and those before it, as far as they have not expired."""
-    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}
-    found = []
-    while at is not None and at in by_id:
-        found.append(by_id[at])
-        at = by_id[at].parent_snapshot_id
-    return found
 
 
 def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path | str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Final
 
 import attrs
-
-from lakelog.errors import SettingsError
 
 SAFE_SECONDS: Final = 86_400
 """They are left alone for a day: somebody may be about to name them."""
@@ -35,10 +32,6 @@ def remove_orphans(folder: Path, pattern: str, named: set[Path], before: float) 
         if old and path.resolve() not in named and path.is_file():
             count += remove(path)
     return count
-
-
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 
 @attrs.frozen
@@ -78,15 +71,3 @@ class Retention:
     def orphans_cutoff(self) -> float:
         """What no version names and was written before goes."""
         return time.time() - max(self.seconds, SAFE_SECONDS)
-
-
-def duration(text: str, key: str = "--older-than") -> int:
-    """Seconds; raises :class:`~lakelog.errors.SettingsError`.
-
-    >>> duration("7d"), duration("90s")
-    (604800, 90)
-    """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise SettingsError(f"{text!r} is no duration; write 7d, 12h, 30m or 90s", key=key)
-    return int(found[1]) * _SECONDS[found[2]]

@@ -116,6 +116,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ] = "topic,day",
     file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
     compression: CompressionOption = Compression.AUTO,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEPT", help="Versions that tables keep from now on: 100, 12h, or off."
+        ),
+    ] = None,
     bodies: Annotated[
         list[str] | None,
         typer.Option(
@@ -172,8 +178,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         accept_gaps=gaps is Gaps.ACCEPT,
     )
     keys = partitions.parse(partition)
-    given = _parsers(bodies or [])
-    wish = Wish(to, table, keys, given, dead_letters, pairs_of(storage), compression)
+    given, storing = _parsers(bodies or []), pairs_of(storage)
+    wish = Wish(to, table, keys, given, dead_letters, storing, compression, history)
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
     alive = Alive.of_this_process()
     told, config = _Told(alive), pairs_of(conf, "--conf")

@@ -168,7 +168,8 @@ def expire(
     who was killed, go when they are a day old at least.
     """
     from lakelog_lake.care.care import expire as expire_tables
-    from lakelog_lake.care.terms import Retention, duration
+    from lakelog_lake.care.terms import Retention
+    from lakelog_lake.tables.kept import duration
 
     retention = Retention(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):

@@ -17,8 +17,9 @@ from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.base import Sink, Trimmed
 from lakelog_lake.tables.fields import Shape, dead_letter_columns, message_columns, parsed_columns
+from lakelog_lake.tables.kept import kept
 from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tables.partitions import DEFAULT
 from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
@@ -58,6 +59,8 @@ class Wish:
     :ivar dead_letters: the table of what they refuse, if not the default
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: of data files
+    :ivar history: how much of it the tables are to keep, see :mod:`~lakelog_lake.tables.kept`;
+        without it, what each says itself
     """
 
     to: str
@@ -67,6 +70,7 @@ class Wish:
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     compression: Compression = Compression.AUTO
+    history: str | None = None
 
 
 def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
@@ -167,11 +171,24 @@ class _Tables:
         with reaching(self._said(name)):
             sink = self.place.sink(name, shape)
             sink.prepare()
+            if self.wish.history is not None:
+                _keep(sink, self.wish.history)
         return sink
 
     def _said(self, name: str) -> str:
         """Before there is a table that could tell its name."""
         return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
+
+
+def _keep(sink: Sink, history: str) -> None:
+    """Raises :class:`~lakelog.errors.SettingsError` for a kind that keeps what others say."""
+    if not isinstance(sink, Trimmed):
+        raise SettingsError(
+            f"{sink.name} keeps its history until 'lakelog lake expire', or its engine, removes it",
+            key="--history",
+        )
+    kept(history, "--history")
+    sink.keep(history.strip())
 
 
 def identity_of(path: Path, store_id: str | None) -> str:

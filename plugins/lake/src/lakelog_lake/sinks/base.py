@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -67,6 +67,14 @@ class Markable(Sink, Protocol):
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
+
+
+@runtime_checkable
+class Trimmed(Protocol):
+    """A table from which commits take what its history is not to keep."""
+
+    def keep(self, history: str) -> None:
+        """Have the table keep so much, see :mod:`lakelog_lake.tables.kept`."""
 
 
 DATA: Final = "data"

@@ -11,7 +11,7 @@ from lakelog.errors import SettingsError
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-SYNCED: Final = {"py-io-impl": "lakelog_lake.sinks.synced_io.SyncedFileIO"}
+SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
 """Pyiceberg's FileIO by Arrow, which makes durable what is on this machine."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")

@@ -11,7 +11,9 @@ kept from that by taking its list of producers away (checked with the one versio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +28,7 @@ from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local,
 from lakelog_lake.sinks.iceberg_types import ids
 from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.kept import HISTORY
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs
 from lakelog_lake.tables.sync import sync
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
+
+    from lakelog_lake.sinks.iceberg_upkeep import Upkeep
 
 CATALOG: Final = "lake"
 """Spark's catalog must have the same name to see the tables."""
@@ -57,19 +62,21 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     )
 
 
-@attrs.define
+@attrs.define(slots=False)
 class IcebergSink:
     """A table.
 
     :ivar catalog: any of pyiceberg's
     :ivar table: ``NAMESPACE.TABLE``
     :ivar warehouse: a URI under which a new table is made, else where the catalog makes it
+    :ivar clock: seconds since 1970, by which history is kept
     """
 
     catalog: Catalog
     table: str
     shape: Shape = attrs.field(factory=Shape)
     warehouse: str | None = None
+    clock: Callable[[], float] = time.time
     _location: str = ""
     _properties: Pairs = attrs.field(default=(), repr=False)
     _layout: Layout = attrs.field(factory=Layout)
@@ -133,9 +140,9 @@ class IcebergSink:
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """One transaction, tried once."""
-        table: Table = head.version.table
-        transaction = table.transaction()
-        self.finish(transaction, head, store, files, position)
+        from lakelog_lake.sinks.iceberg_upkeep import SteadyTransaction
+
+        self.finish(SteadyTransaction(head.version.table), head, store, files, position)
 
     def finish(
         self,
@@ -149,17 +156,30 @@ class IcebergSink:
         from pyiceberg.exceptions import CommitFailedException
 
         text = to_text(position)
-        transaction.set_properties({key(store): text})
         texts = {**head.version.known.texts(), store: text}
         said = {key(name): each for name, each in texts.items()}
-        with transaction.update_snapshot(snapshot_properties=said).fast_append() as append:
-            for each in files:
-                append.append_data_file(data_file(head.version.table, each, self._uri(each.path)))
+        table = head.version.table
+        added = (data_file(table, each, self._uri(each.path)) for each in files)
+        committed = self._upkeep.append(transaction, added, said)
+        transaction.set_properties({key(store): text})
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
             raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
+        committed()
+
+    @cached_property
+    def _upkeep(self) -> Upkeep:
+        from lakelog_lake.sinks.iceberg_upkeep import Upkeep
+
+        return Upkeep(self.clock)
+
+    def keep(self, history: str) -> None:
+        """Have the table keep so much of its history, see :mod:`lakelog_lake.tables.kept`."""
+        table = self.catalog.load_table(self.table)
+        if table.properties.get(HISTORY) != history:
+            table.transaction().set_properties({HISTORY: history}).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """A data file as the table names it: below its location."""

@@ -9,6 +9,7 @@ from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_types import in_table, kinds, wanted
 from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -26,6 +27,7 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.metrics.column.properties": "none",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
+    HISTORY: DEFAULT_HISTORY,
 }
 TOPIC: Final = "lakelog.topic"
 """A property of a table: the only topic that it is for."""

@@ -1,0 +1,243 @@
+"""A table stays quick by itself: commits expire snapshots, merge manifests, and lose nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from lakelog.errors import SettingsError
+from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
+from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep, Weight, mergeable
+from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, Kept, kept
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.tables import (
+    TABLE,
+    assert_exactly,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
+from plugins.lake.tests.stores import filled
+from tests.bench.lake.day import Day
+
+TINY = Bounds(pass_bytes=4 << 10, task_bytes=4 << 10)
+KEPT = 8
+
+
+def load(path: Path) -> Any:
+    return sqlite_catalog(path).load_table(TABLE)
+
+
+def iceberg(path: Path, history: str) -> IcebergSink:
+    sink = make("iceberg", path)
+    assert isinstance(sink, IcebergSink)
+    sink.keep(history)
+    return sink
+
+
+def manifests(path: Path) -> list[Any]:
+    table = load(path)
+    return list(table.current_snapshot().manifests(table.io))
+
+
+def avro(path: Path) -> set[str]:
+    return {each.name for each in path.rglob("*.avro")}
+
+
+def named(path: Path) -> set[str]:
+    table = load(path)
+    found = {each.manifest_list for each in table.metadata.snapshots}
+    for each in table.metadata.snapshots:
+        found |= {one.manifest_path for one in each.manifests(table.io)}
+    return {each.rpartition("/")[2] for each in found}
+
+
+def test_a_trickle_does_not_make_the_metadata_grow(tmp_path: Path) -> None:
+    day = Day.of("iceberg", tmp_path, str(KEPT))
+    for _ in range(3):
+        for _ in range(26):
+            day.commit()
+        assert len(load(tmp_path).metadata.snapshots) == KEPT
+        assert len(manifests(tmp_path)) <= 2 * 9 + 2
+    table = load(tmp_path)
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    assert metadata.stat().st_size < 48 << 10
+    assert len(list(table.scan().plan_files())) == day.second
+    assert len(avro(tmp_path)) > 100
+    day.second += int(GRACE_SECONDS) + 1
+    day.commit()
+    assert len(avro(tmp_path) - named(tmp_path)) <= 1  # what just expired stays for an hour
+
+
+def test_manifests_of_one_size_become_one() -> None:
+    one, ten = Weight(1, 500), Weight(10, 2000)
+    assert mergeable([one] * 9 + [ten] * 9, 1 << 20) == []
+    assert mergeable([ten, *[one] * 10], 1 << 20) == [list(range(1, 11))]
+    assert mergeable([*[one] * 10, *[ten] * 9], 1 << 20) == [list(range(19))]
+    assert mergeable([one] * 10, 4999) == []
+
+
+def test_rows_and_positions_stay(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    source, sink = Source(store_path, "S"), iceberg(path, "2")
+    assert len(land_all(source, sink, TINY)) > 10
+    assert len(load(path).metadata.snapshots) == 2
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+    assert land_all(source, make("iceberg", path)) == []
+
+
+def test_one_version_is_enough(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    land_all(Source(store_path, "S"), iceberg(path, "1"), TINY)
+    assert len(load(path).metadata.snapshots) == 1
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+    assert land_all(Source(store_path, "S"), make("iceberg", path)) == []
+
+
+def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
+    store_path: Path, tmp_path: Path
+) -> None:
+    path, now = tmp_path / "t", 0.0
+    sink = iceberg(path, "1")
+    sink.clock = lambda: now
+    source = Source(store_path, "S")
+    first = land(source, sink, in_process, TINY)
+    assert first is not None
+    old = load(path)
+    second = land(source, sink, in_process, TINY)
+    now = GRACE_SECONDS - 1
+    land(source, sink, in_process, TINY)
+    assert old.scan().to_arrow().num_rows == first.rows
+    now = GRACE_SECONDS + 1
+    land(source, sink, in_process, TINY)
+    assert second is not None
+    with pytest.raises(FileNotFoundError):
+        old.scan().to_arrow()
+    land_all(source, sink, TINY)
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+
+
+def test_what_a_tag_holds_stays(store_path: Path, tmp_path: Path) -> None:
+    path, now = tmp_path / "t", 0.0
+    source, sink = Source(store_path, "S"), iceberg(path, "2")
+    sink.clock = lambda: now
+    for _ in range(4):
+        land(source, sink, in_process, TINY)
+    table = load(path)
+    tagged = table.current_snapshot().snapshot_id
+    rows = table.scan().to_arrow().num_rows
+    table.manage_snapshots().create_tag(tagged, "eve").commit()
+    for _ in range(4):
+        now += GRACE_SECONDS
+        land(source, sink, in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 5
+    assert load(path).scan(snapshot_id=tagged).to_arrow().num_rows == rows
+    table = load(path)
+    table.manage_snapshots().remove_tag("eve").commit()
+    land(source, sink, in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 2
+
+
+@pytest.mark.slow
+def test_after_a_rollback_what_was_rolled_back_can_still_be_read(tmp_path: Path) -> None:
+    path, now = tmp_path / "t", 0.0
+    store_path = filled(tmp_path / "store", 600)
+    source, sink = Source(store_path, "S"), iceberg(path, "3")
+    sink.clock = lambda: now
+    for _ in range(8):
+        land(source, sink, in_process, TINY)
+    table = load(path)
+    newest, rows = table.current_snapshot().snapshot_id, table.scan().to_arrow().num_rows
+    parent = table.current_snapshot().parent_snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(parent).commit()
+    for _ in range(6):
+        now += GRACE_SECONDS
+        land(source, sink, in_process, TINY)
+    assert load(path).scan(snapshot_id=newest).to_arrow().num_rows == rows
+    land_all(source, sink, TINY)
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+
+
+def test_a_table_of_somebody_else_keeps_all_until_it_is_told(
+    store_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    make("iceberg", path)
+    assert load(path).properties[HISTORY] == DEFAULT_HISTORY
+    load(path).transaction().remove_properties(HISTORY).commit_transaction()
+    source = Source(store_path, "S")
+    for _ in range(6):
+        land(source, make("iceberg", path), in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 6
+    targets_for(Wish(f"iceberg:{path}", history="3"))
+    land(source, make("iceberg", path), in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 3
+    targets_for(Wish(f"iceberg:{path}", history="off"))
+    land(source, make("iceberg", path), in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 4
+
+
+def test_the_commits_of_others_meanwhile_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    source, other = Source(store_path, "S"), Source(store_path, "O")
+    sink = iceberg(path, "1")
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            land(other, make("iceberg", path), in_process, TINY)
+
+    for _ in range(3):
+        land(source, sink, in_process, TINY, meanwhile)
+    land_all(source, sink)
+    land_all(other, make("iceberg", path))
+    assert_exactly("iceberg", path, keys_of(store_path, "S") + keys_of(store_path, "O"))
+    assert len(load(path).metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize(("owner", "name"), [(SqlCatalog, "commit_table"), (Upkeep, "_remove")])
+def test_kills_neither_lose_nor_double_rows(
+    owner: Any, name: str, store_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    iceberg(path, "1")
+
+    def work() -> None:
+        land_all(Source(store_path, "S"), make("iceberg", path), TINY)
+
+    assert all(killed_at(work, owner, name, times) for times in (1, 2))
+    assert read("iceberg", path).num_rows < 300
+    work()
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+    assert len(load(path).metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize("wrong", ["0", "7 days"])
+def test_a_setting_that_says_nothing_is_refused(wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="number of versions"):
+        targets_for(Wish(f"iceberg:{tmp_path}", history=wrong))
+
+
+def test_settings() -> None:
+    assert (kept(None), kept("off"), kept("7")) == (None, None, Kept(7))
+    assert kept("2h") == Kept(1, 7200)
+
+
+def test_versions_stay_as_long_as_they_should(store_path: Path, tmp_path: Path) -> None:
+    path, ahead = tmp_path / "t", 0
+    source, sink = Source(store_path, "S"), iceberg(path, "1h")
+    sink.clock = lambda: time.time() + ahead
+    for _ in range(4):
+        land(source, sink, in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 4
+    ahead = 3700
+    land(source, sink, in_process, TINY)
+    assert len(load(path).metadata.snapshots) == 2

@@ -1,0 +1,116 @@
+"""A day of trickle, a pass each second: what a commit costs after a minute and after 24 hours.
+
+`python -m tests.bench.lake.day iceberg` prints the medians, `--files-at-once 20` fills the time
+between the marks with commits of more files, so that a day takes minutes. The data files are not
+there: who commits does not read them. The clock is a counter, one second a commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lakelog.pins import Fingerprint
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
+from lakelog_lake.tables.position import Position
+
+STORE: Final = "8d0b7c5e-0000-4000-8000-000000000000"
+MARKS: Final = {"1 min": 60, "1 h": 3600, "6 h": 21_600, "24 h": 86_400}
+_SAMPLE: Final = 60
+_BEGIN: Final = 1_700_000_000
+_PASS_BYTES: Final = 100_000
+
+
+@dataclass
+class Day:
+    """Commits, one after the other.
+
+    :ivar sink: is prepared
+    :ivar second: of the day; how many files have been committed
+    """
+
+    sink: Sink
+    second: int = 0
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, kind: str, path: Path, history: str | None = None) -> Day:
+        """A new table; :param history: what it is to keep, if not the default."""
+        sink = sink_for(f"{kind}:{path}")
+        sink.prepare()
+        day = cls(sink)
+        sink.clock = lambda: _BEGIN + day.second  # type: ignore[attr-defined]  # kinds with upkeep
+        if history is not None:
+            sink.keep(history)  # type: ignore[attr-defined]  # likewise
+        return day
+
+    def commit(self, files: int = 1) -> None:
+        """One pass of so many seconds, with a file each."""
+        facts = [self._facts(self.second + each) for each in range(files)]
+        wall, cpu = time.perf_counter(), time.process_time()
+        head = self.sink.head(STORE)
+        start = self.second * _PASS_BYTES
+        end = start + files * _PASS_BYTES
+        ends = {"orders": dict.fromkeys(range(8), self.second + files)}
+        position = Position(start, end, Fingerprint(end - 1000, 1000, 7), ends, chosen="all")
+        self.sink.commit(head, STORE, facts, position)
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(time.process_time() - cpu)
+        self.second += files
+
+    def _facts(self, second: int) -> FileFacts:
+        lower: dict[str, int | str] = {
+            "topic": "orders",
+            "queue_id": 0,
+            "queue_offset": second,
+            "physical_offset": second * _PASS_BYTES,
+            "store_timestamp": (_BEGIN + second) * 1_000_000,
+        }
+        columns = self.sink.layout.columns
+        names = [each.name for each in columns if each.name not in ("keys", "properties")]
+        sizes = dict.fromkeys(names, 900)
+        return FileFacts(
+            path=str(self.sink.folder / f"{second:032x}.parquet"),
+            size_bytes=20_000,
+            rows=1000,
+            partition={"topic": "orders", "day": (_BEGIN + second) // 86_400},
+            column_sizes=sizes,
+            value_counts=dict.fromkeys(names, 1000),
+            null_counts=dict.fromkeys(BOUNDED, 0),
+            lower=lower,
+            upper={**lower, "queue_id": 7},
+            row_groups=(4,),
+        )
+
+
+def main() -> None:
+    """Print what a commit costs at each mark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("iceberg", "delta"))
+    parser.add_argument("--files-at-once", type=int, default=1)
+    parser.add_argument("--history", help="as of lakelog dispatch")
+    parser.add_argument("--dir", type=Path, help="where the table is")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        day = Day.of(options.kind, Path(folder, "table"), options.history)
+        for name, second in MARKS.items():
+            while second - _SAMPLE - day.second > options.files_at_once:
+                day.commit(options.files_at_once)
+            while day.second < second:
+                day.commit()
+            wall, cpu = (1e3 * statistics.median(each[-_SAMPLE:]) for each in (day.wall, day.cpu))
+            print(f"{name:>6}: {wall:6.1f} ms, {cpu:6.1f} ms of CPU", flush=True)
+        print(f"CPU, mean of all {len(day.cpu)}: {1e3 * statistics.mean(day.cpu):.1f} ms")
+        print(f"wall, longest: {1e3 * max(day.wall):.0f} ms")
+
+
+if __name__ == "__main__":
+    main()
