@@ -13,7 +13,7 @@ import pytest
 from lakelog import Message
 from lakelog.testing.copies import copy_store
 from lakelog_lake.care.rewind import planned
-from lakelog_lake.care.taking_out import take_out
+from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.landing.targets import Wish, sink_for
@@ -144,7 +144,7 @@ def test_a_table_that_was_changed_meanwhile_is_left(
     with pytest.raises(TooBusy, match="nothing was changed"):
         first.do()
     with pytest.raises(Conflict):
-        take_out(opened(f"{kind}:{found.table}"), "S", 0, first.before, first.after)
+        take_out(opened(f"{kind}:{found.table}"), "S", Behind(0), first.before, first.after)
     assert (read(kind, found.table).num_rows, commits(kind, found.table)) == (rows, before)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import lakelog
-from lakelog_lake.care.taking_out import take_out
+from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, TooDifferent
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.landed_table import LandedTable
@@ -65,7 +65,7 @@ class Rewind:
     def do(self) -> None:
         """One commit; raises :class:`~lakelog_lake.errors.TooBusy`."""
         try:
-            take_out(self.table, self.store, self.start, self.before, self.after)
+            take_out(self.table, self.store, Behind(self.start), self.before, self.after)
         except Conflict as error:
             raise TooBusy(f"{error}; nothing was changed: stop dispatchers, and repeat") from error
 

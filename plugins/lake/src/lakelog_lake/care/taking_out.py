@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
+
+import attrs
 
 from lakelog_lake.care import merging
 from lakelog_lake.care.parquet import Versions
@@ -27,19 +29,71 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def take_out(table: LandedTable, store: str, start: int, before: Position, after: Position) -> None:
-    """Remove the rows of ``store`` at physical offset ``start`` and behind.
+_PLACE: Final = "physical_offset"
+
+
+class Gone(Protocol):
+    """Which rows of a store go, by where their records stand in the log."""
+
+    def flags(self, places: Any) -> Any:
+        """Of a column of Arrow."""
+
+    def expression(self) -> Any:
+        """As pyiceberg has it."""
+
+
+@attrs.frozen
+class Behind:
+    """Those at physical offset ``start`` and behind."""
+
+    start: int
+
+    def flags(self, places: Any) -> Any:
+        """See :class:`Gone`."""
+        import pyarrow.compute as pc
+
+        return pc.greater_equal(places, self.start)
+
+    def expression(self) -> Any:
+        """See :class:`Gone`."""
+        from pyiceberg.expressions import GreaterThanOrEqual
+
+        return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+
+
+@attrs.frozen
+class At:
+    """Those at these physical offsets."""
+
+    places: tuple[int, ...]
+
+    def flags(self, places: Any) -> Any:
+        """See :class:`Gone`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.is_in(places, pa.array(self.places, pa.int64()))
+
+    def expression(self) -> Any:
+        """See :class:`Gone`."""
+        from pyiceberg.expressions import In
+
+        return In(_PLACE, self.places)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+
+
+def take_out(table: LandedTable, store: str, gone: Gone, before: Position, after: Position) -> None:
+    """Remove some rows of ``store``.
 
     :param before: the position that the table must have still
 
     Raises :class:`~lakelog_lake.errors.Conflict`.
     """
     if isinstance(table, ParquetRows):
-        _from_parquet(table, store, start, before, after)
+        _from_parquet(table, store, gone, before, after)
     elif isinstance(table, DeltaRows):
-        _from_delta(table, store, start, before, after)
+        _from_delta(table, store, gone, before, after)
     elif isinstance(table, IcebergRows):
-        _from_iceberg(table, store, start, before, after)
+        _from_iceberg(table, store, gone, before, after)
 
 
 def _check(name: str, found: Position | None, before: Position) -> None:
@@ -47,7 +101,7 @@ def _check(name: str, found: Position | None, before: Position) -> None:
         raise Conflict(f"{name} was changed by somebody else")
 
 
-def _rest(path: Path, store: str, start: int, known: Mapping[str, Any]) -> pa.Table | None:
+def _rest(path: Path, store: str, gone: Gone, known: Mapping[str, Any]) -> pa.Table | None:
     """The rows of a file that stay; ``None`` if all do.
 
     :param known: columns that the file does not hold
@@ -57,9 +111,7 @@ def _rest(path: Path, store: str, start: int, known: Mapping[str, Any]) -> pa.Ta
 
     if known.get(STORE, store) != store:
         return None
-    is_gone = _is_behind(
-        parquet.read_table(path, columns=["physical_offset"], partitioning=None), start
-    )
+    is_gone = gone.flags(parquet.read_table(path, columns=[_PLACE], partitioning=None)[_PLACE])
     if not pc.any(is_gone).as_py():
         return None
     rows = parquet.read_table(path, partitioning=None)
@@ -68,21 +120,15 @@ def _rest(path: Path, store: str, start: int, known: Mapping[str, Any]) -> pa.Ta
     return rows.filter(pc.invert(is_gone)) if pc.any(is_gone).as_py() else None
 
 
-def _is_behind(rows: pa.Table, start: int) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.greater_equal(rows["physical_offset"], start)
-
-
 def _from_parquet(
-    table: ParquetRows, store: str, start: int, before: Position, after: Position
+    table: ParquetRows, store: str, gone: Gone, before: Position, after: Position
 ) -> None:
     versions = Versions(table.sink.path, table.sink.shape)
     version = versions.newest()
     _check(table.name, versions.position(store), before)
     entries = []
     for each in version.entries:
-        rest = _rest(found(versions.path / each["path"]), store, start, {})
+        rest = _rest(found(versions.path / each["path"]), store, gone, {})
         if rest is None:
             entries.append(each)
         elif rest.num_rows:
@@ -96,7 +142,7 @@ def _from_parquet(
 
 
 def _from_delta(
-    table: DeltaRows, store: str, start: int, before: Position, after: Position
+    table: DeltaRows, store: str, gone: Gone, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -114,7 +160,7 @@ def _from_delta(
     actions: list[AddAction | RemoveAction] = []
     now_ms = time.time_ns() // 1_000_000
     for each in table.actions():
-        rest = _rest(Path(str(each.path)), store, start, each.partition)
+        rest = _rest(Path(str(each.path)), store, gone, each.partition)
         if rest is None:
             continue
         values = {name: None if it is None else str(it) for name, it in each.partition.items()}
@@ -129,15 +175,15 @@ def _from_delta(
 
 
 def _from_iceberg(
-    table: IcebergRows, store: str, start: int, before: Position, after: Position
+    table: IcebergRows, store: str, gone: Gone, before: Position, after: Position
 ) -> None:
-    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual
+    from pyiceberg.expressions import And, EqualTo
 
     sink = table.sink
     head = sink.head(store)
     _check(table.name, head.position, before)
     transaction = head.version.table.transaction()
     transaction.delete(
-        And(EqualTo("store", store), GreaterThanOrEqual("physical_offset", start))  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        And(EqualTo("store", store), gone.expression())  # type: ignore[call-arg,arg-type]  # its __init__ takes them
     )
     sink.finish(transaction, head, store, [], after)

@@ -178,7 +178,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         accept_gaps=gaps is Gaps.ACCEPT,
     )
     keys = partitions.parse(partition)
-    given, storing = _parsers(bodies or []), pairs_of(storage)
+    given, storing = parsers_of(bodies or []), pairs_of(storage)
     wish = Wish(to, table, keys, given, dead_letters, storing, compression, history)
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
     alive = Alive.of_this_process()
@@ -250,7 +250,7 @@ def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float |
     return True
 
 
-def _parsers(given: Sequence[str]) -> dict[str, BodyParser]:
+def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     """By topic."""
     from lakelog_lake.bodies import parser_for
 

@@ -215,6 +215,41 @@ def rewind(  # each is an option of the command
         raise typer.Exit(FOUND)
 
 
+@app.command()
+def reland(
+    to: Target,
+    bodies: Annotated[
+        list[str],
+        typer.Option("--body", metavar="TOPIC=FORMAT[:FILE]", help="As mended; as for dispatch."),
+    ],
+    table: Table = None,
+    partition: Annotated[
+        str, typer.Option(metavar="KEYS", help="As the table has it; as for dispatch.")
+    ] = "topic,day",
+    dead_letters: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+    ] = None,
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Land dead letters again that parse by a mended schema, and take them out of their table.
+
+    Each row lands once, also where this is killed: repeat it then. Those that still do not parse
+    stay. Dispatchers may run; give them the mended schema first, so that none comes again.
+    """
+    from lakelog_lake.care.relanding import reland as reland_tables
+    from lakelog_lake.commands.dispatch import parsers_of
+    from lakelog_lake.landing.targets import Wish
+    from lakelog_lake.tables.partitions import parse
+
+    parsers = parsers_of(bodies)
+    for done in reland_tables(
+        Wish(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
+    ):
+        dead = f"{done.taken_out} dead letters are gone, {done.left} stay"
+        _say(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
+
+
 def _say(name: str, done: Any, text: str, *, as_json: bool) -> None:
     import attrs
 

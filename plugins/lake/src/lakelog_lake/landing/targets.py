@@ -85,6 +85,17 @@ def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
     return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
 
 
+def target_of(wish: Wish, topic: str | None) -> Target:
+    """One of the tables; it is there afterwards, with that of its dead letters.
+
+    :param topic: whose it is; ``None`` where it is for all
+    """
+    place = Place.of(wish.to, wish.storage)
+    name = place.table(wish.table)
+    dead = dead_letters_of(place, name, wish.dead_letters)
+    return _Tables(place, name, dead, wish.partition, wish.parsers).target(topic)
+
+
 def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
     """The name of the table of dead letters of the table ``name``, or a template.
 

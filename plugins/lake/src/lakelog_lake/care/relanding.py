@@ -1,0 +1,263 @@
+"""Lands dead letters again, by a schema that was mended.
+
+Their rows are read from the table of dead letters, parsed, and added to the table, whose position
+stays; then they are taken out of the dead letters. The first commit names the version in which it
+was looked up which of them the table has already: so a kill between the two commits, or somebody
+else who does the same, neither loses nor doubles a row. What a later range will land is left alone.
+Positions stay as they are, with the number of their commit: a dispatcher goes on as it was.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import attrs
+import numpy as np
+
+from lakelog.sysflag import COMPRESSED
+from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.care.taking_out import At, take_out
+from lakelog_lake.errors import CareError, Conflict, NotLanded, TooBusy
+from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.target import Target
+from lakelog_lake.landing.targets import Wish, target_of
+from lakelog_lake.readback.folders import DeltaRows
+from lakelog_lake.readback.landed_table import LandedTable
+from lakelog_lake.readback.open import Opened, all_opened, readable
+from lakelog_lake.tables.fields import BODY, dead_letter_columns, file_schema
+from lakelog_lake.tables.file_facts import FileFacts, discard
+from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
+from lakelog_lake.tables.sync import sync
+from lakelog_lake.tasks.parquet_files import Place, write_files, writing
+from lakelog_lake.tasks.ranges import FILE_BYTES
+from lakelog_lake.tasks.task import ANY_TOPIC
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_TRIES: Final = 5
+_HELD_BYTES: Final = 64 << 20
+_PLACE: Final = "physical_offset"
+
+
+@attrs.frozen
+class Relanded:
+    """What became of the dead letters of one table.
+
+    :ivar landed: rows that the table got; :ivar taken_out: rows that the dead letters lost
+    :ivar left: those that are there still
+    """
+
+    table: str
+    landed: int
+    taken_out: int
+    left: int
+
+
+def reland(wish: Wish) -> Iterator[Relanded]:
+    """Land again what parses now, table by table.
+
+    Raises :class:`~lakelog_lake.errors.CareError`, and what making the tables fit raises.
+    """
+    for opened in all_opened(wish.to, wish.table, wish.dead_letters, wish.storage):
+        if opened.dead_letters is not None:
+            yield _of_one(wish, opened, opened.dead_letters)
+
+
+def _of_one(wish: Wish, opened: Opened, dead: LandedTable) -> Relanded:
+    if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
+        raise CareError(
+            f"{dead.name} is in an object store, where no row can be taken out of a Delta table "
+            "yet; nothing was changed"
+        )
+    with readable(dead.name):
+        stores = {
+            str(each)
+            for batch in dead.batches(None, [STORE])
+            for each in batch.column(0).unique().to_pylist()
+        }
+    landed = taken_out = left = 0
+    target = target_of(wish, opened.topic) if stores else None
+    for store in sorted(stores) if target is not None else ():
+        assert target is not None  # for the type checker
+        one = _Store(opened.table, dead, target, store)
+        landed += one.land()
+        gone, rest = one.take_out()
+        taken_out, left = taken_out + gone, left + rest
+    return Relanded(opened.table.name, landed, taken_out, left)
+
+
+@attrs.frozen
+class _Store:
+    """The dead letters of one store in one table."""
+
+    table: LandedTable
+    dead: LandedTable
+    target: Target
+    store: str
+
+    def land(self) -> int:
+        """How many rows the table got; raises :class:`~lakelog_lake.errors.TooBusy`."""
+        sink = self.target.sink
+        for _ in range(_TRIES):
+            with reaching(sink.name):
+                head = sink.head(self.store)
+            if head.position is None:
+                return 0  # its first range has not landed yet
+            files = self._written(self._in_both(), head.position.end)
+            if not files:
+                return 0
+            try:
+                with reaching(sink.name):
+                    sink.commit(head, self.store, files, head.position)
+            except Conflict:  # a commit whose answer was lost may say so: the next look tells
+                continue
+            return sum(each.rows for each in files)
+        raise TooBusy(f"{sink.name} was changed {_TRIES} times meanwhile: repeat the command")
+
+    def take_out(self) -> tuple[int, int]:
+        """How many dead letters went, as the table has them, and how many are left."""
+        for _ in range(_TRIES):
+            before = self.dead.position(self.store)
+            places = self._in_both()
+            if before is None:
+                raise NotLanded(self.dead.name, self.store, set())
+            if not len(places):
+                return 0, len(self._dead_places())
+            try:
+                take_out(self.dead, self.store, At(tuple(places.tolist())), before, before)
+            except Conflict:
+                continue
+            return len(places), len(self._dead_places())
+        raise TooBusy(
+            f"{self.dead.name} was changed {_TRIES} times meanwhile: repeat the command, which "
+            "takes out what has landed"
+        )
+
+    def _dead_places(self) -> NDArray[np.int64]:
+        return _places(self.dead, self.store)
+
+    def _in_both(self) -> NDArray[np.int64]:
+        """Where the records stand that both tables have."""
+        dead = self._dead_places()
+        return dead[np.isin(dead, _places(self.table, self.store))]
+
+    def _written(self, done: NDArray[np.int64], end: int) -> list[FileFacts]:
+        """Files of all that parses, but for what has landed and what is to land yet."""
+        files: list[FileFacts] = []
+        held: list[pa.Table] = []
+        try:
+            for rows in self._parsed(done, end):
+                held.append(rows)
+                if sum(each.nbytes for each in held) >= _HELD_BYTES:
+                    files.extend(self._files(held))
+                    held = []
+            files.extend(self._files(held))
+        except BaseException:
+            discard(files)
+            raise
+        if files:
+            with writing(self.target.sink.folder):
+                sync(self.target.sink.folder)
+        return files
+
+    def _parsed(self, done: NDArray[np.int64], end: int) -> Iterator[pa.Table]:
+        import pyarrow as pa
+
+        columns = dead_letter_columns()
+        with readable(self.dead.name):
+            for batch in self.dead.batches(self.store, columns.names):
+                places = batch.column(_PLACE).to_numpy()
+                waits = (places < end) & ~np.isin(places, done)
+                rows = pa.Table.from_batches([batch]).filter(pa.array(waits)).cast(columns)
+                for topic in rows[TOPIC].unique().to_pylist():
+                    parser = self.target.parsers.get(topic) or self.target.parsers.get(ANY_TOPIC)
+                    of_topic = _of(rows, TOPIC, topic)
+                    if parser is not None:
+                        yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
+
+    def _files(self, held: Sequence[pa.Table]) -> Iterator[FileFacts]:
+        import pyarrow as pa
+
+        layout = self.target.sink.layout
+        schema = file_schema(layout)
+        prefix = f"relanded-{uuid4().hex[:8]}"
+        place = Place(
+            self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
+        )
+        if not held:
+            return
+        rows = pa.concat_tables(held, promote_options="default")
+        order = [(TOPIC, "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
+        for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
+            yield from write_files(place, values, part.combine_chunks().to_batches())
+
+
+def _places(table: LandedTable, store: str) -> NDArray[np.int64]:
+    with readable(table.name):
+        found = [each.column(_PLACE).to_numpy() for each in table.batches(store, [STORE, _PLACE])]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def _is_unpacked(rows: pa.Table) -> NDArray[np.bool_]:
+    """Not those whose bodies did not unpack: these are as they are stored."""
+    facts = zip(*(rows[name].to_pylist() for name in ("sys_flag", "body_crc", BODY)), strict=True)
+    is_stored = (
+        bool(flag & COMPRESSED) and zlib.crc32(body) == crc % (1 << 32) for flag, crc, body in facts
+    )
+    return np.fromiter((not each for each in is_stored), np.bool_, rows.num_rows)
+
+
+def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
+    """What parses, with the parser's columns instead of the body."""
+    import pyarrow as pa
+
+    rest = rows.drop_columns([BODY, "error"])
+    bodies = rows[BODY].combine_chunks()
+    whole = rest.combine_chunks().to_batches()
+    if not whole:
+        return pa.Table.from_batches([], rest.schema)
+    found = parser.parse(bodies, whole[0])
+    kept = rest.filter(pa.array(found.good))
+    for name, column in zip(found.columns.schema.names, found.columns.columns, strict=True):
+        kept = kept.append_column(name, column)
+    return kept
+
+
+def _groups(
+    rows: pa.Table, partition: Sequence[str], store: str
+) -> Iterator[tuple[dict[str, int | str], pa.Table]]:
+    """Partition by partition; rows keep their order."""
+    if not partition:
+        yield {}, rows
+        return
+    key, *others = partition
+    for value, part in _by(rows, key, store):
+        for values, inner in _groups(part, others, store):
+            yield {key: value, **values}, inner
+
+
+def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Table]]:
+    import pyarrow as pa
+
+    if key == STORE:
+        yield store, rows
+    elif key == TOPIC:
+        for topic in rows[TOPIC].unique().to_pylist():
+            yield topic, _of(rows, TOPIC, topic)
+    else:
+        ms = rows["store_timestamp"].cast(pa.int64()).to_numpy() // 1000
+        times = ms // TIMES[key]
+        for each in np.unique(times).tolist():
+            yield each, rows.filter(pa.array(times == each))
+
+
+def _of(rows: pa.Table, name: str, value: Any) -> pa.Table:
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.equal(rows[name], value))
