@@ -314,7 +314,7 @@ def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: P
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch(mode=0o755)
     (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
-    words = (LAKELOG, "sql", str(store_path), "select 1")
+    words = (LAKELOG, "sql", str(store_path), "select 1", "--engine", "spark")
     given = {**os.environ, "JAVA_HOME": str(home)}
     done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)
     assert done.returncode == 2

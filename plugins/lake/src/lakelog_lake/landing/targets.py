@@ -93,7 +93,7 @@ def target_of(wish: Wish, topic: str | None) -> Target:
     place = Place.of(wish.to, wish.storage)
     name = place.table(wish.table)
     dead = dead_letters_of(place, name, wish.dead_letters)
-    return _Tables(place, name, dead, wish.partition, wish.parsers).target(topic)
+    return _Tables(place, name, dead, wish).target(topic)
 
 
 def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
