@@ -123,7 +123,7 @@ def test_every_command_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("dispatch", "lakehouse"), ("export", "lakehouse"), ("sql", "spark")]
+    ("command", "extra"), [("dispatch", "lakehouse"), ("export", "lakehouse"), ("sql", "lakehouse")]
 )
 def test_a_command_of_a_package_that_is_not_here_names_it(
     command: str, extra: str, monkeypatch: pytest.MonkeyPatch
