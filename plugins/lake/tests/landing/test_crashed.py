@@ -161,11 +161,11 @@ def damage_at_the_end_passed_over(patch: pytest.MonkeyPatch) -> None:
     """What is torn there may be in the making, and is taken out by a recovery."""
     real = ranges._cut
 
-    def cut(store: lakelog.Store, start: int, end: int | None, bounds: Bounds) -> Iterator[Any]:
-        spans = list(real(store, start, end, bounds))
-        damage = [each for each in store.scan_pieces(start, end) if isinstance(each, Damage)]
+    def cut(store: lakelog.Store, start: int, bounds: Bounds) -> Iterator[Any]:
+        spans = list(real(store, start, bounds))
+        damage = [each for each in store.scan_pieces(start) if isinstance(each, Damage)]
         behind = max((edges(each)[1] for each in damage), default=0)
-        if end is None and behind > (spans[-1].end if spans else start):
+        if behind > (spans[-1].end if spans else start):
             spans.append(Span(spans[-1].end if spans else start, behind))
         yield from spans
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lakelog
@@ -13,9 +16,11 @@ from lakelog import Message
 from lakelog.pins import Fingerprint
 from lakelog.testing.copies import copy_store
 from lakelog_lake.errors import Gone, WrongLog
+from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import Bounds, first_offset, next_spans
-from plugins.lake.tests.stores import SEGMENT, open_small
+from plugins.lake.tests.stores import SEGMENT, filled, open_small
 from tests.support.fixtures import StoreFixtures
 
 
@@ -28,6 +33,70 @@ def test_spans_meet_and_begin_at_records(store_path: Path) -> None:
     assert all(a.end == b.start for a, b in itertools.pairwise(spans))
     edges = {0} | {each.physical_offset + each.size for each in found}
     assert {each.start for each in spans} <= edges | set(range(0, 1 << 20, SEGMENT))
+
+
+def whole(_: Path) -> None:
+    """Queues are as they should be."""
+
+
+def without_queues(path: Path) -> None:
+    shutil.rmtree(path / "consumequeue")
+
+
+def with_wrong_queues(path: Path) -> None:
+    """Each unit leads into the middle of a record."""
+    for file in path.glob("consumequeue/*/*/*"):
+        units = np.fromfile(file, UNIT)
+        units["offset"] += 7
+        units.tofile(file)
+
+
+def with_many_topics(path: Path) -> None:
+    for number in range(200):
+        (path / "consumequeue" / f"other-{number}" / "0").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "walks"),
+    [(whole, False), (without_queues, True), (with_wrong_queues, True), (with_many_topics, True)],
+)
+def test_the_log_is_walked_only_where_queues_do_not_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], walks: bool
+) -> None:
+    path = filled(tmp_path / "s", 300, segment_size_bytes=1 << 20)
+    walked, real = list[int](), ranges._walked
+
+    def spied(store: lakelog.Store, at: int, target: int, end: int) -> int:
+        walked.append(at)
+        return real(store, at, target, end)
+
+    monkeypatch.setattr(ranges, "_walked", spied)
+    with lakelog.open(path, mode="read") as store:
+        records = list(store.scan())
+        change(path)
+        spans = next_spans(store, 0, Bounds(pass_bytes=60_000, task_bytes=20_000, at_once=2))
+    assert bool(walked) is walks
+    starts = [each.physical_offset for each in records]
+    ends = {each.physical_offset + each.size for each in records}
+    assert len(spans) == (1 if walks else 4)
+    assert all(a.end == b.start for a, b in itertools.pairwise(spans))
+    assert {each.start for each in spans} <= set(starts)
+    assert {each.end for each in spans} <= ends | set(starts)
+    assert spans[-1].end >= 60_000
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once", "count"),
+    [(10, 2, 1), (100, 2, 1), (101, 2, 2), (201, 2, 4), (800, 3, 9), (101, 4, 4), (101, 16, 2)],
+)
+def test_ranges_end_together(size: int, at_once: int, count: int) -> None:
+    """All about as large, and as many as can run at a time, or twice as many, and so on."""
+    cuts = Bounds(task_bytes=100, at_once=at_once).cuts(size)
+    assert len(cuts) == count
+    assert cuts[-1] == size
+    sizes = [b - a for a, b in itertools.pairwise([0, *cuts])]
+    assert max(sizes) <= 100
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_a_pass_is_bounded(store_path: Path) -> None:

@@ -106,7 +106,10 @@ ENGINE: Final = SparkEngine()
 
 
 def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engine:
-    """A task of Spark for each; executors see the store and the table under the same paths.
+    """As many tasks of Spark as run at a time; executors see store and table under the same paths.
+
+    Each does several of those that it is given, one after the other: a task of Spark costs some
+    0.1 s before it begins, and needs the memory of one.
 
     :param on_done: called now and then, from another thread, while Spark is at them and answers;
         Spark watches its executors itself
@@ -116,7 +119,9 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
         if not tasks:
             return []
         with running_job(session), answering(session, on_done):
-            spread = session.sparkContext.parallelize(list(tasks), len(tasks))
+            context = session.sparkContext
+            slices = min(len(tasks), context.defaultParallelism)
+            spread = context.parallelize(list(tasks), slices)
             found = spread.map(guarded).collect()
         return checked(found)
 

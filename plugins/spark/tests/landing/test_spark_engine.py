@@ -9,6 +9,7 @@ import pytest
 
 from lakelog_lake.errors import TaskFailed
 from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.tasks.ranges import Bounds
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, make
 
@@ -25,6 +26,23 @@ def test_spark_lands_all(kind: str, spark: SparkSession, store_path: Path, tmp_p
     while land(Source(store_path, "S"), sink, engine, SMALL):
         pass
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
+
+
+def test_a_pass_is_one_wave_of_tasks(spark: SparkSession, store_path: Path, tmp_path: Path) -> None:
+    """However many ranges it has."""
+    context = spark.sparkContext
+    tracker = context.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    bounds = Bounds(task_bytes=4 << 10)
+    landed = land(Source(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), bounds)
+    assert landed is not None
+    assert landed.files > context.defaultParallelism
+    (number,) = set(tracker.getJobIdsForGroup(None)) - before
+    job = tracker.getJobInfo(number)
+    assert job is not None
+    stages = [tracker.getStageInfo(each) for each in job.stageIds]
+    assert [each and each.numTasks for each in stages] == [context.defaultParallelism]
+    assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
 def test_damage_is_told_with_its_place(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -180,7 +181,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     keys = partitions.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
     wish = Wish(to, table, keys, given, dead_letters, storing, compression, history)
-    bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB)
+    at_once = processes or len(os.sched_getaffinity(0))
+    bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = Alive.of_this_process()
     told, config = _Told(alive), pairs_of(conf, "--conf")
     with (

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 import lakelog
-from lakelog.layout import COMMITLOG_DIR
+from lakelog.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.pieces import Blank, Damage
 from lakelog.pins import Fingerprint
 from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
+from lakelog_lake.log.landmarks import MANY, Landmarks
 from lakelog_lake.log.range_reader import Span
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.sync import sync
 
 FILE_BYTES: Final = 128 << 20
+_MOST_TOPICS: Final = 100
+"""To look at the queues of more takes as long as to walk through the log."""
+_MOST_LONGER: Final = 8
+"""A range may be longer than asked for by this part of it, to end where a queue says."""
 
 
 @attrs.frozen
@@ -30,11 +37,24 @@ class Bounds:
     :ivar pass_bytes: in one commit
     :ivar task_bytes: by one task, which holds them in memory
     :ivar file_bytes: how long a data file becomes, at most and roughly
+    :ivar at_once: so many tasks run at a time: ranges are cut so that they end together
     """
 
     pass_bytes: int = 512 << 20
     task_bytes: int = 64 << 20
     file_bytes: int = FILE_BYTES
+    at_once: int = 1
+
+    def cuts(self, size: int) -> list[int]:
+        """Where a pass over so many bytes is cut, about, as distances from its start.
+
+        >>> Bounds(task_bytes=100, at_once=2).cuts(210)
+        [52, 105, 157, 210]
+        """
+        count = -(-size // self.task_bytes)
+        if count > 1 and self.at_once <= 2 * count:  # else they would be too small
+            count = -(-count // self.at_once) * self.at_once
+        return [size * number // count for number in range(1, count + 1)]
 
 
 def first_offset(
@@ -104,24 +124,62 @@ def next_spans(
     """
     flushed = (durable or DurableEnd()).behind(store, start)
     if flushed is not None:
-        return list(_cut(store, start, flushed, bounds)) if flushed > start else []
-    spans = list(_cut(store, start, None, bounds))
+        return list(_cut_to(store, start, flushed, bounds)) if flushed > start else []
+    spans = list(_cut(store, start, bounds))
     if spans:
         sync_segments(store.path, spans[0].start, spans[-1].end)
     return spans
 
 
-def _cut(store: lakelog.Store, start: int, end: int | None, bounds: Bounds) -> Iterator[Span]:
-    """Spans from ``start`` on.
+def _cut_to(store: lakelog.Store, start: int, end: int, bounds: Bounds) -> Iterator[Span]:
+    """Spans from ``start`` on, up to ``end`` at most, where a record ends.
 
-    Without ``end``, only up to the last whole record: what follows it may be in the making. A blank
-    behind damage is no such record, since a recovery cuts both where no message follows.
+    Queues say where records start; where they do not, the log is read, from record to record.
+    """
+    cuts = [start + each for each in bounds.cuts(min(end - start, bounds.pass_bytes))]
+    at = start
+    with _marks(store) if cuts[0] < end else nullcontext() as marks:
+        for target in cuts:
+            if target > at:  # else a record reaches that far
+                found = end if target >= end else _known_start(marks, at, target, end)
+                found = found or _walked(store, at, target, end)
+                yield Span(at, found)
+                at = found
+
+
+def _marks(store: lakelog.Store) -> AbstractContextManager[Landmarks | None]:
+    folder = store.path / CONSUMEQUEUE_DIR
+    if not folder.is_dir() or len(os.listdir(folder)) > _MOST_TOPICS:
+        return nullcontext()
+    return Landmarks.of(store)
+
+
+def _known_start(marks: Landmarks | None, at: int, target: int, end: int) -> int | None:
+    """The first record not far behind ``target`` that a queue knows, if there is one."""
+    if marks is None:
+        return None
+    limit = min(end, target + max(1, (target - at) // _MOST_LONGER))
+    return marks.behind(target, limit) or marks.behind(target, limit, MANY)
+
+
+def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
+    """A place between records behind ``target``, found by reading from ``at`` on."""
+    for piece in store.scan_pieces(at, end, verify=False):
+        if (behind := edges(piece)[1]) >= target:
+            return behind
+    return end
+
+
+def _cut(store: lakelog.Store, start: int, bounds: Bounds) -> Iterator[Span]:
+    """Spans from ``start`` on, up to the last whole record: what follows may be in the making.
+
+    A blank behind damage is no such record, since a recovery cuts both where no message follows.
     """
     begun = at = start
     is_torn = False
-    for piece in store.scan_pieces(start, end, verify=end is None):
+    for piece in store.scan_pieces(start):
         is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
-        if end is None and is_torn:
+        if is_torn:
             continue  # it counts once a whole record follows
         at = edges(piece)[1]
         if at - begun >= bounds.task_bytes:
@@ -129,8 +187,6 @@ def _cut(store: lakelog.Store, start: int, end: int | None, bounds: Bounds) -> I
             begun = at
         if at - start >= bounds.pass_bytes:
             break
-    else:
-        at = max(at, end or 0)
     if at > begun:
         yield Span(begun, at)
 
