@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.errors import SettingsError
@@ -27,7 +28,7 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.stores import filled
-from tests.bench.lake.day import Day
+from tests.bench.lake.day import STORE, Day
 
 TINY = Bounds(pass_bytes=4 << 10, task_bytes=4 << 10)
 KEPT = 8
@@ -218,6 +219,52 @@ def test_kills_neither_lose_nor_double_rows(
     work()
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
     assert len(load(path).metadata.snapshots) == 1
+
+
+def log_of(path: Path) -> list[int]:
+    return sorted(int(each.stem) for each in (path / "_delta_log").glob("*[0-9].json"))
+
+
+def test_the_log_of_a_delta_table_does_not_grow(tmp_path: Path) -> None:
+    day = Day.of("delta", tmp_path / "t", "1s")
+    for _ in range(3):
+        for _ in range(40):
+            day.commit()
+        time.sleep(1.1)  # by the clock of the files
+    for _ in range(21):
+        day.commit()
+    found = log_of(tmp_path / "t")
+    assert len(found) <= 45
+    assert found == list(range(found[0], found[-1] + 1))
+    assert len(DeltaTable(tmp_path / "t").file_uris()) == day.second
+    position = make("delta", tmp_path / "t").head(STORE).position
+    assert position is not None
+    assert position.next_offsets["orders"][0] == day.second
+
+
+@pytest.mark.parametrize(
+    ("history", "cleaned", "retention"),
+    [("12h", "true", "interval 43200 seconds"), ("off", "false", "interval 600 seconds")],
+)
+def test_delta_keeps_its_log_as_told(
+    history: str, cleaned: str, retention: str, tmp_path: Path
+) -> None:
+    targets_for(Wish(f"delta:{tmp_path}"))
+    made = DeltaTable(tmp_path).metadata().configuration
+    assert made["delta.logRetentionDuration"] == "interval 600 seconds"
+    for _ in range(2):
+        targets_for(Wish(f"delta:{tmp_path}", history=history))
+    found = DeltaTable(tmp_path)
+    assert found.version() == 1
+    assert found.metadata().configuration["delta.enableExpiredLogCleanup"] == cleaned
+    assert found.metadata().configuration["delta.logRetentionDuration"] == retention
+
+
+def test_a_history_that_a_kind_cannot_keep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="by time"):
+        targets_for(Wish(f"delta:{tmp_path / 'd'}", history="100"))
+    with pytest.raises(SettingsError, match="lake expire"):
+        targets_for(Wish(f"parquet:{tmp_path / 'p'}", history="100"))
 
 
 @pytest.mark.parametrize("wrong", ["0", "7 days"])

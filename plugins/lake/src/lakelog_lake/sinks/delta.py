@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import FolderTable, Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
@@ -27,6 +28,7 @@ from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
 from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
+from lakelog_lake.tables.kept import kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """Of the table's configuration: the topic whose table it is."""
+_CHECKPOINTS: Final = "delta.checkpointInterval"
+_CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
+_RETENTION: Final = "delta.logRetentionDuration"
+_SHORT_LOG: Final = {_RETENTION: "interval 600 seconds"}
+"""Of a folder, whose log each commit lists; of object stores it is listed from the newest on."""
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
@@ -116,7 +123,9 @@ class DeltaSink(FolderTable[Folder]):
             mode="ignore",
             partition_by=list(shape.partition),
             configuration={
-                "delta.enableExpiredLogCleanup": "true",
+                **_CLEANED,
+                **(_SHORT_LOG if isinstance(self.path, Path) else {}),
+                _CHECKPOINTS: "20",  # each commit since the last one is read by each commit
                 "delta.dataSkippingStatsColumns": bounded,  # or a filter on others finds nothing
                 **topic,
             },
@@ -141,6 +150,25 @@ class DeltaSink(FolderTable[Folder]):
         lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted))
         if lacks:
             table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
+
+    def keep(self, history: str) -> None:
+        """By the table's own settings, which all engines follow; see :class:`.base.Trimmed`.
+
+        Raises :class:`~lakelog.errors.SettingsError` for a number of versions.
+        """
+        setting = kept(history)
+        if setting is not None and not setting.seconds:
+            raise SettingsError(
+                f"{history!r} is a number, and Delta keeps its log by time: write 12h, or off",
+                key="--history",
+            )
+        wanted = dict.fromkeys(_CLEANED, "false")
+        if setting is not None:
+            wanted = {**_CLEANED, _RETENTION: f"interval {setting.seconds} seconds"}
+        table = opened(self.path)
+        found = table.metadata().configuration
+        if any(found.get(name) != value for name, value in wanted.items()):
+            table.alter.set_table_properties(wanted)
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
