@@ -49,7 +49,7 @@ def _pointer(kind: str, table: Path) -> Callable[[], object]:
     """What changes with each version, without a library."""
     if kind == "delta":
         log = table / "_delta_log"
-        return lambda: max(each for each in os.listdir(log) if each[:20].isdigit())[:20]  # names alone
+        return lambda: max(each for each in os.listdir(log) if each[:20].isdigit())[:20]
     base = sqlite3.connect(table / CATALOG_FILE, timeout=10)
     return lambda: base.execute("select metadata_location from iceberg_tables").fetchone()
 

@@ -68,6 +68,34 @@ def test_when_passes_begin(
     assert life.did == did
 
 
+def dear(*seconds: float) -> list[Landed | Exception | None]:
+    return [attrs.evolve(LANDED, commit_seconds=each) for each in seconds]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pauses"),
+    [
+        ([0.9, 1.0], [4, 4]),
+        ([2, 2, 3], [9, 9, 9]),
+        ([9, 1], [29, 4]),
+        ([2, *[0.1] * 8, *[4] * 8], [9, *[4] * 15, 19]),
+        ([0.5, 50], [4, 4]),
+    ],
+)
+def test_passes_begin_further_apart_where_commits_are_dear(
+    seconds: list[float],
+    pauses: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not for one slow commit, and no more than 30 seconds."""
+    life = Life(iter(dear(*seconds)))
+    monkeypatch.setattr(time, "monotonic", lambda: life.now)
+    until_stopped(life.one_pass, life.stop, 5, lambda _: None, lambda *_: None, life)
+    assert life.did == [what for each in pauses for what in ("pass", f"sleep {each}")]
+    assert ("s apart" in caplog.text) is (max(pauses) >= 9)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_while_it_begins_to_wait_stops_it(number: signal.Signals) -> None:
     """The event's lock is held then: to take it in the handler would wait for ever."""

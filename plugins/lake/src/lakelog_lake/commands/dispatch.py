@@ -106,7 +106,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     processes: Processes = None,
     interval_ms: Annotated[
         int, typer.Option(min=10, help="How often to land, and to look where nobody wakes us.")
-    ] = 500,
+    ] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,

@@ -12,6 +12,7 @@ So what decides is the same as without it, and a kill leaves files that no versi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,6 +66,7 @@ class Landed:
     :ivar dead_letters: rows whose bodies do not parse
     :ivar is_more: whether it is known that more waits to land: of the log, of a topic whose table
         is new, or because somebody else was faster
+    :ivar commit_seconds: how long the commits to all tables took
     """
 
     start: int
@@ -75,6 +77,7 @@ class Landed:
     won: bool
     dead_letters: int = 0
     is_more: bool = False
+    commit_seconds: float = 0.0
 
 
 def _nothing(_: str) -> None:
@@ -161,10 +164,13 @@ class Dispatcher:
         is_more = spans[-1].end - spans[0].start >= self.bounds.pass_bytes
         if is_more and not strays and not self.is_last():
             self._begin_from(spans[-1].end)
+        begun = time.monotonic()
         landed = self._settle(spans, written)
+        took = time.monotonic() - begun
         self._dead_letters += landed.dead_letters
         self.on_phase("committed")
-        return attrs.evolve(landed, is_more=is_more or bool(strays) or not landed.won)
+        is_more = is_more or bool(strays) or not landed.won
+        return attrs.evolve(landed, is_more=is_more, commit_seconds=took)
 
     def _looked(self, store: lakelog.Store) -> int:
         """Where each table has come to; where the next range starts."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -18,7 +20,11 @@ from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.landing.waiting import Newcoming
 
+_log = logging.getLogger("lakelog_lake")
 _LONGEST_PAUSE_SECONDS: Final = 30.0
+_SHARE: Final = 0.2
+"""Of the time, for commits."""
+_LOOKED_AT: Final = 8
 Pass = Callable[[], Landed | None]
 
 
@@ -46,14 +52,15 @@ def until_stopped(
     """Land what comes.
 
     Passes begin ``interval_seconds`` apart, so that messages that trickle in do not make a commit
-    each; but at once if it is known that more is there, and if nothing had come for so long.
+    each; but at once if it is known that more is there, and if nothing had come for so long. Where
+    commits become dear, they begin further apart, see :class:`Spacing`.
 
     Trouble that may pass ends nothing: ``on_trouble`` is told of it and of the seconds until the
     next try, which become more each time.
 
     :param waits: sleeps in between; without it, ``interval_seconds`` where nothing is left
     """
-    waits = waits or Pausing(stop, interval_seconds)
+    waits, spacing = waits or Pausing(stop, interval_seconds), Spacing(interval_seconds)
     pause = interval_seconds
     while not stop.is_set():
         begun = time.monotonic()
@@ -70,7 +77,31 @@ def until_stopped(
             continue
         on_landed(landed)
         if not landed.is_more:
-            waits.sleep(begun + interval_seconds - time.monotonic())
+            waits.sleep(begun + spacing.after(landed) - time.monotonic())
+
+
+@attrs.define
+class Spacing:
+    """How far apart passes begin: so that commits take a fifth of the time at most.
+
+    What counts is the fastest one of the last few: a machine that is busy for a moment does not
+    make a table slower.
+    """
+
+    interval_seconds: float
+    _took: deque[float] = attrs.field(factory=lambda: deque(maxlen=_LOOKED_AT))
+    _told: float = attrs.field(default=attrs.Factory(lambda self: self.interval_seconds, True))
+
+    def after(self, landed: Landed) -> float:
+        """Seconds from the begin of the pass that has ``landed`` to the next one's."""
+        self._took.append(landed.commit_seconds)
+        most = max(_LONGEST_PAUSE_SECONDS, self.interval_seconds)
+        found = min(max(self.interval_seconds, min(self._took) / _SHARE), most)
+        if not 1 / 2 < found / self._told < 2:
+            self._told = found
+            took = min(self._took)
+            _log.warning("passes begin %.1f s apart, as a commit takes %.2f s", found, took)
+        return found
 
 
 class Waits(Protocol):
