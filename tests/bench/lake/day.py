@@ -10,7 +10,9 @@ table is measured in turns, which is a minute old: what the machine does meanwhi
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -18,8 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.pins import Fingerprint
+from lakelog_lake.care.trickle import Compacting
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.delta import opened
+from lakelog_lake.tables.fields import message_columns
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.position import Position
 
@@ -28,6 +33,7 @@ MARKS: Final = {"1 min": 60, "1 h": 3600, "6 h": 21_600, "24 h": 86_400}
 _SAMPLE: Final = 60
 _BEGIN: Final = 1_700_000_000
 _PASS_BYTES: Final = 100_000
+_TARGET_BYTES: Final = 128 << 20
 
 
 @dataclass
@@ -36,10 +42,12 @@ class Day:
 
     :ivar sink: is prepared
     :ivar second: of the day; how many files have been committed
+    :ivar template: what data files are links to, if they are there
     """
 
     sink: Sink
     second: int = 0
+    template: Path | None = None
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
@@ -54,6 +62,20 @@ class Day:
         if history is not None:
             sink.keep(history)  # type: ignore[attr-defined]  # likewise
         return day
+
+    def with_files(self) -> Day:
+        """From now on data files are there, so that they can be compacted."""
+        import pyarrow as pa
+
+        from lakelog_lake.care.merging import write
+
+        columns = [each for each in message_columns() if each.name != "topic"]
+        values = {"store": STORE, "queue_id": 0, "queue_offset": 0, "physical_offset": 0}
+        rows = [{each.name: values.get(each.name) for each in columns}] * 10
+        self.template = Path(str(self.sink.folder)) / "template"
+        table = pa.Table.from_pylist(rows, pa.schema(columns))
+        write(table.schema, [table], self.template)
+        return self
 
     def commit(self, files: int = 1) -> None:
         """One pass of so many seconds, with a file each."""
@@ -80,9 +102,13 @@ class Day:
         columns = self.sink.layout.columns
         names = [each.name for each in columns if each.name not in ("keys", "properties")]
         sizes = dict.fromkeys(names, 900)
+        path, size = str(self.sink.folder / f"{second:032x}.parquet"), 20_000
+        if self.template is not None:
+            os.link(self.template, path)
+            size = self.template.stat().st_size
         return FileFacts(
-            path=str(self.sink.folder / f"{second:032x}.parquet"),
-            size_bytes=20_000,
+            path=path,
+            size_bytes=size,
             rows=1000,
             partition={"topic": "orders", "day": (_BEGIN + second) // 86_400},
             column_sizes=sizes,
@@ -100,15 +126,24 @@ def main() -> None:
     parser.add_argument("kind", choices=("iceberg", "delta"))
     parser.add_argument("--files-at-once", type=int, default=1)
     parser.add_argument("--history", help="as of lakelog dispatch")
+    parser.add_argument("--compact", type=int, help="as of lakelog dispatch, of Delta")
+    parser.add_argument("--forget", type=int, default=72, help="seconds that stand for an hour")
     parser.add_argument("--dir", type=Path, help="where the table is")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         old = Day.of(options.kind, Path(folder, "table"), options.history)
+        compact = Compacting(lambda: [old.sink], options.compact or sys.maxsize, _TARGET_BYTES)
+        if options.compact:
+            old.with_files()
+            forget = {"delta.deletedFileRetentionDuration": f"interval {options.forget} seconds"}
+            opened(Path(folder, "table")).alter.set_table_properties(forget)
         for name, second in MARKS.items():
             while second - old.second > options.files_at_once:
                 old.commit(options.files_at_once)
+                compact()
             while old.second < second:
                 old.commit()
+            compact()
             young = Day.of(options.kind, Path(folder, name), options.history)
             while young.second < MARKS["1 min"]:
                 young.commit()

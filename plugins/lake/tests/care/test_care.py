@@ -155,7 +155,7 @@ def test_of_two_compactions_one_wins(
     land_all(Source(store_path, "S"), make("parquet", path))
     inner, calls = merging.merge, list[Path]()
 
-    def other_first(paths: Sequence[Path], made: Path) -> int:
+    def other_first(paths: Sequence[Path], made: Path) -> Any:
         calls.append(made)
         if len(calls) == 1:
             compact("parquet", path)

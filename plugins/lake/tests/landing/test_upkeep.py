@@ -14,8 +14,9 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.landing.targets import Wish, targets_for
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep, Weight, mergeable
+from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
 from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, Kept, kept
+from lakelog_lake.tables.tiers import Weight, mergeable
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.killing import killed_at

@@ -56,8 +56,8 @@ def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[l
         yield held
 
 
-def merge(paths: Sequence[Path], made: Path) -> int:
-    """Write ``made``, durably; the number of its rows."""
+def merge(paths: Sequence[Path], made: Path) -> Any:
+    """Write ``made``, durably; what its footer says."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -67,8 +67,7 @@ def merge(paths: Sequence[Path], made: Path) -> int:
     indices = table.select([name for name, _ in order])
     places = pa.compute.sort_indices(indices, sort_keys=order)
     steps = (places.slice(at, _STEP_ROWS) for at in range(0, len(places), _STEP_ROWS))
-    write(table.schema, map(table.take, steps), made)
-    return int(table.num_rows)
+    return write(table.schema, map(table.take, steps), made)
 
 
 def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:

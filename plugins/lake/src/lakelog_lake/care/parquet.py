@@ -129,7 +129,7 @@ def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
     named = table.folder / f"compacted-{uuid4().hex}.parquet"
     made = hidden(named)
     try:
-        rows = merging.merge([found(table.path / each["path"]) for each in entries], made)
+        rows = merging.merge([found(table.path / each["path"]) for each in entries], made).num_rows
     except FileNotFoundError as error:  # it has another name now
         raise _outrun(table) from error
     path = os.path.relpath(named, table.path)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Dispatcher, Landed
     from lakelog_lake.landing.places import Destination
+    from lakelog_lake.landing.target_set import Targets
     from lakelog_lake.tasks.engines import Engine
+    from lakelog_lake.tasks.ranges import Bounds
 
 _MIB = 1 << 20
 CATALOG = "catalog:"
@@ -123,6 +125,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             metavar="KEPT", help="Versions that tables keep from now on: 100, 12h, or off."
         ),
     ] = None,
+    compact: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="PASSES", help="Merge small files after so many passes."),
+    ] = None,
     bodies: Annotated[
         list[str] | None,
         typer.Option(
@@ -196,6 +202,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         lander = Dispatcher(
             source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set
         )
+        if compact is not None:
+            told.then = _compacting(targets, compact, bounds)
         try:
             is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
         except Exception:
@@ -218,11 +226,13 @@ class _Told:
     """What landed so far, as it was printed.
 
     :ivar rows: dead letters too
+    :ivar then: called behind each pass
     """
 
     alive: Alive
     rows: int = 0
     dead_letters: int = 0
+    then: Callable[[], None] = nothing
 
     @property
     def nothing_parsed(self) -> bool:
@@ -235,6 +245,7 @@ class _Told:
         self.rows += landed.rows
         self.dead_letters += landed.dead_letters
         self.alive.say(f"landed up to {landed.end}")
+        self.then()
 
 
 def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float | None) -> bool:
@@ -250,6 +261,15 @@ def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float |
     until_stopped(lander.one_pass, stop, interval_seconds, say, _trouble, waits)
     alive.stopping()
     return True
+
+
+def _compacting(targets: Targets, passes: int, bounds: Bounds) -> Callable[[], None]:
+    """Raises :class:`~lakelog.errors.SettingsError` where the tables are compacted otherwise."""
+    from lakelog_lake.care.trickle import Compacting
+
+    made = Compacting(lambda: [each.sink for each in targets.served], passes, bounds.file_bytes)
+    made.check()
+    return made
 
 
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:

@@ -78,12 +78,14 @@ class Added:
 
     :ivar named: as the log names it; :ivar path: where it is
     :ivar partition: the columns that the file does not hold
+    :ivar begins: its least physical offset; ``None`` where the log of the table does not say it
     """
 
     named: str
     path: Folder
     size_bytes: int
     partition: Mapping[str, Any]
+    begins: int | None = None
 
 
 @attrs.frozen
@@ -150,8 +152,9 @@ class DeltaRows:
                 _found(folder, row["path"]) if isinstance(folder, Path) else folder / row["path"],
                 row["size_bytes"],
                 {name.removeprefix("partition."): row[name] for name in own},
+                row.get("min.physical_offset"),
             )
-            for row in actions.select(["path", "size_bytes", *own]).to_pylist()
+            for row in actions.to_pylist()
         ]
 
     def _table(self) -> DeltaTable:

@@ -138,7 +138,7 @@ class DeltaSink(FolderTable[Folder]):
         self._add_columns(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
         check_topic(self.name, self.marked(), shape.topic)
-        self._sync(opened(self.path).version())
+        self.sync_version(opened(self.path).version())
         if isinstance(self.path, Path):
             sync(self.path)
             sync(self.path.parent)
@@ -230,9 +230,9 @@ class DeltaSink(FolderTable[Folder]):
             )
         except CommitFailedError as error:
             raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
-        self._sync(next_version)
+        self.sync_version(next_version)
 
-    def _sync(self, version: int) -> None:
+    def sync_version(self, version: int) -> None:
         """Make a version durable; a clean-up of the log may have been faster."""
         log = self.path / "_delta_log"
         with suppress(FileNotFoundError):
@@ -240,8 +240,18 @@ class DeltaSink(FolderTable[Folder]):
         sync(log)
 
 
-def added(path: str, facts: FileFacts, partition: Mapping[str, str | None]) -> AddAction:
-    """A file to add; :param partition: its values as the log has them."""
+def added(
+    path: str,
+    facts: FileFacts,
+    partition: Mapping[str, str | None],
+    *,
+    data_change: bool = True,
+) -> AddAction:
+    """A file to add.
+
+    :param partition: its values as the log has them
+    :param data_change: whether its rows are new in the table
+    """
     from deltalake.transaction import AddAction
 
     return AddAction(
@@ -249,7 +259,7 @@ def added(path: str, facts: FileFacts, partition: Mapping[str, str | None]) -> A
         size=facts.size_bytes,
         partition_values=partition,
         modification_time=time.time_ns() // 1_000_000,
-        data_change=True,
+        data_change=data_change,
         stats=_statistics(facts, partition),
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -38,11 +38,10 @@ from pyiceberg.table.update.snapshot import (
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakelog_lake.tables.kept import HISTORY, kept
+from lakelog_lake.tables.tiers import FANOUT, Weight, mergeable
 
 GRACE_SECONDS: Final = 3600.0
 """How long files stay that only expired snapshots name."""
-FANOUT: Final = 10
-"""So many manifests of one size become one."""
 _MOST_AT_ONCE: Final = 100
 """Snapshots that expire in one commit: each takes the reading of a file."""
 _LARGEST_BYTES: Final = 2 << 20
@@ -97,38 +96,6 @@ class SteadyTransaction(Transaction):
                 made = _apply_table_update(each, made, context)
             self._known = self._updates, made
         return self._known[1]
-
-
-@attrs.frozen
-class Weight:
-    """Of a manifest; :ivar files: that it names."""
-
-    files: int
-    bytes: int
-
-
-def mergeable(manifests: Sequence[Weight], most_bytes: int) -> list[list[int]]:
-    """Which of them become one, by their places.
-
-    >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
-    [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
-    """
-    tiers: dict[int, list[list[int]]] = defaultdict(list)
-    for place, each in enumerate(manifests):
-        tiers[_tier(each.files)].append([place])
-    tier = 0
-    while tier <= max(tiers, default=-1):
-        together = sorted(place for group in tiers[tier] for place in group)
-        is_small = sum(manifests[place].bytes for place in together) <= most_bytes
-        if len(tiers[tier]) >= FANOUT and is_small:
-            del tiers[tier]
-            tiers[_tier(sum(manifests[place].files for place in together))].append(together)
-        tier += 1
-    return [group for groups in tiers.values() for group in groups if len(group) > 1]
-
-
-def _tier(files: int) -> int:
-    return len(str(files)) - 1  # as FANOUT is ten
 
 
 class TieredAppend(_FastAppendFiles):

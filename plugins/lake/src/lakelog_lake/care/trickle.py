@@ -1,0 +1,174 @@
+"""Small files that a dispatcher has just made become few, while it goes on: ``dispatch --compact``.
+
+It runs between two passes, in the dispatcher's process, so that it is in nobody's way but that of
+a second dispatcher. Positions do not move: the commit says none. A kill leaves a file that no
+version names.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog_lake.care import merging
+from lakelog_lake.care import parquet as parquetcare
+from lakelog_lake.care.terms import Compacted
+from lakelog_lake.errors import TooBusy
+from lakelog_lake.readback.folders import Added, DeltaRows
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.delta import DeltaSink, added, opened
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.file_facts import FileFacts, facts_of
+from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.tiers import Weight, mergeable
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_log = logging.getLogger("lakelog_lake")
+_UNIT_BYTES: Final = 1024
+_FORGET: Final = "delta.deletedFileRetentionDuration"
+_FORGET_SECONDS: Final = 3600
+
+
+@attrs.define
+class Compacting:
+    """Called after each pass that landed something.
+
+    :ivar sinks: the tables, as they are then
+    :ivar passes: compact after so many
+    :ivar target_bytes: no file gets longer
+    """
+
+    sinks: Callable[[], Iterable[Sink]]
+    passes: int
+    target_bytes: int
+    _left: int = attrs.field(default=attrs.Factory(lambda self: self.passes, True))
+
+    def check(self) -> None:
+        """Raise :class:`~lakelog.errors.SettingsError` for a table that this cannot compact."""
+        for each in self.sinks():
+            is_folder = isinstance(each, DeltaSink | ParquetSink) and isinstance(each.path, Path)
+            if not is_folder:
+                raise SettingsError(
+                    f"{each.name} is compacted by its engine, or 'lakelog lake compact'; while "
+                    "messages land only Delta and Parquet tables in folders are",
+                    key="--compact",
+                )
+
+    def __call__(self) -> None:
+        """Count a pass, and compact if it is time; landing goes on whatever becomes of it."""
+        self._left -= 1
+        if self._left > 0:
+            return
+        self._left = self.passes
+        for each in self.sinks():
+            try:
+                done = _compacted(each, self.target_bytes)
+            except Exception as error:  # noqa: BLE001  # it is about tidiness, and the next one is soon
+                _log.warning("%s: its small files stay for now: %s", each.name, error)
+            else:
+                _log.info("%s: %d files became %d", each.name, done.removed, done.made)
+
+
+def _compacted(sink: Sink, target_bytes: int) -> Compacted:
+    if isinstance(sink, ParquetSink):
+        return parquetcare.compact(sink, target_bytes)
+    return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else Compacted()
+
+
+def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
+    """Merge files of one partition and about one size, where there are ten or more.
+
+    The rows keep the order of each queue. Raises :class:`~lakelog_lake.errors.TooBusy`, and
+    :class:`~lakelog_lake.errors.NeedsEngine` where rows are deleted beside their files.
+    """
+    version = _forgetting(sink).version()
+    alike: dict[tuple[tuple[str, object], ...], list[Added]] = defaultdict(list)
+    for each in sorted(DeltaRows(sink).actions(), key=lambda each: each.begins or 0):
+        if each.size_bytes < target_bytes:
+            alike[tuple(each.partition.items())].append(each)
+    groups = [
+        [files[place] for place in places]
+        for files in alike.values()
+        for places in mergeable(_weights(files), target_bytes)
+    ]
+    if not groups:
+        return Compacted()
+    made = [_merged(sink, group) for group in groups]
+    try:
+        _commit(sink, version, list(zip(groups, made, strict=True)))
+    except BaseException:
+        _discard_unless_named(sink, made)
+        raise
+    return Compacted(sum(map(len, groups)), len(groups), sum(each.rows for each in made))
+
+
+def _forgetting(sink: DeltaSink) -> DeltaTable:
+    """The table; its checkpoints, which commits read, soon leave out what was merged."""
+    table = opened(sink.path)
+    if _FORGET not in table.metadata().configuration:
+        table.alter.set_table_properties({_FORGET: f"interval {_FORGET_SECONDS} seconds"})
+        table = opened(sink.path)
+    return table
+
+
+def _weights(files: Sequence[Added]) -> list[Weight]:
+    """In the order of the log none counts less than those behind it: what is merged is a range."""
+    least, found = 0, []
+    for each in reversed(files):
+        least = max(least, each.size_bytes // _UNIT_BYTES)
+        found.append(Weight(least, each.size_bytes))
+    return found[::-1]
+
+
+def _merged(sink: DeltaSink, group: Sequence[Added]) -> FileFacts:
+    path = Path(str(sink.folder)) / f"compacted-{uuid4().hex}.parquet"
+    metadata = merging.merge([Path(str(each.path)) for each in group], path)
+    return facts_of(metadata, str(path), path.stat().st_size, {})
+
+
+def _commit(
+    sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], FileFacts]]
+) -> None:
+    from deltalake.exceptions import CommitFailedError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+    sync(Path(str(sink.folder)))
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = []
+    for group, facts in merged:
+        known = group[0].partition.items()
+        values = {name: None if it is None else str(it) for name, it in known}
+        actions += [RemoveAction(e.named, False, now_ms, e.size_bytes, values) for e in group]
+        actions.append(added(sink.within(facts.path), facts, values, data_change=False))
+    table = opened(sink.path)
+    if table.version() != version:
+        raise TooBusy(f"{sink.name} was changed by somebody else")
+    try:
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=list(sink.shape.partition),
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+    except CommitFailedError as error:
+        raise TooBusy(f"{sink.name} was changed by somebody else: {error}") from error
+    sink.sync_version(version + 1)
+
+
+def _discard_unless_named(sink: DeltaSink, made: Sequence[FileFacts]) -> None:
+    """After an error the commit may still be there: then the files are the table."""
+    named = {str(each.path) for each in DeltaRows(sink).actions()}
+    for each in made:
+        if each.path not in named:
+            Path(each.path).unlink(missing_ok=True)

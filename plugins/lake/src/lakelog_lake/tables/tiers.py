@@ -1,0 +1,50 @@
+"""Which of many small things become one, so that none is written again more than a few times.
+
+Things of one size, within a factor of ten, become one where there are ten or more of them. So each
+is written once for each power of ten, and of each size nine at most stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+FANOUT: Final = 10
+"""So many of one size become one."""
+
+
+@attrs.frozen
+class Weight:
+    """:ivar count: by which sizes are compared; :ivar bytes: that are written again."""
+
+    count: int
+    bytes: int
+
+
+def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
+    """Which of them become one, by their places.
+
+    :param most_bytes: more are not written at once
+
+    >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
+    [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
+    """
+    tiers: dict[int, list[list[int]]] = defaultdict(list)
+    for place, each in enumerate(things):
+        tiers[_tier(each.count)].append([place])
+    tier = 0
+    while tier <= max(tiers, default=-1):
+        together = sorted(place for group in tiers[tier] for place in group)
+        is_small = sum(things[place].bytes for place in together) <= most_bytes
+        if len(tiers[tier]) >= FANOUT and is_small:
+            del tiers[tier]
+            tiers[_tier(sum(things[place].count for place in together))].append(together)
+        tier += 1
+    return [group for groups in tiers.values() for group in groups if len(group) > 1]
+
+
+def _tier(count: int) -> int:
+    return len(str(count)) - 1  # as FANOUT is ten

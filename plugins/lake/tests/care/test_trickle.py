@@ -1,0 +1,129 @@
+"""Small files become few while messages trickle in: rows, their order and positions stay."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from lakelog.errors import SettingsError
+from lakelog_lake.care import trickle
+from lakelog_lake.care.trickle import Compacting, compact_new
+from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.sinks.delta import DeltaSink
+from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import messages, open_small
+
+MIB = 1 << 20
+
+
+def delta(path: Path) -> DeltaSink:
+    sink = make("delta", path)
+    assert isinstance(sink, DeltaSink)
+    return sink
+
+
+def trickled(store: Path, sink: Any, passes: int) -> None:
+    """So many passes of 15 messages."""
+    for _ in range(passes):
+        with open_small(store) as opened:
+            opened.put_batch(list(messages(15)))
+        land_all(Source(store, "S"), sink)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
+    store, path = tmp_path / "s", tmp_path / "t"
+    sink = make(kind, path)
+    compacting = Compacting(lambda: [sink], 11, MIB)
+    compacting.check()
+    for _ in range(12):
+        trickled(store, sink, 1)
+        compacting()
+    assert len(files(kind, path)) == 3 + 3
+    assert_exactly(kind, path, keys_of(store, "S"))
+    before = sink.head("S").position
+    assert before is not None
+    assert land_all(Source(store, "S"), make(kind, path)) == []
+    assert sink.head("S").position == before
+
+
+def test_what_is_merged_is_a_range_of_the_log(tmp_path: Path) -> None:
+    store, path = tmp_path / "s", tmp_path / "t"
+    for count in (8, 400, 4, 300, 12):
+        for _ in range(3):
+            with open_small(store) as opened:
+                opened.put_batch(list(messages(count)))
+            land_all(Source(store, "S"), make("delta", path), Bounds())
+    assert compact_new(delta(path), MIB).removed > 0
+    assert_exactly("delta", path, keys_of(store, "S"))
+
+
+def test_a_compaction_that_was_outrun_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, path = tmp_path / "s", tmp_path / "t"
+    trickled(store, delta(path), 11)
+    inner = trickle._commit
+
+    def outrun(*given: Any) -> None:
+        trickled(store, delta(path), 1)
+        inner(*given)
+
+    monkeypatch.setattr(trickle, "_commit", outrun)
+    with caplog.at_level(logging.WARNING):
+        Compacting(lambda: [delta(path)], 1, MIB)()
+    assert "changed by somebody else" in caplog.text
+    assert not list(path.rglob("compacted-*"))
+    assert_exactly("delta", path, keys_of(store, "S"))
+
+
+KILLED = """
+import os, signal, sys
+from lakelog_lake.care import trickle
+from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.sinks.delta import DeltaSink
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(*((trickle, "_commit") if sys.argv[2] == "before" else (DeltaSink, "sync_version")), die)
+trickle.compact_new(sink_for(sys.argv[1]), 1 << 20)
+"""
+
+
+def test_a_kill_while_it_compacts_loses_nothing(tmp_path: Path) -> None:
+    store, path = tmp_path / "s", tmp_path / "t"
+    trickled(store, delta(path), 11)
+    for when, left in (("before", 33), ("behind", 3)):
+        killed = subprocess.run([sys.executable, "-c", KILLED, f"delta:{path}", when], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert len(files("delta", path)) == left
+    found = DeltaTable(path).metadata().configuration["delta.deletedFileRetentionDuration"]
+    assert found == "interval 3600 seconds"
+    trickled(store, delta(path), 1)
+    assert_exactly("delta", path, keys_of(store, "S"))
+
+
+def test_dispatch_compacts_when_told(store_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    command = ["dispatch", str(store_path), "--to", f"delta:{path}", "--once", "--compact", "1"]
+    for _ in range(11):
+        with open_small(store_path) as opened:
+            opened.put_batch(list(messages(15)))
+        run(*command)
+    assert len(files("delta", path)) < 33
+    assert list(path.rglob("compacted-*"))
+
+
+def test_iceberg_is_compacted_by_spark(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="lake compact"):
+        Compacting(lambda: [make("iceberg", tmp_path)], 1, MIB).check()
