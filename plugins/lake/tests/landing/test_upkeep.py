@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.sinks import iceberg_upkeep
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
 from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, Kept, kept
@@ -125,6 +127,23 @@ def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
     with pytest.raises(FileNotFoundError):
         old.scan().to_arrow()
     land_all(source, sink, TINY)
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+
+
+def test_what_processes_have_left_goes_when_it_is_a_day_old(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, source = tmp_path / "t", Source(store_path, "S")
+    monkeypatch.setattr(iceberg_upkeep, "_SWEPT_EVERY", 6)
+    iceberg(path, "2")
+    for number in range(1, 7):
+        assert len(avro(path) - named(path)) == max(0, number - 3)
+        if number == 4:
+            for each in path.rglob("*.avro"):
+                os.utime(each, (0, 0))
+        land(source, make("iceberg", path), in_process, TINY)
+    assert len(avro(path) - named(path)) == 1
+    land_all(source, make("iceberg", path))
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
 
 

@@ -57,6 +57,18 @@ def test_messages_land_and_are_cared_for(place: Somewhere, store_path: Path, aws
     place.assert_exactly(keys)
 
 
+@pytest.mark.parametrize("place", ["glue"], indirect=True)
+def test_commits_let_history_go_in_any_catalog(place: Somewhere, store_path: Path) -> None:
+    command = ("dispatch", store_path, "--to", place.to, "--once", *place.options)
+    for _ in range(2):
+        lakelog_runs(*command, "--history", "1")
+        with open_small(store_path) as store:
+            store.put_batch(list(messages(20)))
+    lakelog_runs(*command)
+    assert len(place.iceberg().metadata.snapshots) == 1
+    place.assert_exactly(keys_of(store_path, identity(store_path)))
+
+
 @pytest.mark.parametrize("place", ["delta"], indirect=True)
 def test_the_environment_is_enough(
     place: Somewhere, store_path: Path, aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

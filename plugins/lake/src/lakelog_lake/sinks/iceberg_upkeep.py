@@ -7,7 +7,7 @@ ten of those, and so on. A snapshot that expires here is one that an atomic comm
 kill and no other writer comes between.
 
 Metadata files that only expired snapshots name are removed an hour later: who has loaded the table
-meanwhile reads on. A process that ends before leaves them to ``lakelog lake expire``. Data files
+meanwhile reads on. What a process that ended before has left goes when it is a day old. Data files
 are not touched.
 """
 
@@ -37,11 +37,17 @@ from pyiceberg.table.update.snapshot import (
 )
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
+from lakelog_lake.sinks.iceberg_state import is_local, local_folder
 from lakelog_lake.tables.kept import HISTORY, kept
+from lakelog_lake.tables.remote import Found, IcebergFiles, pairs
 from lakelog_lake.tables.tiers import FANOUT, Weight, mergeable
 
 GRACE_SECONDS: Final = 3600.0
 """How long files stay that only expired snapshots name."""
+ABANDONED_SECONDS: Final = 86_400.0
+"""How long files stay that nobody names: who made them may be about to."""
+_SWEPT_EVERY: Final = 256
+"""After so many commits what was abandoned is looked for, by whoever makes that commit."""
 _MOST_AT_ONCE: Final = 100
 """Snapshots that expire in one commit: each takes the reading of a file."""
 _LARGEST_BYTES: Final = 2 << 20
@@ -141,6 +147,12 @@ def _weight(manifest: ManifestFile) -> Weight:
     return Weight(files, manifest.manifest_length)
 
 
+def _below(uri: str, io: FileIO) -> Iterable[Found]:
+    if not is_local(uri):
+        return IcebergFiles(pairs(io.properties)).below(uri)
+    return (Found(str(e), e.stat().st_mtime) for e in local_folder(uri).iterdir())
+
+
 @attrs.define
 class Upkeep:
     """Of one table, from commit to commit.
@@ -177,6 +189,11 @@ class Upkeep:
             now = self.clock()
             self._retired.extend((now, each) for each in unnamed)
             self._remove(table.io, now - GRACE_SECONDS)
+            newest = table.current_snapshot()
+            number = 1 if newest is None else newest.sequence_number or 1
+            if kept(table.properties.get(HISTORY)) is not None and not number % _SWEPT_EVERY:
+                with suppress(Exception):  # it is about tidiness, and is tried again
+                    self._sweep(table, now - ABANDONED_SECONDS)
 
         return committed
 
@@ -208,6 +225,18 @@ class Upkeep:
             found = frozenset(each.manifest_path for each in snapshot.manifests(io))
             self._named[snapshot.snapshot_id] = found
         return self._named[snapshot.snapshot_id]
+
+    def _sweep(self, table: Table, before: float) -> None:
+        """Remove manifests, and lists of them, that no snapshot names and that are old."""
+        named = {each.manifest_list for each in table.metadata.snapshots}
+        for each in table.metadata.snapshots:
+            named |= self._manifests(each, table.io)
+        names = {each.rpartition("/")[2] for each in named}
+        for found in _below(f"{table.location().rstrip('/')}/metadata", table.io):
+            name = found.uri.rpartition("/")[2]
+            is_old = found.written is not None and found.written < before
+            if is_old and name.endswith(".avro") and name not in names:
+                table.io.delete(found.uri)
 
     def _remove(self, io: FileIO, before: float) -> None:
         while self._retired and self._retired[0][0] <= before:
