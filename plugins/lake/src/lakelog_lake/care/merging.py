@@ -62,7 +62,7 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
     from pyarrow import parquet
 
     parts = [parquet.read_table(path, partitioning=None) for path in paths]
-    table = pa.concat_tables(parts, promote_options="default").combine_chunks()
+    table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     order = [(name, "ascending") for name in ORDER if name in table.column_names]
     indices = table.select([name for name, _ in order])
     places = pa.compute.sort_indices(indices, sort_keys=order)

@@ -35,7 +35,7 @@ class ParquetRows:
 
     def columns(self) -> Mapping[str, str]:
         """Of all files; those that it would have while it has none."""
-        schema = self._schema() or self.sink.layout.columns
+        schema = self.sink.schema() or self.sink.layout.columns
         return {each.name: str(each.type) for each in schema}
 
     def position(self, store: str) -> Position | None:
@@ -46,7 +46,7 @@ class ParquetRows:
         """File by file, each of which is open while it is read."""
         from pyarrow import dataset
 
-        schema = self._schema()
+        schema = self.sink.schema()
         for file in self.sink.open_files():
             format_ = dataset.ParquetFileFormat()
             fragment = format_.make_fragment(file)
@@ -62,14 +62,6 @@ class ParquetRows:
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
         return Size(rows, len(files), size, self.sink.versions())
-
-    def _schema(self) -> pa.Schema:
-        """Of all files together; empty without any."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        schemas = {parquet.read_schema(file).remove_metadata() for file in self.sink.open_files()}
-        return pa.unify_schemas(list(schemas)) if schemas else pa.schema([])
 
 
 @attrs.frozen

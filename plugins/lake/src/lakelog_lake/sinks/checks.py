@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -22,12 +22,22 @@ class Kinds:
     required: frozenset[str] = frozenset()
 
 
-def missing(name: str, found: Kinds, ours: Kinds) -> list[str]:
-    """The columns that a table still lacks; raises ``TableMismatch`` where it cannot take rows."""
+def _never(_column: str) -> bool:
+    """No column grows."""
+    return False
+
+
+def missing(
+    name: str, found: Kinds, ours: Kinds, grows: Callable[[str], bool] = _never
+) -> list[str]:
+    """The columns that a table still lacks; raises ``TableMismatch`` where it cannot take rows.
+
+    :param grows: whether a column of another type can become one of ours, or takes it as it is
+    """
     wrong = [
         f"{each} is {found.types[each]}, not {kind}"
         for each, kind in ours.types.items()
-        if found.types.get(each, kind) != kind
+        if found.types.get(each, kind) != kind and not grows(each)
     ]
     wrong += [f"{each} must not be null" for each in sorted(found.required - set(ours.types))]
     lacks = [each for each in ours.types if each not in found.types]

@@ -28,6 +28,7 @@ from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
 from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
+from lakelog_lake.tables.growth import adds, fits
 from lakelog_lake.tables.kept import kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
@@ -111,7 +112,7 @@ class DeltaSink(FolderTable[Folder]):
         return Layout(pa.schema(stored), shape.partition)
 
     def prepare(self) -> None:
-        """Make the table, or add to it the columns that it lacks."""
+        """Make the table, or add to it the columns, and fields of columns, that it lacks."""
         from deltalake import DeltaTable
 
         shape = self.shape
@@ -144,11 +145,19 @@ class DeltaSink(FolderTable[Folder]):
             sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
+        import pyarrow as pa
         from deltalake import Schema
 
-        wanted = Schema.from_arrow(self.shape.stored())
-        lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted))
-        if lacks:
+        ours = self.shape.stored()
+        wanted, known = Schema.from_arrow(ours), pa.schema(table.schema().to_arrow())
+
+        def grows(column: str) -> bool:
+            return fits(known.field(column).type, ours.field(column).type, widens=False)
+
+        lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted), grows)
+        there = [each for each in ours if each.name not in lacks]
+        lacks += [each.name for each in there if adds(known.field(each.name).type, each.type)]
+        if lacks:  # of a struct that is there, this adds the fields that it lacks
             table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
 
     def keep(self, history: str) -> None:

@@ -9,6 +9,7 @@ from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_types import in_table, kinds, wanted
 from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:
@@ -61,14 +62,20 @@ def make(catalog: Catalog, name: str, shape: Shape, location: str | None = None)
 
 def fitted(table: Table, name: str, shape: Shape) -> Table:
     """``table`` with all columns; raises ``TableMismatch`` where it cannot take rows."""
-    ours = wanted(shape.columns)
-    lacks = missing(name, kinds(table.schema()), kinds(ours))
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    ours, found = wanted(shape.columns), kinds(table.schema())
+    known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+
+    def grows(column: str) -> bool:
+        return fits(known.field(column).type, shape.columns.field(column).type, widens=True)
+
+    lacks = missing(name, found, kinds(ours), grows)
     check_partition(name, partition_of(table), shape.partition)
     check_topic(name, table.properties.get(TOPIC), shape.topic)
-    if lacks:
+    if lacks or any(found.types[name] != kind for name, kind in kinds(ours).types.items()):
         with table.update_schema() as update:
-            for each in lacks:
-                update.add_column(each, ours.find_field(each).field_type)
+            update.union_by_name(ours)
         table.refresh()
     return table
 

@@ -27,7 +27,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 from uuid import uuid4
 
 import attrs
@@ -38,9 +38,13 @@ from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missi
 from lakelog_lake.tables import visible_files
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.partitions import DEFAULT, as_text
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.sync import sync
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -77,12 +81,28 @@ class ParquetSink(FolderTable[Path]):
     def _check(self) -> None:
         found = self._latest()
         if "columns" in found:
-            missing(self.name, Kinds(found["columns"]), Kinds(self._columns()))
+            missing(self.name, Kinds(found["columns"]), Kinds(self._columns()), self._grows)
             check_partition(self.name, found["partition"], self.shape.partition)
         elif found:
             check_partition(self.name, DEFAULT, self.shape.partition)
         if found:
             check_topic(self.name, found.get("topic"), self.shape.topic)
+
+    def _grows(self, column: str) -> bool:
+        """Readers of the folder put structs together, but not int and bigint."""
+        known, ours = self.schema(), self.shape.stored()
+        return column in known.names and fits(
+            known.field(column).type, ours.field(column).type, widens=False
+        )
+
+    def schema(self) -> pa.Schema:
+        """Of all files together; empty without any."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schemas = {parquet.read_schema(file).remove_metadata() for file in self.open_files()}
+        found = list(schemas)
+        return pa.unify_schemas(found, promote_options="permissive") if found else pa.schema([])
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
