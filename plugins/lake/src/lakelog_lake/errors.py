@@ -171,6 +171,17 @@ class Unreachable(MayPass):
         )
 
 
+class RegistryUnreachable(MayPass):
+    """A schema registry does not answer, or refuses to."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"the schema registry {url} cannot be asked: {why}; see to that (user and password: in "
+            "the URL, or in SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO) and go on: nothing is lost, "
+            "what has not landed lands then"
+        )
+
+
 class SparkLost(LandingError):
     """The Spark that this process started, or was given, has ended."""
 

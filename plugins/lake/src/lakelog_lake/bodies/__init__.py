@@ -6,6 +6,8 @@
 ``json:PATH``                             by a JSON Schema or a Spark DDL (:mod:`.json`)
 ``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
 ``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
+``avro-registry:URL#SUBJECT``             by a schema registry (:mod:`.registry`)
+``protobuf-registry:URL#SUBJECT``         likewise
 ========================================  ======================================================
 
 Columns take the names of the fields. One that a message has a column for gets ``body_`` before it;
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 
     from lakelog_lake.bodies.base import BodyParser
 
-FORMATS: Final = ("binary", "string", "json", "avro", "avro-confluent", "protobuf")
+FORMATS: Final = (
+    *("binary", "string", "json", "avro", "avro-confluent", "protobuf"),
+    *("avro-registry", "protobuf-registry"),
+)
 
 
 def parser_for(text: str) -> BodyParser:
@@ -92,11 +97,25 @@ def _protobuf(place: str) -> BodyParser:
     return Protobuf.of(_bytes(Path(path)), message, path)
 
 
+def _avro_registry(place: str) -> BodyParser:
+    from lakelog_lake.bodies.registry.avro import RegistryAvro
+
+    return RegistryAvro.of(place)
+
+
+def _protobuf_registry(place: str) -> BodyParser:
+    from lakelog_lake.bodies.registry.protobuf import RegistryProtobuf
+
+    return RegistryProtobuf.at(place)
+
+
 _BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
     "json": _json,
     "avro": _avro,
     "avro-confluent": _avro_confluent,
     "protobuf": _protobuf,
+    "avro-registry": _avro_registry,
+    "protobuf-registry": _protobuf_registry,
 }
 
 

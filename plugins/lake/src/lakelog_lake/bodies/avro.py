@@ -8,7 +8,7 @@ one schema that is given. Bytes behind the datum make a body bad.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from io import BytesIO
 from typing import Any, Final, TypeAlias
@@ -40,11 +40,17 @@ _LOGICAL: Final = (
 _MOST_DIGITS: Final = 38
 
 
-def columns_of(schema: Any) -> tuple[pa.Schema, Renamed]:
-    """The columns of a record; raises :class:`ValueError`, which says where in the schema."""
+def columns_of(schema: Any, others: Sequence[Any] = ()) -> tuple[pa.Schema, Renamed]:
+    """The columns of a record; raises :class:`ValueError`, which says where in the schema.
+
+    :param others: schemas of types that it names, each behind those that it names itself
+    """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("a body must be a record")
-    kind, renamed = _Types().record(schema, "", ())
+    types = _Types()
+    for each in others:
+        types.of(each, "", "", ())
+    kind, renamed = types.record(schema, "", ())
     return pa.schema(list(kind)), renamed
 
 
@@ -241,25 +247,34 @@ class Avro(Rowwise):
         return columns_of(understood(json.loads(self.text)))
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        from fastavro import schemaless_reader
-
         file = BytesIO(body)
         if self.confluent:
             _pass_header(file)
-        try:
-            value = schemaless_reader(file, self._schema, None)
-        except EOFError as error:
-            raise ValueError(f"byte {file.tell()}: it ends within the datum") from error
-        except IndexError as error:
-            what = "no such symbol of an enum, or branch of a union"
-            raise ValueError(f"byte {file.tell()}: {what}") from error
-        except Exception as error:
-            what = str(error) or type(error).__name__
-            raise ValueError(f"byte {file.tell()}: {what}") from error
-        if file.tell() != len(body):
-            raise ValueError(f"byte {file.tell()}: the datum ends here, and the body does not")
+        value = datum(file, len(body), self._schema, None)
         columns: dict[str, Any] = self._columns[1](value)
         return columns
+
+
+def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
+    """The datum that fills ``file`` up to ``end``; raises :class:`ValueError`.
+
+    :param writer: the schema it was written by; :param reader: the one it is wanted by, if another
+    """
+    from fastavro import schemaless_reader
+
+    try:
+        value = schemaless_reader(file, writer, reader)
+    except EOFError as error:
+        raise ValueError(f"byte {file.tell()}: it ends within the datum") from error
+    except IndexError as error:
+        what = "no such symbol of an enum, or branch of a union"
+        raise ValueError(f"byte {file.tell()}: {what}") from error
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise ValueError(f"byte {file.tell()}: {what}") from error
+    if file.tell() != end:
+        raise ValueError(f"byte {file.tell()}: the datum ends here, and the body does not")
+    return value
 
 
 def _pass_header(file: BytesIO) -> None:

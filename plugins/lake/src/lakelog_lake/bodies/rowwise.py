@@ -10,6 +10,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies.base import Parsed, parsed
+from lakelog_lake.errors import MayPass
 
 Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
 """The fields of a body by column; raises whatever is wrong with it."""
@@ -55,6 +56,8 @@ def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
         for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
             try:
                 good.append((row, decode(body.as_py())))
+            except MayPass:  # nothing is wrong with the body
+                raise
             except Exception as error:  # noqa: BLE001  # any: a library meets any bytes here
                 faults[row] = _said(error)
         parts += _columns(good, fields, faults)

@@ -1,0 +1,169 @@
+"""Asks a schema registry; what it said of an id once, it says for ever."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+import attrs
+
+from lakelog_lake.bodies.names import refused
+from lakelog_lake.errors import RegistryUnreachable
+
+USER_INFO: Final = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
+"""The variable that has ``USER:PASSWORD``, as Confluent's tools read it."""
+_TRIES: Final = 5
+_FIRST_PAUSE_SECONDS: Final = 0.2
+_TIMEOUT_SECONDS: Final = 10.0
+_UNKNOWN_SECONDS: Final = 30.0
+"""So long an id that is not there is not asked for again: each body may have it."""
+_NOT_FOUND: Final = 404
+_OF_A_SCHEMA: Final = (40401, 40402, 40403)
+"""Numbers of errors: no such subject, version or schema; other 404 are no registry's."""
+_MAY_PASS: Final = (408, 425, 429, 500, 502, 503, 504)
+_HEADER_BYTES: Final = 5
+_VERSIONED: Final = re.compile(r"(.+)@(\d+)")
+
+
+class UnknownSchema(ValueError):
+    """The registry does not have it."""
+
+
+@attrs.frozen
+class Schema:
+    """One schema.
+
+    :ivar kind: ``AVRO``, ``PROTOBUF`` or ``JSON``
+    :ivar text: of Protocol Buffers a file descriptor in Base64
+    :ivar references: other schemas that it names, by the names that it has for them
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, Schema], ...] = ()
+
+
+@attrs.frozen
+class Registry:
+    """Where one is; a value that travels to the processes which parse.
+
+    :ivar url: without user and password; :ivar auth: of them a header
+    :ivar form: in which it is to give schemas, if not as they were written
+    """
+
+    url: str
+    form: str | None
+    auth: str | None = attrs.field(default=None, repr=False)
+
+    @classmethod
+    def at(cls, url: str, form: str | None = None) -> Registry:
+        """``http://[USER:PASSWORD@]HOST:PORT[/PATH]``; else :data:`USER_INFO` has who asks."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise refused("a registry is at http://HOST:PORT or https://HOST", "--body")
+        user_info, _, host = parts.netloc.rpartition("@")
+        who = unquote(user_info) if user_info else os.environ.get(USER_INFO)
+        auth = None if not who else f"Basic {base64.b64encode(who.encode()).decode()}"
+        return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), form, auth)
+
+    def by_id(self, number: int) -> Schema:
+        """Raises :class:`UnknownSchema`, and :class:`~lakelog_lake.errors.RegistryUnreachable`."""
+        key = (self.url, self.form, number)
+        known = _SCHEMAS.get(key)
+        if known is not None:
+            return known
+        if time.monotonic() < _UNKNOWN.get(key, 0.0):
+            raise UnknownSchema(f"the registry has no schema {number}")
+        try:
+            found = _SCHEMAS[key] = self._whole(self._get(f"schemas/ids/{number}"))
+        except UnknownSchema:
+            _UNKNOWN[key] = time.monotonic() + _UNKNOWN_SECONDS
+            raise UnknownSchema(f"the registry has no schema {number}") from None
+        return found
+
+    def named(self, text: str) -> Schema:
+        """``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``."""
+        if text.removeprefix("id=").isdigit() and text.startswith("id="):
+            return self.by_id(int(text.removeprefix("id=")))
+        found = _VERSIONED.fullmatch(text)
+        return self._of(found[1], found[2]) if found else self._of(text, "latest")
+
+    def _of(self, subject: str, version: str) -> Schema:
+        return self._whole(self._get(f"subjects/{quote(subject, safe='')}/versions/{version}"))
+
+    def _whole(self, found: Mapping[str, Any]) -> Schema:
+        kind = str(found.get("schemaType", "AVRO"))
+        references = tuple(
+            (str(each["name"]), self._of(str(each["subject"]), str(each["version"])))
+            for each in found.get("references") or ()
+        )
+        return Schema(kind, str(found["schema"]), references)
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        """What is at ``path``; what may pass is tried again."""
+        url = f"{self.url}/{path}" + ("" if self.form is None else f"?format={self.form}")
+        pause, why = _FIRST_PAUSE_SECONDS, ""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._asked(url)
+            except urllib.error.HTTPError as error:
+                said = _said(error)
+                if error.code == _NOT_FOUND and said.get("error_code") in _OF_A_SCHEMA:
+                    raise UnknownSchema(str(said.get("message"))) from None
+                why = f"{error.code} {said.get('message') or error.reason}"
+                if error.code not in _MAY_PASS:
+                    raise RegistryUnreachable(self.url, why) from None
+            except (OSError, HTTPException, ValueError) as error:
+                why = str(getattr(error, "reason", error)) or type(error).__name__
+            if left:
+                time.sleep(pause)
+                pause *= 2
+        raise RegistryUnreachable(self.url, why)
+
+    def _asked(self, url: str) -> Mapping[str, Any]:
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if self.auth is not None:
+            headers["Authorization"] = self.auth
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            found = json.load(answer)
+        if not isinstance(found, dict) or "schema" not in found:
+            raise ValueError("it is no registry: its answer has no schema")
+        return found
+
+
+_SCHEMAS: Final[dict[tuple[str, str | None, int], Schema]] = {}
+_UNKNOWN: Final[dict[tuple[str, str | None, int], float]] = {}
+
+
+def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:
+    try:
+        found = json.load(error)
+    except (OSError, HTTPException, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def header_of(body: bytes) -> int:
+    """The id of the schema that ``body`` was written by; raises :class:`ValueError`."""
+    if len(body) < _HEADER_BYTES or body[0] != 0:
+        raise ValueError("byte 0: no header of Confluent's: a zero byte, and 4 of a schema's id")
+    return int.from_bytes(body[1:_HEADER_BYTES], "big")
+
+
+def split(place: str, name: str, form: str | None = None) -> tuple[Registry, str, str]:
+    """Of ``URL#SUBJECT[#MESSAGE]`` the registry, the schema, and the message."""
+    url, _, rest = place.partition("#")
+    schema, _, message = rest.partition("#")
+    if not schema:
+        raise refused(f"a registry needs a subject: {name}:URL#SUBJECT, or URL#id=1", "--body")
+    return Registry.at(url, form), schema, message
