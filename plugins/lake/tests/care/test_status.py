@@ -42,6 +42,24 @@ def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> No
     assert f"{100 * behind['landed_to'] // behind['durable_to']} %" in shown
 
 
+def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
+    path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
+    for count in (30, 3, 300):
+        with open_small(path) as store:
+            store.put_batch(list(messages(count)))
+        assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+    found = status(path, to)
+    commits = [each for each in found["commits"] if each["files"]]
+    assert [each["rows"] for each in commits] == [30, 3, 300]
+    assert sum(each["bytes"] for each in commits) == found["bytes"]
+    assert sum(each["files"] for each in commits) == found["files"]
+    times = [each["at_ms"] for each in commits]
+    assert times == sorted(times)
+    shown = run("lake", "status", path, "--to", to).stdout
+    assert "rows |" in shown
+    assert "\u2581\u2581\u2588| at most 300" in shown
+
+
 def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     with open_small(path) as store:

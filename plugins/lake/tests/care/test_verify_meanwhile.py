@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.readback.commits import Commit
 from lakelog_lake.readback.landed_table import DataFile, LandedTable, Size
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
@@ -47,6 +48,9 @@ class Landing:
 
     def size(self) -> Size:
         return self.table.size()
+
+    def commits(self) -> list[Commit]:
+        return self.table.commits()
 
 
 def test_what_lands_while_rows_are_read_is_no_difference(

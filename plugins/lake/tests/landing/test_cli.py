@@ -22,7 +22,8 @@ import lakelog
 from lakelog import Message
 from lakelog.cli.app import make_app
 from lakelog_lake import plugin
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed
+from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.export import to_file
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of, make, read
 from plugins.lake.tests.landing.wishes import per_topic, read_topic
 from plugins.lake.tests.stores import messages, open_small
@@ -317,3 +318,13 @@ def test_dispatch_has_a_bar_on_a_terminal(store_path: Path, tmp_path: Path) -> N
     assert b"landing" in said
     assert "━".encode() in said
     assert b"300 rows" in said
+
+
+def test_who_waits_for_a_text_is_told_how_far_it_is(store_path: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    source = Source(store_path, "S")
+    assert to_file(source, tmp_path / "a", "csv", lambda *each: told.append(each)) == 300
+    with lakelog.open(store_path, mode="read") as store:
+        assert {total for _, total in told} == {store.max_offset - store.min_offset}
+    assert told[0][0] == 0
+    assert told == sorted(told)

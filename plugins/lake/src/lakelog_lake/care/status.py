@@ -9,6 +9,7 @@ import attrs
 
 import lakelog
 from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.readback.commits import Commit
 from lakelog_lake.readback.open import all_opened
 
 
@@ -23,6 +24,7 @@ class Status:
     :ivar rows: of all stores; :ivar dead_letters: rows of the table of bodies that did not parse
     :ivar files: data files of the newest version; :ivar bytes: how long they are
     :ivar versions: that are kept
+    :ivar commits: the last ones, the oldest first
     """
 
     table: str
@@ -35,6 +37,7 @@ class Status:
     files: int
     bytes: int
     versions: int
+    commits: tuple[Commit, ...] = ()
 
     @property
     def lag_bytes(self) -> int | None:
@@ -70,6 +73,7 @@ def statuses(
         with reaching(each.table.name):
             position = each.table.position(store)
             size = each.table.size()
+            commits = tuple(each.table.commits())
             dead = 0 if each.dead_letters is None else each.dead_letters.size().rows
         yield Status(
             each.table.name,
@@ -82,4 +86,5 @@ def statuses(
             size.files,
             size.bytes,
             size.versions,
+            commits,
         )

@@ -68,6 +68,15 @@ def landing_bar(store: Path) -> Iterator[LandingBar | None]:
         yield LandingBar(store, advance)
 
 
+@contextmanager
+def reading_bar() -> Iterator[Callable[[int, int], None]]:
+    """What takes how many bytes are read, and how many there are."""
+    from lakelog.cli.progress import progress  # brings rich
+
+    with progress("reading") as advance:
+        yield advance
+
+
 def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
     """What is called after each task."""
 

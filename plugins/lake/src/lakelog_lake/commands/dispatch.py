@@ -15,7 +15,7 @@ import typer
 
 from lakelog.cli.exitcodes import FOUND, INTERRUPTED
 from lakelog.errors import SettingsError
-from lakelog_lake.commands.bar import both, landing_bar
+from lakelog_lake.commands.bar import both, landing_bar, reading_bar
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
 from lakelog_lake.engine_provider import nothing, provider
@@ -321,7 +321,8 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     )
     check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
-        rows = to_file(source, Path(to), made.value)
+        with reading_bar() as on_read:
+            rows = to_file(source, Path(to), made.value, on_read)
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
         place = to if is_catalog else f"{made.value}:{to}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import attrs
@@ -134,7 +135,7 @@ def tell_rewind(each: Rewind, *, is_done: bool) -> None:
 
 
 def tell_status(found: Sequence[Status]) -> None:
-    """A row for each table, with a bar of how much of the log has landed."""
+    """A row for each table, with a bar of how much of the log has landed, and its last commits."""
     write_rows(
         [
             {
@@ -150,6 +151,36 @@ def tell_status(found: Sequence[Status]) -> None:
             for each in found
         ]
     )
+    for each in found:
+        if each.commits:
+            typer.echo()
+            _picture(each)
+
+
+_LEVELS: Final = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+"""From nothing to the most, as characters of one width."""
+
+
+def _picture(status: Status) -> None:
+    """What each of the last commits added, the oldest on the left."""
+    commits = status.commits
+    seconds = [(b.at_ms - a.at_ms) / 1000 for a, b in pairwise(commits)]
+    typer.echo(f"the last {len(commits)} commits of {status.table}")
+    for name, values in (
+        ("rows", [each.rows for each in commits]),
+        ("files", [each.files for each in commits]),
+        ("bytes", [each.bytes for each in commits]),
+        ("seconds apart", [0, *seconds]),
+    ):
+        most = max(values)
+        typer.echo(f"{name:>13} |{_sparks(values)}| at most {most:.15g}")
+
+
+def _sparks(values: Sequence[float]) -> str:
+    """One character each, by the largest; what is not nothing is seen."""
+    most = max(values)
+    last = len(_LEVELS) - 1
+    return "".join(_LEVELS[math.ceil(each / most * last) if each > 0 else 0] for each in values)
 
 
 def tell_status_json(found: Sequence[Status]) -> None:

@@ -107,10 +107,17 @@ def _if_there(place: Place, name: str) -> list[str]:
     )
 
 
-def to_file(source: Source, to: Path, kind: str) -> int:
+def _nobody(_done: int, _total: int) -> None:
+    """Is told."""
+
+
+def to_file(
+    source: Source, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
+) -> int:
     """Write one file, which gets its name when it is whole; the number of its rows.
 
     :param kind: ``jsonl`` or ``csv``; lists and maps stand in a CSV file as JSON
+    :param on_read: told how much of the log has been read, and how much there is, in bytes
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
@@ -118,7 +125,7 @@ def to_file(source: Source, to: Path, kind: str) -> int:
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", newline="", encoding="utf-8") as file:
-            rows = (_json_lines if kind == "jsonl" else _csv_lines)(file, _rows(source))
+            rows = (_json_lines if kind == "jsonl" else _csv_lines)(file, _rows(source, on_read))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(to)
@@ -146,13 +153,14 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
     return count
 
 
-def _rows(source: Source) -> Iterator[dict[str, Any]]:
+def _rows(source: Source, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     """What is durable now, row by row, in the order of the log."""
     damages, durable = Damages(skip=source.skip_damage), DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
-        at = store.min_offset
+        at = first = store.min_offset
         while spans := next_spans(store, at, _SMALL, durable):
             for span in spans:
+                on_read(span.start - first, store.max_offset - first)
                 at = span.end
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
                     kept = chosen_rows(batch, *coded_topics(batch), source.chosen)

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotLakelogs
+from lakelog_lake.readback.commits import Commit, of_delta, of_parquet
 from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class ParquetRows:
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
         return Size(rows, len(files), size, self.sink.versions())
+
+    def commits(self) -> list[Commit]:
+        """By the manifests."""
+        return of_parquet(self.sink)
 
 
 @attrs.frozen
@@ -125,6 +130,10 @@ class DeltaRows:
         rows = sum(each.get("num_records") or 0 for each in actions)
         size = sum(each["size_bytes"] for each in actions)
         return Size(rows, len(actions), size, len(table.history()))
+
+    def commits(self) -> list[Commit]:
+        """By the log; of an object store they are not looked up."""
+        return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
 
     def actions(self) -> list[Added]:
         """The files of the newest version; raises what :meth:`data_files` does."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable
+from lakelog_lake.readback.commits import Commit, of_iceberg
 from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class IcebergRows:
             for name in ("total-records", "total-data-files", "total-files-size")
         )
         return Size(rows, files, size, len(table.metadata.snapshots))
+
+    def commits(self) -> list[Commit]:
+        """By the snapshots that are kept."""
+        return of_iceberg(self.table())
 
     def table(self) -> Table:
         """The newest version; raises :class:`NoTable`."""

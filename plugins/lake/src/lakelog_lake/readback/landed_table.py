@@ -10,6 +10,7 @@ import attrs
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakelog_lake.readback.commits import Commit
     from lakelog_lake.tables.position import Position
 
 
@@ -61,6 +62,9 @@ class LandedTable(Protocol):
     def size(self) -> Size:
         """How large it is, by what it says of itself: no data file is read."""
 
+    def commits(self) -> list[Commit]:
+        """What the last commits added, the oldest first; nothing where that is not known."""
+
 
 @attrs.frozen
 class WithDeadLetters:
@@ -101,3 +105,7 @@ class WithDeadLetters:
     def size(self) -> Size:
         """Of the table."""
         return self.main.size()
+
+    def commits(self) -> list[Commit]:
+        """Of the table."""
+        return self.main.commits()
