@@ -19,7 +19,13 @@ from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.landing.targets import Wish, sink_for
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.landing.wishes import dispatcher, land_wish, read_dead
+from plugins.lake.tests.landing.wishes import (
+    dispatcher,
+    land_wish,
+    per_topic,
+    read_dead,
+    read_topic,
+)
 from plugins.lake.tests.stores import open_small
 
 ROWS = 60
@@ -200,3 +206,21 @@ def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path}/x.ddl")})
     land_wish(Source(tmp_path / "s", "S"), wish)
     assert [attrs.evolve(each, table="") for each in reland(wish)] == [Relanded("", 0, 0, 0)]
+
+
+def test_each_topic_may_have_tables_of_its_own(kind: str, tmp_path: Path) -> None:
+    strict, loose = (
+        {"*": parser_for(f"json:{tmp_path / name}.ddl")}
+        for name, ddl in (("strict", "id bigint, name string not null"), ("loose", "id bigint"))
+        if (tmp_path / f"{name}.ddl").write_text(ddl)
+    )
+    put(tmp_path / "s", range(ROWS))
+    land_wish(Source(tmp_path / "s", "S"), per_topic(kind, tmp_path / "t", strict))
+    done = list(reland(per_topic(kind, tmp_path / "t", loose)))
+    assert [each.landed for each in done] == [each.taken_out for each in done]
+    assert sum(each.landed for each in done) == LACKING
+    assert sum(each.left for each in done) == BROKEN
+    for number in range(2):
+        found = read_topic(kind, tmp_path / "t", f"topic-{number}")
+        expected = [n for n in range(ROWS) if n % 10 != 9 and n % 2 == number]
+        assert sorted(found["id"].to_pylist()) == expected

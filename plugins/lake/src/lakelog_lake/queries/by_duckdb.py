@@ -1,4 +1,4 @@
-"""SQL over the messages of a store by DuckDB: no Java, and an answer within a second."""
+"""SQL over the messages of a store by DuckDB: no Java, and no session to start."""
 
 from __future__ import annotations
 
