@@ -215,6 +215,14 @@ def test_options_are_those_of_the_format(store: Path) -> None:
         asked(store, "select 1", options={"topic": "x"})
 
 
+def test_times_of_any_year_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with open_small(path) as owner:
+        owner.put_batch([lakelog.Message("t", b"x", born_timestamp_ms=253_402_300_800_000)])
+    found = run("sql", path, "select born_timestamp t from messages", "--json")
+    assert found.stdout == '{"t":"+010000-01-01T00:00:00.000Z"}\n'
+
+
 def test_the_command_says_which_engine_answers(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,8 +147,18 @@ def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Maps as such; times in UTC, whatever zone an engine names."""
-    found = column.to_pylist(maps_as_pydicts="lossy")
+    """Maps as such; times in UTC, whatever zone an engine names, and of any year."""
+    import pyarrow as pa
+
+    from lakelog_lake.landing.export import iso
+
+    try:
+        found = column.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):  # Python's times end with the year 9999
+        if not pa.types.is_timestamp(column.type):
+            raise
+        ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        found = [None if each is None else iso(each) for each in ms.to_pylist()]
     return [each.astimezone(UTC) if _has_zone(each) else each for each in found]
 
 
