@@ -119,7 +119,7 @@ def test_sql_over_a_store(spark: SparkSession, store_path: Path) -> None:
     assert "there are more rows" in some.stderr
     plain = run("sql", store_path, query, "--option", "topics=topic-1")
     assert plain.stdout == "topic-1\t100\n"
-    wrong = run("sql", store_path, "select nothing from messages")
+    wrong = run("sql", store_path, "select nothing from messages", "--engine", "spark")
     assert wrong.exit_code == 2
     assert "nothing" in wrong.stderr
     assert len(wrong.stderr.splitlines()) == 1
