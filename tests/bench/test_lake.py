@@ -31,7 +31,7 @@ def test_the_ranges_of_a_store_are_all_of_it(tmp_path: Path) -> None:
         assert (spans[0][0], spans[-1][1]) == (opened.min_offset, opened.max_offset)
         assert sum(1 for _ in opened.scan()) == ROWS
     target = tmp_path / "raw.parquet"
-    assert sum(raw.write((store, *span, target, True)) for span in spans) == ROWS
+    assert sum(raw.write((store, *span, target)) for span in spans) == ROWS
     table = parquet.read_table(target)
     assert table.column("body").to_pylist() == bodies()[:ROWS]
     assert table.column("keys").to_pylist()[-1] == [f"k{ROWS - 1}"]

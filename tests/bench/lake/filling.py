@@ -1,6 +1,6 @@
 """A store with so many messages, made once and then used by all; `python -m` makes it.
 
-Beside it stands where it can be cut: whoever needs ranges of equal size has them for nothing.
+Beside it stands where it can be cut: who needs ranges of about the same size has them for nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,15 @@ def store(shared: Path, rows: int) -> Path:
     return once(shared / f"store-{rows}", make)
 
 
-def ranges(path: Path) -> list[tuple[int, int]]:
-    """The store cut between records, in parts of about 64 MiB."""
+def ranges(path: Path, at_once: int = 1) -> list[tuple[int, int]]:
+    """The store cut between records, in parts of up to about 64 MiB, so many at a time."""
     cuts: list[int] = json.loads((path / _RANGES).read_text(encoding="ascii"))
-    return list(pairwise(cuts))
+    first, end = cuts[0], cuts[-1]
+    count = -(-(end - first) // RANGE_BYTES)
+    count = -(-count // at_once) * at_once
+    targets = [first + (end - first) * number // count for number in range(count + 1)]
+    chosen = sorted({min(cuts, key=lambda cut: abs(cut - target)) for target in targets})
+    return list(pairwise(chosen))
 
 
 def fill(path: Path, rows: int, **settings: Any) -> None:
@@ -59,9 +64,7 @@ def fill(path: Path, rows: int, **settings: Any) -> None:
             keys = [key(first + at) for at in range(len(some))]
             queues = [(first + at) % QUEUES for at in range(len(some))]
             opened.put_batch(MessageColumns(TOPIC, some, queues, TAGS, keys))
-            if opened.max_offset - cuts[-1] >= RANGE_BYTES:
-                cuts.append(opened.max_offset)
-        cuts.append(opened.max_offset)
+            cuts.append(opened.max_offset)
     (path / _RANGES).write_text(json.dumps(sorted(set(cuts))), encoding="ascii")
 
 

@@ -11,10 +11,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.bench.lake import workers
 from tests.bench.lake.messages import BODY_BYTES
 from tests.bench.model import CannotRunError, Column, Sample
 
-COLUMNS: Final = (Column("rows_s", "rows/s"), Column("mb_s", "MB/s", ",.0f"))
+COLUMNS: Final = (
+    Column("rows_s", "rows/s"),
+    Column("mb_s", "MB/s", ",.0f"),
+    Column("cpu_mb_s", "MB/CPU s", ",.0f"),
+    Column("worker_mb", "MB of a worker", ",.0f"),
+    Column("start_s", "session s", ",.1f"),
+)
 WARM_ROWS: Final = 32_768
 _PROGRAM: Final = "tests.bench.lake.program"
 
@@ -30,7 +37,6 @@ class Job:
     :ivar source: the store, the folder of Parquet files, or the broker's address
     :ivar warm: a small one of the same kind, to do all once before the time runs
     :ivar folder: an empty one of this job
-    :ivar synced: whether raw files are
     """
 
     by: str
@@ -40,7 +46,6 @@ class Job:
     source: str = ""
     warm: str = ""
     folder: str = ""
-    synced: bool = False
 
 
 def spawn(job: Job) -> Sample:
@@ -67,20 +72,21 @@ def _reason(stderr: str) -> str:
     return (named or lines or ["it died"])[-1].rpartition("Error: ")[2][:200]
 
 
-def _figures(rows: int, seconds: float) -> Sample:
-    """Rows and the bytes of their bodies, per second."""
-    return {
-        "rows_s": rows / seconds,
-        "mb_s": rows * BODY_BYTES / seconds / 1e6,
-        "seconds": seconds,
-    }
+def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
+    """Time ``work``, which says how many rows there are; workers must be there before and after.
 
-
-def timed(job: Job, work: Callable[[], int]) -> Sample:
-    """Time ``work``, which says how many rows there are."""
-    begin = time.perf_counter()
+    Rows and the bytes of their bodies, by time and by the time of all processes on a core.
+    """
+    cpu, begin = workers.cpu_seconds(), time.perf_counter()
     rows = work()
     seconds = time.perf_counter() - begin
+    megabytes = rows * BODY_BYTES / 1e6
     if rows != job.rows:
         raise RuntimeError(f"{rows} rows came out of {job.rows}")
-    return _figures(rows, seconds)
+    return {
+        "rows_s": rows / seconds,
+        "mb_s": megabytes / seconds,
+        "cpu_mb_s": megabytes / (workers.cpu_seconds() - cpu),
+        "seconds": seconds,
+        **workers.largest(),
+    }

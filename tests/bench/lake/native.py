@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +21,12 @@ _MEMORY: Final = "3g"
 
 def run(job: Job) -> Sample:
     """Read all of ``job`` and write it."""
+    begin = time.perf_counter()
     spark = started(job.cores, Path(job.folder, "warehouse"), kafka=job.by == "kafka")
+    start = time.perf_counter() - begin
     try:
         _write(_warm(spark, job), job, "warm")
-        sample = timed(job, lambda: _done(spark, job))
+        sample = timed(job, lambda: _done(spark, job)) | {"start_s": start}
         rows = _rows(spark, job)
     finally:
         gc.collect()

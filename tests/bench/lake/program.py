@@ -28,7 +28,7 @@ def _raw(job: Job) -> Sample:
 
         def write(source: str, name: str) -> int:
             store = Path(source)
-            return processes.write(store, ranges(store), Path(job.folder, name), synced=job.synced)
+            return processes.write(store, ranges(store, job.cores), Path(job.folder, name))
 
         for number in range(job.cores):  # until each of them has been given something
             write(job.warm, f"warm-{number}")

@@ -26,13 +26,13 @@ _REPEATING: Final = (
 )
 _BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 
-Range = tuple[Path, int, int, Path, bool]
-"""A store, from where to where, the file to write, whether it is synced."""
+Range = tuple[Path, int, int, Path]
+"""A store, from where to where, and the file to write."""
 
 
 def write(what: Range) -> int:
-    """Write one range; the number of its rows."""
-    store, start, end, target, synced = what
+    """Write one range, durably; the number of its rows."""
+    store, start, end, target = what
     rows = 0
     with lakelog.open(store, mode="read") as opened, target.open("xb") as file:
         writer = None
@@ -42,9 +42,8 @@ def write(what: Range) -> int:
             rows += table.num_rows
         if writer is not None:
             writer.close()
-        if synced:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     return rows
 
 
@@ -87,12 +86,8 @@ class Processes:
         self._pool.terminate()
         self._pool.join()
 
-    def write(
-        self, store: Path, spans: list[tuple[int, int]], folder: Path, *, synced: bool
-    ) -> int:
+    def write(self, store: Path, spans: list[tuple[int, int]], folder: Path) -> int:
         """Write a file for each of ``spans``; the number of rows."""
         folder.mkdir(parents=True)
-        tasks = [
-            (store, start, end, folder / f"{start:020d}.parquet", synced) for start, end in spans
-        ]
+        tasks = [(store, start, end, folder / f"{start:020d}.parquet") for start, end in spans]
         return sum(self._pool.imap_unordered(write, tasks))

@@ -20,7 +20,7 @@ from tests.bench.suites.recovery import filled_bytes
 
 RAW: Final = "raw"
 TABLES: Final = ("parquet", "iceberg", "delta")
-_CORES: Final = (1, 4)
+_CORES: Final = (1, 2)
 _KAFKA_SINKS: Final = ("noop", "parquet", "iceberg")
 _NOTES: Final = {
     "source": "Spark's own writers over format('lakelog'); tables without partitions",
@@ -31,7 +31,8 @@ _NOTES: Final = {
     "kafka": f"Spark's Kafka source, no headers; {broker.SETTINGS}",
 }
 _RAW_NOTE: Final = (
-    "as many plain processes: lakelog's decoding, pyarrow's Parquet; no Spark, no order, no commit"
+    "as many plain processes: lakelog's decoding, pyarrow's Parquet, a sync of each; no Spark, "
+    "no order, no commit"
 )
 
 
@@ -56,12 +57,6 @@ def _contest(cores: int, rows: int) -> Contest:
         f"local[{cores}], {rows:,} rows",
         [
             Contender(RAW, _RAW_NOTE, partial(_run, raw)),
-            Contender(
-                f"{RAW} synced",
-                "the same, each file synced",
-                partial(_run, replace(raw, synced=True)),
-                {RAW: RAW},
-            ),
             *(one("source", sink) for sink in ("noop", *TABLES)),
             *(one(by, sink) for by in ("tasks", "processes") for sink in TABLES),
             one("parquet", "noop"),

@@ -1,0 +1,37 @@
+"""What the processes of a job have used: its own, and all that it has started."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+_PEAK: Final = "VmHWM:"
+
+
+def cpu_seconds() -> float:
+    """Of all that are there, in user and system mode; a JVM compiles and collects, too."""
+    total = 0.0
+    for each in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def largest() -> dict[str, float]:
+    """The most memory that one Python process below this one ever had, in MB; if there is one."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            if each.name().startswith("python"):
+                found.append(_peak_mb(each.pid))
+    return {"worker_mb": max(found)} if found else {}
+
+
+def _peak_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    peak = next((each for each in lines if each.startswith(_PEAK)), f"{_PEAK} 0 kB")
+    return int(peak.split()[1]) * 1024 / 1e6
