@@ -20,7 +20,7 @@ from lakelog_lake.care.terms import Compacted, Expired, Retention, remove, remov
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.file_facts import hidden
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.visible_files import PATTERNS, found
 
 _TRIES: Final = 20

@@ -31,7 +31,7 @@ from lakelog_lake.readback.open import Opened, all_opened, readable
 from lakelog_lake.tables.fields import BODY, dead_letter_columns, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 from lakelog_lake.tasks.parquet_files import Place, write_files, writing
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC

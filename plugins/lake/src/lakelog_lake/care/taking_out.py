@@ -22,7 +22,7 @@ from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.tables.file_facts import facts_of, hidden
 from lakelog_lake.tables.partitions import STORE
 from lakelog_lake.tables.position import Position, to_text
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.visible_files import found
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import DeltaSink, added, opened
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.file_facts import FileFacts, facts_of
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.tiers import Weight, mergeable
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from lakelog_lake.tables.growth import adds, fits
 from lakelog_lake.tables.kept import kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema

@@ -30,8 +30,7 @@ from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.kept import HISTORY
 from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -41,7 +41,7 @@ from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.partitions import DEFAULT, as_text
 from lakelog_lake.tables.position import Position, from_text, to_text
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 
 if TYPE_CHECKING:
     import pyarrow as pa

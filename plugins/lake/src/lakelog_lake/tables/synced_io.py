@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 
 _LOCAL: Final = "file"
 

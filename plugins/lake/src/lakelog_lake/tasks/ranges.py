@@ -21,7 +21,7 @@ from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.landmarks import MANY, Landmarks
 from lakelog_lake.log.range_reader import Span
 from lakelog_lake.tables.position import UNCHECKED, Position
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 
 FILE_BYTES: Final = 128 << 20
 _MOST_TOPICS: Final = 100

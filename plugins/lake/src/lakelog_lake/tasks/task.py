@@ -22,8 +22,7 @@ from lakelog_lake.tables.fields import Layout, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.parquet_writer import Compression
 from lakelog_lake.tables.position import QueueEnds
-from lakelog_lake.tables.remote import Folder
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import Folder, sync
 from lakelog_lake.tasks.grouping import ChosenRows, runs
 from lakelog_lake.tasks.parquet_files import Place, write_files, writing
 from lakelog_lake.tasks.ranges import FILE_BYTES

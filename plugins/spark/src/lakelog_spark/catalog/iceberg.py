@@ -36,7 +36,7 @@ from lakelog_lake.tables.fields import Layout, Shape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DAY
 from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.sync import sync
+from lakelog_lake.tables.remote import sync
 from lakelog_spark.catalog.iceberg_json import TRANSFORMS, data_file, partition_of, schema_of
 from lakelog_spark.sessions.fitting import check_jar
 from lakelog_spark.sessions.package import ICEBERG_JAR
