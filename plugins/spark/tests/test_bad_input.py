@@ -16,7 +16,7 @@ import pytest
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import Unreachable
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_spark.catalog.place import SparkPlace
 from lakelog_spark.sessions import java
 from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
@@ -300,10 +300,10 @@ def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     settings[".uri"] = "http://127.0.0.1:9"
     for name, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.nowhere{name}", value)
-    wish = Wish("spark:nowhere", "a.messages")
+    spec = TableSpec("spark:nowhere", "a.messages")
     said = r"spark:nowhere, table a\.messages, cannot be reached"
     with pytest.raises(Unreachable, match=said) as caught:
-        targets_for(wish, SparkPlace(spark, "nowhere"))
+        targets_for(spec, SparkPlace(spark, "nowhere"))
     assert "\n" not in str(caught.value)
 
 

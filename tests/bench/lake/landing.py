@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks import engines
 from lakelog_lake.tasks.ranges import Bounds
 from tests.bench.lake.job import Job, timed
@@ -35,7 +35,7 @@ def run(job: Job) -> dict[str, float]:
 def _land(job: Job, engine: Engine, store: str, bounds: Bounds) -> int:
     source = Source(Path(store), "bench")
     to = Path(job.folder, Path(store).name)
-    lander = Dispatcher(source, targets_for(Wish(f"{job.sink}:{to}")), engine, bounds)
+    lander = Dispatcher(source, targets_for(TableSpec(f"{job.sink}:{to}")), engine, bounds)
     passes: list[Landed] = []
     until_done(lander.one_pass, Event(), passes.append)
     lander.finish()

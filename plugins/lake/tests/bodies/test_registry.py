@@ -18,13 +18,13 @@ from lakelog_lake.bodies.registry import client
 from lakelog_lake.bodies.registry.client import USER_INFO
 from lakelog_lake.errors import RegistryUnreachable
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of
 from plugins.lake.tests.bodies.registry_server import RegistryServer, registry_server
 from plugins.lake.tests.bodies.test_avro import ROW
+from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import read
-from plugins.lake.tests.landing.wishes import land_wish, read_dead
 from plugins.lake.tests.stores import open_small
 from tests.support import required
 
@@ -241,12 +241,12 @@ def test_landing_waits_for_a_registry_and_loses_nothing(
     with open_small(tmp_path / "s") as store:
         store.put_batch([Message("orders", each) for each in [*bodies, framed(88, b"")]])
     parsers = {"*": parser_for(f"avro-registry:{server.url}#orders")}
-    wish = Wish(f"parquet:{tmp_path / 't'}", parsers=parsers)
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers=parsers)
     server.failing = 1000
     with pytest.raises(RegistryUnreachable):
-        land_wish(Source(tmp_path / "s", "S"), wish)
+        land_spec(Source(tmp_path / "s", "S"), spec)
     server.failing = 0
-    land_wish(Source(tmp_path / "s", "S"), wish)
+    land_spec(Source(tmp_path / "s", "S"), spec)
     assert sorted(read("parquet", tmp_path / "t")["id"].to_pylist()) == list(range(20))
     assert read_dead("parquet", tmp_path / "t")["error"].to_pylist() == [
         "the registry has no schema 88"

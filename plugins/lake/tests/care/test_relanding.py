@@ -16,16 +16,16 @@ from lakelog import Message
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.care.relanding import Relanded, _Store, reland
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish, sink_for
-from plugins.lake.tests.landing.tables import read
-from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.landing.wishes import (
+from lakelog_lake.landing.targets import TableSpec, sink_for
+from plugins.lake.tests.landing.table_specs import (
     dispatcher,
-    land_wish,
+    land_spec,
     per_topic,
     read_dead,
     read_topic,
 )
+from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import open_small
 
 ROWS = 60
@@ -50,15 +50,15 @@ class Landed:
 
     kind: str
     folder: Path
-    first: Wish
-    mended: Wish
+    first: TableSpec
+    mended: TableSpec
 
     def reland(self) -> tuple[int, int, int]:
         (done,) = reland(self.mended)
         return done.landed, done.taken_out, done.left
 
-    def dispatch(self, wish: Wish) -> None:
-        land_wish(Source(self.folder / "s", "S"), wish)
+    def dispatch(self, spec: TableSpec) -> None:
+        land_spec(Source(self.folder / "s", "S"), spec)
 
     def ids(self) -> list[int]:
         return sorted(read(self.kind, self.folder / "t")["id"].to_pylist())
@@ -83,11 +83,13 @@ def landed(kind: str, tmp_path: Path) -> Landed:
     for name, ddl in schemas.items():
         (tmp_path / f"{name}.ddl").write_text(ddl)
     put(tmp_path / "s", range(ROWS))
-    wishes = (
-        Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path / each}.ddl")})
+    specs = (
+        TableSpec(
+            f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path / each}.ddl")}
+        )
         for each in schemas
     )
-    made = Landed(kind, tmp_path, *wishes)
+    made = Landed(kind, tmp_path, *specs)
     made.dispatch(made.first)
     return made
 
@@ -114,13 +116,13 @@ def killed(landed: Landed, where: str) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-def _die(wish: Wish, where: str) -> None:
+def _die(spec: TableSpec, where: str) -> None:
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    owner = _Store if where == "take_out" else type(sink_for(wish.to))
+    owner = _Store if where == "take_out" else type(sink_for(spec.to))
     setattr(owner, where, die)
-    list(reland(wish))
+    list(reland(spec))
 
 
 def test_a_kill_between_the_two_commits_doubles_nothing(landed: Landed) -> None:
@@ -203,9 +205,11 @@ def test_the_command(landed: Landed) -> None:
 def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     (tmp_path / "x.ddl").write_text("id bigint")
     put(tmp_path / "s", range(3))
-    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path}/x.ddl")})
-    land_wish(Source(tmp_path / "s", "S"), wish)
-    assert [attrs.evolve(each, table="") for each in reland(wish)] == [Relanded("", 0, 0, 0)]
+    spec = TableSpec(
+        f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path}/x.ddl")}
+    )
+    land_spec(Source(tmp_path / "s", "S"), spec)
+    assert [attrs.evolve(each, table="") for each in reland(spec)] == [Relanded("", 0, 0, 0)]
 
 
 def test_each_topic_may_have_tables_of_its_own(kind: str, tmp_path: Path) -> None:
@@ -215,7 +219,7 @@ def test_each_topic_may_have_tables_of_its_own(kind: str, tmp_path: Path) -> Non
         if (tmp_path / f"{name}.ddl").write_text(ddl)
     )
     put(tmp_path / "s", range(ROWS))
-    land_wish(Source(tmp_path / "s", "S"), per_topic(kind, tmp_path / "t", strict))
+    land_spec(Source(tmp_path / "s", "S"), per_topic(kind, tmp_path / "t", strict))
     done = list(reland(per_topic(kind, tmp_path / "t", loose)))
     assert [each.landed for each in done] == [each.taken_out for each in done]
     assert sum(each.landed for each in done) == LACKING

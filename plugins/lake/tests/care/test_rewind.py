@@ -16,12 +16,13 @@ from lakelog_lake.care.rewind import planned
 from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.table_specs import Even, assert_parsed, land_spec, read_dead
 from plugins.lake.tests.landing.tables import (
     assert_exactly,
     commits,
@@ -32,7 +33,6 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.landing.wishes import Even, assert_parsed, land_wish, read_dead
 from plugins.lake.tests.stores import filled, messages, open_small
 
 BIG = Bounds()
@@ -149,18 +149,18 @@ def test_a_table_that_was_changed_meanwhile_is_left(
 
 
 def test_dead_letters_go_too(store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"delta:{tmp_path / 't'}", parsers={"*": Even()})
+    spec = TableSpec(f"delta:{tmp_path / 't'}", parsers={"*": Even()})
     source = Source(store_path, "S")
     copy_store(store_path, tmp_path / "backup")
     with open_small(store_path) as store:
         store.put_batch(list(messages(50)))
-    land_wish(source, wish, BIG)
+    land_spec(source, spec, BIG)
     Cut(source, source, tmp_path / "t").lose(tmp_path / "backup", 33)
-    plans = list(planned(store_path, "S", wish.to, None, None))
+    plans = list(planned(store_path, "S", spec.to, None, None))
     assert len(plans) == 2
     assert sum(each.rows for each in plans) == 50
     for each in plans:
         each.do()
-    land_wish(source, wish, BIG)
+    land_spec(source, spec, BIG)
     good, bad = read("delta", tmp_path / "t"), read_dead("delta", tmp_path / "t")
     assert_parsed(good, bad, store_path, None)

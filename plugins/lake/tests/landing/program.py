@@ -31,9 +31,9 @@ import attrs
 
 import lakelog
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
-from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.tasks.ranges import Bounds
-from plugins.lake.tests.landing.wishes import Even, dispatcher, per_topic
+from plugins.lake.tests.landing.table_specs import Even, dispatcher, per_topic
 
 BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=48 << 10)
 
@@ -120,10 +120,10 @@ def _around(
     return wrapped
 
 
-def wish(kind: str, table: Path | str, mode: str) -> Wish:
+def spec(kind: str, table: Path | str, mode: str) -> TableSpec:
     if mode == "topics":
         return per_topic(kind, Path(table))
-    return Wish(f"{kind}:{table}", parsers={"*": Even()} if mode == "bodies" else {})
+    return TableSpec(f"{kind}:{table}", parsers={"*": Even()} if mode == "bodies" else {})
 
 
 @attrs.frozen
@@ -156,7 +156,7 @@ def run(orders: Orders, pipe: Connection, errors: Path) -> None:
 
 def _run(orders: Orders, pipe: Connection) -> None:
     reporter = Reporter(pipe.send, orders.phase, orders.number)
-    wanted = wish(orders.kind, orders.table, orders.mode)
+    wanted = spec(orders.kind, orders.table, orders.mode)
     if orders.storage:
         wanted = attrs.evolve(wanted, table=orders.name, storage=orders.storage)
     lander = dispatcher(Source(orders.store, "S"), wanted, BOUNDS, reporter)

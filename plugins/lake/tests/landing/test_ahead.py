@@ -14,10 +14,11 @@ from lakelog_lake.errors import TooManyDeadLetters, Unreachable
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source, land
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.table_specs import Even, all_passes, dispatcher, read_dead
 from plugins.lake.tests.landing.tables import (
     SMALL,
     assert_exactly,
@@ -27,7 +28,6 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.landing.wishes import Even, all_passes, dispatcher, read_dead
 
 LONGEST_SECONDS = 30
 
@@ -136,8 +136,8 @@ def test_an_end_removes_what_was_written_ahead(store_path: Path, tmp_path: Path)
 
 def test_nothing_is_written_ahead_of_the_last_pass(store_path: Path, tmp_path: Path) -> None:
     phases: list[str] = []
-    wish = Wish(f"parquet:{tmp_path / 't'}")
-    lander = dispatcher(Source(store_path, "S"), wish, SMALL, phases.append)
+    spec = TableSpec(f"parquet:{tmp_path / 't'}")
+    lander = dispatcher(Source(store_path, "S"), spec, SMALL, phases.append)
     lander.is_last = lambda: len(phases) > 4
     landed: list[Landed | None] = [lander.one_pass() for _ in range(2)]
     lander.finish()
@@ -146,8 +146,8 @@ def test_nothing_is_written_ahead_of_the_last_pass(store_path: Path, tmp_path: P
 
 
 def test_a_limit_of_dead_letters_counts_when_a_pass_lands(store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"parquet:{tmp_path / 't'}", parsers={"*": Even()})
-    lander = dispatcher(Source(store_path, "S"), wish, SMALL)
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even()})
+    lander = dispatcher(Source(store_path, "S"), spec, SMALL)
     first = lander.one_pass()
     assert first is not None
     lander.max_dead_letters = first.dead_letters

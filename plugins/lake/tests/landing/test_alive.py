@@ -19,7 +19,7 @@ from core.tests.serving.support import until
 from lakelog.serving.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
 from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_lake.tasks.task import Task, Written
@@ -81,7 +81,7 @@ def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
         return done + list(in_process(tasks[-1:], alive))
 
     bounds = Bounds(task_bytes=16 << 10)
-    targets = targets_for(Wish(f"parquet:{tmp_path / 't'}"))
+    targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
     lander = Dispatcher(Source(path, "S"), targets, engine, bounds, alive)
     passing = Thread(target=lander.one_pass)
     passing.start()

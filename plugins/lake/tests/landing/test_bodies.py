@@ -11,26 +11,26 @@ import pytest
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.range_reader import Span
-from plugins.lake.tests.landing.tables import keys_of, read
-from plugins.lake.tests.landing.wishes import (
+from plugins.lake.tests.landing.table_specs import (
     Even,
     all_passes,
     assert_parsed,
     dispatcher,
     keys_by_topic,
-    land_wish,
+    land_spec,
     lengths,
     per_topic,
     read_dead,
     read_topic,
 )
+from plugins.lake.tests.landing.tables import keys_of, read
 
 
 def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
-    passes = land_wish(Source(store_path, "S"), wish)
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+    passes = land_spec(Source(store_path, "S"), spec)
     good, bad = read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t")
     assert "body" not in good.column_names
     assert_parsed(good, bad, store_path, None)
@@ -39,8 +39,8 @@ def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path
 
 
 def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"topic-1": Even()})
-    land_wish(Source(store_path, "S"), wish)
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"topic-1": Even()})
+    land_spec(Source(store_path, "S"), spec)
     found = read(kind, tmp_path / "t")
     rows = {each["physical_offset"]: each for each in found.to_pylist()}
     for offset, length in lengths(store_path).items():
@@ -58,8 +58,8 @@ def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path
 def test_a_table_and_dead_letters_for_each_topic(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    wish = per_topic(kind, tmp_path / "t", {"*": Even()})
-    land_wish(Source(store_path, "S"), wish)
+    spec = per_topic(kind, tmp_path / "t", {"*": Even()})
+    land_spec(Source(store_path, "S"), spec)
     for topic in keys_by_topic(keys_of(store_path, "S")):
         good = read_topic(kind, tmp_path / "t", topic)
         bad = read_topic(kind, tmp_path / "t", topic, "_dead_letters")
@@ -75,17 +75,17 @@ def test_a_kill_between_a_table_and_its_dead_letters(
     kind: str, store_path: Path, tmp_path: Path, number: int
 ) -> None:
     source, left = Source(store_path, "S"), [number]
-    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
 
     def on_phase(what: str) -> None:
         left[0] -= what == "one committed"
         if not left[0]:
             raise _Killed
 
-    lander = dispatcher(source, wish, on_phase=on_phase)
+    lander = dispatcher(source, spec, on_phase=on_phase)
     with pytest.raises(_Killed):
         all_passes(lander)
-    land_wish(source, wish)
+    land_spec(source, spec)
     assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), store_path, None)
 
 
@@ -94,12 +94,12 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
 ) -> None:
     """The commit of the dead letters is lost; that of the table was done."""
     source = Source(store_path, "S")
-    wish = Wish(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
-    land_wish(source, wish)
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
+    land_spec(source, spec)
     elsewhere = tmp_path / "other"
     name = "lakelog.again" if kind == "iceberg" else str(elsewhere)
-    again = Wish(wish.to, parsers=wish.parsers, dead_letters=name)
-    passes = land_wish(source, again)
+    again = TableSpec(spec.to, parsers=spec.parsers, dead_letters=name)
+    passes = land_spec(source, again)
     assert passes == []  # a new table of dead letters begins where the table is
     with lakelog.open(store_path, mode="read") as store:
         half = sorted(each.physical_offset for each in store.scan())[150]
@@ -128,7 +128,7 @@ def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) 
 def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) -> None:
     for name in ("topic", "day", "error"):
         with pytest.raises(SettingsError, match="has the name of another column"):
-            land_wish(
+            land_spec(
                 Source(store_path, "S"),
-                Wish(f"parquet:{tmp_path / 't'}", parsers={"*": Even(name)}),
+                TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even(name)}),
             )

@@ -11,8 +11,8 @@ from lakelog import Message
 from lakelog_lake.errors import OtherChoice
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.log.selection import EVERYTHING, Chosen
+from plugins.lake.tests.landing.table_specs import land_spec, per_topic
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make, read
-from plugins.lake.tests.landing.wishes import land_wish, per_topic
 from plugins.lake.tests.stores import messages, open_small
 
 SYSTEM = "RMQ_SYS_TRACE_TOPIC"
@@ -45,11 +45,11 @@ def test_another_choice_is_refused(kind: str, mixed: Source, tmp_path: Path) -> 
 def test_topics_with_tables_of_their_own_may_come_later(mixed: Source, tmp_path: Path) -> None:
     """The table of a topic begins with its first message, whenever it is made."""
     wanted = per_topic("delta", tmp_path / "t")
-    land_wish(mixed, wanted, SMALL)
-    land_wish(attrs.evolve(mixed, chosen=ALL), wanted, SMALL)
+    land_spec(mixed, wanted, SMALL)
+    land_spec(attrs.evolve(mixed, chosen=ALL), wanted, SMALL)
     found = read("delta", Path(wanted.to.partition(":")[2].replace("{topic}", SYSTEM)))
     assert found.num_rows == 40
-    land_wish(mixed, wanted, SMALL)
+    land_spec(mixed, wanted, SMALL)
 
 
 @pytest.mark.parametrize(

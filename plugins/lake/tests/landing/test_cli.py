@@ -24,8 +24,8 @@ from lakelog.cli.app import make_app
 from lakelog_lake import plugin
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_lake.landing.export import to_file
+from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of, make, read
-from plugins.lake.tests.landing.wishes import per_topic, read_topic
 from plugins.lake.tests.stores import messages, open_small
 
 _LONGEST_SECONDS = 60
@@ -175,12 +175,12 @@ def test_a_store_that_is_another_is_refused_in_one_line(store_path: Path, tmp_pa
 
 
 def test_dispatch_to_a_table_for_each_topic(kind: str, store_path: Path, tmp_path: Path) -> None:
-    wish = per_topic(kind, tmp_path / "t")
-    table = () if wish.table is None else ("--table", wish.table)
+    spec = per_topic(kind, tmp_path / "t")
+    table = () if spec.table is None else ("--table", spec.table)
     more = ("--partition", "day", "--file-mib", "1", "--body", "topic-1=string", "--once")
     with open_small(store_path) as store:
         store.put(Message("topic-1", b"\xff"))
-    done = run("dispatch", store_path, "--to", wish.to, *table, *more, "--store-id", "S")
+    done = run("dispatch", store_path, "--to", spec.to, *table, *more, "--store-id", "S")
     assert done.exit_code == 0, done.stderr
     assert "of them dead letters" in done.stderr
     found = [read_topic(kind, tmp_path / "t", f"topic-{n}") for n in range(3)]

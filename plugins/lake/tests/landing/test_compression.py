@@ -15,11 +15,11 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tables.parquet_writer import Compression, shrinks
+from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import files, keys_in, keys_of, read
 from plugins.lake.tests.landing.test_cli import identity, run
-from plugins.lake.tests.landing.wishes import Even, land_wish
 from plugins.lake.tests.stores import open_small
 
 OTHERS = {"ZSTD"}
@@ -52,7 +52,7 @@ def codecs(paths: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def land(kind: str, store: Path, table: Path, compression: Compression) -> dict[str, set[str]]:
-    land_wish(Source(store, "S"), Wish(f"{kind}:{table}", compression=compression))
+    land_spec(Source(store, "S"), TableSpec(f"{kind}:{table}", compression=compression))
     assert keys_in(read(kind, table)) == keys_of(store, "S")
     return codecs(files(kind, table))
 
@@ -98,7 +98,7 @@ def topic_of(path: Path) -> str:
 
 def test_tables_without_bodies_are_packed(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", noise)
-    land_wish(Source(store, "S"), Wish(f"parquet:{tmp_path / 't'}", parsers={"*": Even()}))
+    land_spec(Source(store, "S"), TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even()}))
     found = codecs(files("parquet", tmp_path / "t"))
     assert "body" not in found
     assert set().union(*found.values()) == OTHERS
@@ -108,8 +108,8 @@ def test_tables_without_bodies_are_packed(tmp_path: Path) -> None:
 
 def test_bodies_that_are_text_are_packed(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", text)
-    wish = Wish(f"parquet:{tmp_path / 't'}", parsers={"*": parser_for("string")})
-    land_wish(Source(store, "S"), wish)
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": parser_for("string")})
+    land_spec(Source(store, "S"), spec)
     assert codecs(files("parquet", tmp_path / "t"))["body"] == {"ZSTD"}
 
 

@@ -14,11 +14,11 @@ from lakelog_lake.bodies import parser_for
 from lakelog_lake.care.care import compact
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.readback.open import opened
 from lakelog_lake.tables.growth import fits
+from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import read
-from plugins.lake.tests.landing.wishes import land_wish, read_dead
 from plugins.lake.tests.stores import open_small
 
 SMALL = (
@@ -50,7 +50,7 @@ def land(kind: str, folder: Path, ddl: str, *bodies: Any) -> None:
     with open_small(folder / "s") as store:
         store.put_batch([Message("orders", json.dumps(each).encode()) for each in bodies])
     parsers = {"*": parser_for(f"json:{folder / 'x.ddl'}")}
-    land_wish(Source(folder / "s", "S"), Wish(f"{kind}:{folder / 't'}", parsers=parsers))
+    land_spec(Source(folder / "s", "S"), TableSpec(f"{kind}:{folder / 't'}", parsers=parsers))
     assert read_dead(kind, folder / "t").num_rows == 0
 
 

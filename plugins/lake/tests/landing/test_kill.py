@@ -21,7 +21,7 @@ import pytest
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing import program_runs as runs
-from plugins.lake.tests.landing.program import Orders, wish
+from plugins.lake.tests.landing.program import Orders, spec
 from plugins.lake.tests.landing.program_evidence import (
     PHASES,
     Evidence,
@@ -30,8 +30,13 @@ from plugins.lake.tests.landing.program_evidence import (
     landed_to,
     look,
 )
+from plugins.lake.tests.landing.table_specs import (
+    assert_parsed,
+    assert_topics,
+    land_spec,
+    read_dead,
+)
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
-from plugins.lake.tests.landing.wishes import assert_parsed, assert_topics, land_wish, read_dead
 
 AHEAD = {"ahead": "before", "ahead committed": "after"}
 WAYS = ("written", "inside", "committed", "within", "anywhere", "planned", *AHEAD)
@@ -178,7 +183,7 @@ def several_tables(kind: str, mode: str, tmp_path: Path, rounds: int) -> None:
             killed += runs.kill_at(Orders(store, kind, table, point, times, mode))
             time.sleep(0.1)
     assert killed > rounds // 2
-    land_wish(Source(store, "S"), wish(kind, table, mode), Bounds())
+    land_spec(Source(store, "S"), spec(kind, table, mode), Bounds())
     if mode == "topics":
         assert_topics(kind, table, keys_of(store, "S"))
     else:

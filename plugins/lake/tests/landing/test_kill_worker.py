@@ -16,10 +16,10 @@ from lakelog_lake.bodies.base import Parsed
 from lakelog_lake.errors import MayPass, WorkerLost
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_lake.landing.runner import until_stopped
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import processes
+from plugins.lake.tests.landing.table_specs import Even, assert_parsed, read_dead
 from plugins.lake.tests.landing.tables import SMALL, read
-from plugins.lake.tests.landing.wishes import Even, assert_parsed, read_dead
 
 
 @attrs.frozen
@@ -38,8 +38,8 @@ class Deadly(Even):
 def lander(store: Path, folder: Path, engine: Any) -> Dispatcher:
     flag = folder / "flag"
     flag.touch()
-    wish = Wish(f"parquet:{folder / 't'}", parsers={"*": Deadly(flag=str(flag))})
-    return Dispatcher(Source(store, "S"), targets_for(wish), engine, SMALL)
+    spec = TableSpec(f"parquet:{folder / 't'}", parsers={"*": Deadly(flag=str(flag))})
+    return Dispatcher(Source(store, "S"), targets_for(spec), engine, SMALL)
 
 
 @pytest.mark.slow  # two pools of processes have to start

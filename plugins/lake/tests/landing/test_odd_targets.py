@@ -48,7 +48,7 @@ def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakelog_lake.log.range_reader import Span
-    from lakelog_lake.tables import sync as syncing
+    from lakelog_lake.tables import remote
     from lakelog_lake.tables.fields import Layout
     from lakelog_lake.tasks import task as datafiles
 
@@ -57,7 +57,7 @@ def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass
 
     def removed(path: Path) -> None:
         shutil.rmtree(path)
-        syncing.sync(path)
+        remote.sync(path)
 
     monkeypatch.setattr(datafiles, "sync", removed)
     outlet = datafiles.Outlet(0, folder, Layout())

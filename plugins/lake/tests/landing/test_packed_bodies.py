@@ -14,10 +14,10 @@ from lakelog.layout import segment_name
 from lakelog.sysflag import COMPRESSED
 from lakelog_lake.errors import CorruptBody
 from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.landing.targets import Wish
+from lakelog_lake.landing.targets import TableSpec
+from plugins.lake.tests.landing.table_specs import Even, land_spec, read_dead
 from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.landing.wishes import Even, land_wish, read_dead
 from plugins.lake.tests.stores import open_small
 
 BODIES = [b'{"n": %d}' % number for number in range(5)]
@@ -59,8 +59,8 @@ def test_it_is_a_dead_letter_where_bodies_are_parsed(
     store_path: Path, tmp_path: Path, skip: bool
 ) -> None:
     source = Source(store_path, "S", skip_damage=skip)
-    wish = Wish(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
-    (landed,) = land_wish(source, wish)
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
+    (landed,) = land_spec(source, spec)
     assert (landed.rows, landed.dead_letters) == (5, 1)
     assert read("parquet", tmp_path / "t").num_rows == 4
     (dead,) = read_dead("parquet", tmp_path / "t").to_pylist()
@@ -72,16 +72,16 @@ def test_it_is_a_dead_letter_where_bodies_are_parsed(
 def test_a_step_of_nothing_else_is_no_trouble(tmp_path: Path) -> None:
     store_path = tmp_path / "store"
     _bad_store(store_path, BODIES[:1], bad=0)
-    (landed,) = land_wish(
-        Source(store_path, "S"), Wish(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
+    (landed,) = land_spec(
+        Source(store_path, "S"), TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
     )
     assert (landed.rows, landed.dead_letters) == (1, 1)
 
 
 def test_one_of_a_topic_without_a_parser_ends_a_pass(store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"parquet:{tmp_path / 't'}", parsers={"other": Even()})
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"other": Even()})
     with pytest.raises(CorruptBody):
-        land_wish(Source(store_path, "S"), wish)
+        land_spec(Source(store_path, "S"), spec)
 
 
 def test_the_command_lands_verifies_and_exports_it(store_path: Path, tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from lakelog.pins import Fingerprint, Pin, read_pins
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
 from lakelog_lake.landing.pin import RENEW_MS, Pinning, pin_name
-from lakelog_lake.landing.targets import Wish, pin_for
+from lakelog_lake.landing.targets import TableSpec, pin_for
 from lakelog_lake.tables.position import Position
+from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, make
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.landing.wishes import dispatcher, per_topic
 from plugins.lake.tests.stores import messages, open_small
 
 FILES = RealFileSystem()
@@ -46,9 +46,9 @@ def only(store: Path) -> Pin:
 
 
 def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> None:
-    wish = Wish(f"{kind}:{tmp_path / 't'}")
-    lander = dispatcher(Source(store, "S"), wish)
-    lander.pin = pin_for(store, "S", wish, None)
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}")
+    lander = dispatcher(Source(store, "S"), spec)
+    lander.pin = pin_for(store, "S", spec, None)
     assert lander.one_pass() is not None
     assert only(store).position == 0  # it holds all of what is landing now
     assert lander.one_pass() is None
@@ -65,9 +65,9 @@ def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> 
 
 def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> None:
     """What is only remembered of an idle table must still be there when it is read again."""
-    wish = per_topic("parquet", tmp_path / "t")
-    lander = dispatcher(Source(store, "S"), wish)
-    lander.pin = pin_for(store, "S", wish, None)
+    spec = per_topic("parquet", tmp_path / "t")
+    lander = dispatcher(Source(store, "S"), spec)
+    lander.pin = pin_for(store, "S", spec, None)
     while lander.one_pass() is not None:
         pass
     before = only(store).position

@@ -12,12 +12,13 @@ from pyarrow import parquet
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import Source, land
-from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.tables.fields import Shape, message_columns
 from lakelog_lake.tables.partitions import parse
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import (
     SMALL,
     TABLE,
@@ -28,13 +29,12 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.landing.wishes import land_wish
 
 
 @pytest.mark.parametrize("text", ["none", "topic,hour,store"])
 def test_partitions_as_asked_for(kind: str, store_path: Path, tmp_path: Path, text: str) -> None:
-    wish = Wish(f"{kind}:{tmp_path / 't'}", partition=parse(text))
-    land_wish(Source(store_path, "S"), wish, Bounds())
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", partition=parse(text))
+    land_spec(Source(store_path, "S"), spec, Bounds())
     table = read(kind, tmp_path / "t")
     assert keys_in(table) == keys_of(store_path, "S")
     assert len(files(kind, tmp_path / "t")) == (3 if "topic" in text else 1)
@@ -61,8 +61,8 @@ def test_unknown_partitions_are_refused(text: str) -> None:
 
 
 def test_a_large_group_becomes_several_files(kind: str, store_path: Path, tmp_path: Path) -> None:
-    wish = Wish(f"{kind}:{tmp_path / 't'}", partition=())
-    land_wish(Source(store_path, "S"), wish, Bounds(file_bytes=8 << 10))
+    spec = TableSpec(f"{kind}:{tmp_path / 't'}", partition=())
+    land_spec(Source(store_path, "S"), spec, Bounds(file_bytes=8 << 10))
     assert keys_in(read(kind, tmp_path / "t")) == keys_of(store_path, "S")
     found = files(kind, tmp_path / "t")
     assert len(found) > 3

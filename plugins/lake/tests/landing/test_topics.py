@@ -19,15 +19,15 @@ from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
-from plugins.lake.tests.landing.tables import SMALL, keys_of, make
-from plugins.lake.tests.landing.wishes import (
+from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
     dispatcher,
-    land_wish,
+    land_spec,
     per_topic,
     read_topic,
 )
+from plugins.lake.tests.landing.tables import SMALL, keys_of, make
 from plugins.lake.tests.stores import messages, open_small
 
 NAMES = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "-x", "_x", "x_dead_letters", "a_x25_b"]
@@ -68,34 +68,34 @@ def test_topics_with_long_names_land_beside_others(
     long, source = "заказы" * 8, Source(store_path, "S")
     with open_small(store_path) as store:
         store.put(Message(long, b"1", queue_id=0))
-    wish = per_topic(kind, tmp_path / "t")
-    assert sum(each.rows for each in land_wish(source, wish)) == 301
+    spec = per_topic(kind, tmp_path / "t")
+    assert sum(each.rows for each in land_spec(source, spec)) == 301
     with open_small(store_path) as store:
         store.put(Message(long, b"2", queue_id=0))
-    assert sum(each.rows for each in land_wish(source, wish)) == 1
-    table = wish.table if kind == "iceberg" else None
-    topics = {each.topic: each.table for each in all_opened(wish.to, table)}
+    assert sum(each.rows for each in land_spec(source, spec)) == 1
+    table = spec.table if kind == "iceberg" else None
+    topics = {each.topic: each.table for each in all_opened(spec.to, table)}
     assert sum(each.num_rows for each in topics[long].batches(None, ["topic"])) == 2
     assert len(topics) == 4
 
 
 def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source, wish = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
-    passes = land_wish(source, wish)
+    source, spec = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    passes = land_spec(source, spec)
     assert sum(each.rows for each in passes) == 300
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
     with open_small(store_path) as store:
         store.put_batch(list(messages(20)))
         store.put_batch([Message(name, b"1", queue_id=0) for name in NAMES[:3]])
-    assert sum(each.rows for each in land_wish(source, wish)) == 23
-    assert land_wish(source, wish) == []
+    assert sum(each.rows for each in land_spec(source, spec)) == 23
+    assert land_spec(source, spec) == []
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
 def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path) -> None:
     shutil.rmtree(store_path / "consumequeue")
-    wish = per_topic("parquet", tmp_path / "t")
-    land_wish(Source(store_path, "S"), wish)
+    spec = per_topic("parquet", tmp_path / "t")
+    land_spec(Source(store_path, "S"), spec)
     assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
@@ -103,8 +103,8 @@ def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path)
 def test_queues_that_begin_too_late_are_not_believed(tmp_path: Path, again: bool) -> None:
     """One queue of a topic is gone: its table starts where the log does."""
     store_path = tmp_path / "s"
-    source, wish = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
-    lander = dispatcher(source, wish)
+    source, spec = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    lander = dispatcher(source, spec)
     with open_small(store_path) as store:
         store.put(Message("old", b"1", queue_id=0))
         _two_queues(store, "b")
@@ -114,7 +114,7 @@ def test_queues_that_begin_too_late_are_not_believed(tmp_path: Path, again: bool
     with open_small(store_path) as store:
         _two_queues(store, "a")
     shutil.rmtree(store_path / "consumequeue" / "a" / "0")
-    all_passes(dispatcher(source, wish) if again else lander)
+    all_passes(dispatcher(source, spec) if again else lander)
     assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
@@ -125,10 +125,10 @@ def _two_queues(store: lakelog.Store, topic: str) -> None:
 def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
     with open_small(store_path) as store:
         store.put(Message("%RETRY%g", b"1"))
-    wish = per_topic("parquet", tmp_path / "t")
-    land_wish(Source(store_path, "S"), wish)
+    spec = per_topic("parquet", tmp_path / "t")
+    land_spec(Source(store_path, "S"), spec)
     assert len(list((tmp_path / "t").iterdir())) == 3
-    land_wish(Source(store_path, "S", chosen=Chosen(system_topics=True)), wish)
+    land_spec(Source(store_path, "S", chosen=Chosen(system_topics=True)), spec)
     assert read_topic("parquet", tmp_path / "t", "%RETRY%g").num_rows == 1
 
 
@@ -140,17 +140,17 @@ class _Killed(BaseException):
 def test_a_kill_between_commits_loses_and_doubles_nothing(
     kind: str, store_path: Path, tmp_path: Path, phase: str, number: int
 ) -> None:
-    source, wish, left = Source(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
+    source, spec, left = Source(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
 
     def on_phase(what: str) -> None:
         left[0] -= what == phase
         if not left[0]:
             raise _Killed
 
-    lander = dispatcher(source, wish, on_phase=on_phase)
+    lander = dispatcher(source, spec, on_phase=on_phase)
     with pytest.raises(_Killed):
         all_passes(lander)
-    land_wish(source, wish)
+    land_spec(source, spec)
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
@@ -196,8 +196,8 @@ def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path:
 
 
 def test_two_dispatchers_of_all_topics(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source, wish = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
-    one, other = (dispatcher(source, wish) for _ in range(2))
+    source, spec = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    one, other = (dispatcher(source, spec) for _ in range(2))
     while any([one.one_pass(), other.one_pass()]):
         pass
     with open_small(store_path) as store:
@@ -211,8 +211,8 @@ def test_two_dispatchers_of_all_topics(kind: str, store_path: Path, tmp_path: Pa
 def test_a_table_of_something_else_under_a_topics_name_is_refused(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    wish = per_topic(kind, tmp_path / "t")
-    targets_for(wish)
+    spec = per_topic(kind, tmp_path / "t")
+    targets_for(spec)
     of_all = make(kind, tmp_path / "t" / "of_topic-1") if kind != "iceberg" else None
     if of_all is None:
         from lakelog_lake.landing.targets import sink_for
@@ -224,17 +224,17 @@ def test_a_table_of_something_else_under_a_topics_name_is_refused(
 
     land(Source(store_path, "S"), of_all, in_process, SMALL)
     with pytest.raises(TableMismatch, match="holds the messages of all topics"):
-        land_wish(Source(store_path, "S"), wish)
+        land_spec(Source(store_path, "S"), spec)
 
 
 def test_a_new_topic_is_not_read_from_the_beginning(tmp_path: Path) -> None:
     store_path = tmp_path / "s"
     with open_small(store_path) as store:
         store.put_batch([Message("old", b"x" * 200, queue_id=0) for _ in range(300)])
-    source, wish = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
-    land_wish(source, wish)
+    source, spec = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    land_spec(source, spec)
     with lakelog.open(store_path, mode="read") as store:
         end = store.max_offset
     with open_small(store_path) as store:
         store.put(Message("new", b"1", queue_id=0))
-    assert min(each.start for each in land_wish(source, wish)) >= end
+    assert min(each.start for each in land_spec(source, spec)) >= end

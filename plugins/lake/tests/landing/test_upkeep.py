@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Source, land
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_upkeep
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
@@ -199,10 +199,10 @@ def test_a_table_of_somebody_else_keeps_all_until_it_is_told(
     for _ in range(6):
         land(source, make("iceberg", path), in_process, TINY)
     assert len(load(path).metadata.snapshots) == 6
-    targets_for(Wish(f"iceberg:{path}", history="3"))
+    targets_for(TableSpec(f"iceberg:{path}", history="3"))
     land(source, make("iceberg", path), in_process, TINY)
     assert len(load(path).metadata.snapshots) == 3
-    targets_for(Wish(f"iceberg:{path}", history="off"))
+    targets_for(TableSpec(f"iceberg:{path}", history="off"))
     land(source, make("iceberg", path), in_process, TINY)
     assert len(load(path).metadata.snapshots) == 4
 
@@ -269,11 +269,11 @@ def test_the_log_of_a_delta_table_does_not_grow(tmp_path: Path) -> None:
 def test_delta_keeps_its_log_as_told(
     history: str, cleaned: str, retention: str, tmp_path: Path
 ) -> None:
-    targets_for(Wish(f"delta:{tmp_path}"))
+    targets_for(TableSpec(f"delta:{tmp_path}"))
     made = DeltaTable(tmp_path).metadata().configuration
     assert made["delta.logRetentionDuration"] == "interval 600 seconds"
     for _ in range(2):
-        targets_for(Wish(f"delta:{tmp_path}", history=history))
+        targets_for(TableSpec(f"delta:{tmp_path}", history=history))
     found = DeltaTable(tmp_path)
     assert found.version() == 1
     assert found.metadata().configuration["delta.enableExpiredLogCleanup"] == cleaned
@@ -282,15 +282,15 @@ def test_delta_keeps_its_log_as_told(
 
 def test_a_history_that_a_kind_cannot_keep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="by time"):
-        targets_for(Wish(f"delta:{tmp_path / 'd'}", history="100"))
+        targets_for(TableSpec(f"delta:{tmp_path / 'd'}", history="100"))
     with pytest.raises(SettingsError, match="lake expire"):
-        targets_for(Wish(f"parquet:{tmp_path / 'p'}", history="100"))
+        targets_for(TableSpec(f"parquet:{tmp_path / 'p'}", history="100"))
 
 
 @pytest.mark.parametrize("wrong", ["0", "7 days"])
 def test_a_setting_that_says_nothing_is_refused(wrong: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="number of versions"):
-        targets_for(Wish(f"iceberg:{tmp_path}", history=wrong))
+        targets_for(TableSpec(f"iceberg:{tmp_path}", history=wrong))
 
 
 def test_settings() -> None:

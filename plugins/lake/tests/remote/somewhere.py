@@ -10,7 +10,7 @@ from uuid import uuid4
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.landing.targets import Wish, sink_for
+from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.sinks.base import Sink
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.tables import keys_in
@@ -37,8 +37,8 @@ class Somewhere:
         return f"{self.kind}:{self.place}"
 
     @property
-    def wish(self) -> Wish:
-        return Wish(self.to, self.table, storage=self.storage)
+    def spec(self) -> TableSpec:
+        return TableSpec(self.to, self.table, storage=self.storage)
 
     @property
     def options(self) -> list[str]:

@@ -16,9 +16,9 @@ from lakelog_lake.landing.dispatcher import Landed, Source, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import processes
 from lakelog_lake.tasks.ranges import Bounds
+from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
-from plugins.lake.tests.landing.wishes import Even, land_wish
 from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
 from plugins.lake.tests.stores import messages, open_small
@@ -105,9 +105,9 @@ def test_a_table_for_each_topic_and_dead_letters(
     verified = lakelog_runs("lake", "verify", store_path, "--to", to, *place.options).stdout
     assert verified.count(": equal") == 3
     parsed = Somewhere(place.kind, f"{place.place}/parsed", place.prefix, place.storage)
-    wish = parsed.wish
-    wish = type(wish)(wish.to, parsers={"*": Even()}, storage=wish.storage)
-    land_wish(Source(store_path, "S"), wish)
+    spec = parsed.spec
+    spec = type(spec)(spec.to, parsers={"*": Even()}, storage=spec.storage)
+    land_spec(Source(store_path, "S"), spec)
     bad = Somewhere(place.kind, f"{parsed.place}_dead_letters", place.prefix, place.storage)
     assert parsed.read().num_rows + bad.read().num_rows == 300
 

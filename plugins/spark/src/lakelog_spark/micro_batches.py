@@ -19,7 +19,7 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
-from lakelog_lake.landing.targets import Wish, identity_of, pin_for, targets_for
+from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.selection import Chosen
@@ -65,14 +65,14 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     path = Path(store).absolute()
     source = Source(path, identity_of(path, store_id), chosen=Chosen(system_topics))
     parsers = {topic: parser_for(text) for topic, text in (bodies or {}).items()}
-    wish = Wish(
+    spec = TableSpec(
         to,
         table,
         partitions.parse(partition),
         parsers,
         compression=Compression.of(compression),
     )
-    return Lander(source, wish, pin)
+    return Lander(source, spec, pin)
 
 
 def _nothing(_: str) -> None:
@@ -88,7 +88,7 @@ class Lander:
     """
 
     source: Source
-    wish: Wish
+    spec: TableSpec
     pin: str | None = None
     bounds: Bounds = attrs.field(factory=Bounds)
     on_phase: Callable[[str], None] = _nothing
@@ -121,8 +121,8 @@ class Lander:
                 return
 
     def _started(self, session: SparkSession) -> Dispatcher:
-        catalog = catalog_in(self.wish.to)
+        catalog = catalog_in(self.spec.to)
         place = None if catalog is None else SparkPlace(session, catalog)
-        pinning = pin_for(self.source.path, self.source.store, self.wish, self.pin, place)
-        targets, engine = targets_for(self.wish, place), by_spark(session)
+        pinning = pin_for(self.source.path, self.source.store, self.spec, self.pin, place)
+        targets, engine = targets_for(self.spec, place), by_spark(session)
         return Dispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)

@@ -11,7 +11,7 @@ import pytest
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict, NoPosition, TableMismatch
 from lakelog_lake.landing.dispatcher import Dispatcher, Source, land
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.tables.fields import Shape, dead_letter_columns
@@ -20,6 +20,7 @@ from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
 from lakelog_spark.catalog.place import SparkPlace, catalog_in
+from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (
     SMALL,
     assert_exactly,
@@ -29,7 +30,6 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.tables import TABLE as BY_PYICEBERG
-from plugins.lake.tests.landing.wishes import all_passes, keys_by_topic
 from plugins.lake.tests.stores import messages, open_small
 
 if TYPE_CHECKING:
@@ -266,9 +266,9 @@ def test_a_table_of_another_shape(
 
 
 def test_a_table_for_each_topic(spark: SparkSession, warehouse: Path, store_path: Path) -> None:
-    wish = Wish("spark:lake", "topics.of_{topic}")
+    spec = TableSpec("spark:lake", "topics.of_{topic}")
     for _ in range(2):  # the second time everything is there
-        targets = targets_for(wish, SparkPlace(spark, "lake"))
+        targets = targets_for(spec, SparkPlace(spark, "lake"))
         lander = Dispatcher(Source(store_path, "S"), targets, in_process, SMALL)
         all_passes(lander)
         lander.finish()

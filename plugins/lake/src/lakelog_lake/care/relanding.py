@@ -24,7 +24,7 @@ from lakelog_lake.care.taking_out import At, take_out
 from lakelog_lake.errors import CareError, Conflict, NotLanded, TooBusy
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.target import Target
-from lakelog_lake.landing.targets import Wish, target_of
+from lakelog_lake.landing.targets import TableSpec, target_of
 from lakelog_lake.readback.folders import DeltaRows
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import Opened, all_opened, readable
@@ -59,17 +59,17 @@ class Relanded:
     left: int
 
 
-def reland(wish: Wish) -> Iterator[Relanded]:
+def reland(spec: TableSpec) -> Iterator[Relanded]:
     """Land again what parses now, table by table.
 
     Raises :class:`~lakelog_lake.errors.CareError`, and what making the tables fit raises.
     """
-    for opened in all_opened(wish.to, wish.table, wish.dead_letters, wish.storage):
+    for opened in all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
         if opened.dead_letters is not None:
-            yield _of_one(wish, opened, opened.dead_letters)
+            yield _of_one(spec, opened, opened.dead_letters)
 
 
-def _of_one(wish: Wish, opened: Opened, dead: LandedTable) -> Relanded:
+def _of_one(spec: TableSpec, opened: Opened, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise CareError(
             f"{dead.name} is in an object store, where no row can be taken out of a Delta table "
@@ -82,7 +82,7 @@ def _of_one(wish: Wish, opened: Opened, dead: LandedTable) -> Relanded:
             for each in batch.column(0).unique().to_pylist()
         }
     landed = taken_out = left = 0
-    target = target_of(wish, opened.topic) if stores else None
+    target = target_of(spec, opened.topic) if stores else None
     for store in sorted(stores) if target is not None else ():
         assert target is not None  # for the type checker
         one = _Store(opened.table, dead, target, store)

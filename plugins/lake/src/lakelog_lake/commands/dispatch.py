@@ -172,7 +172,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Dispatcher, Source
     from lakelog_lake.landing.runner import stopped_by_signals
-    from lakelog_lake.landing.targets import Wish, identity_of, pin_for, targets_for
+    from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
     from lakelog_lake.log.selection import Chosen
     from lakelog_lake.tables import partitions
     from lakelog_lake.tasks.ranges import Bounds
@@ -186,7 +186,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     )
     keys = partitions.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
-    wish = Wish(to, table, keys, given, dead_letters, storing, compression, history)
+    spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = Alive.of_this_process()
@@ -196,8 +196,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         landing_bar(source.path) as bar,
         _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
     ):
-        pinning = None if no_pin else pin_for(source.path, source.store, wish, pin, place)
-        targets = targets_for(wish, place)
+        pinning = None if no_pin else pin_for(source.path, source.store, spec, pin, place)
+        targets = targets_for(spec, place)
         watched = run if bar is None else bar.watched(run)
         lander = Dispatcher(
             source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set
@@ -310,7 +310,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     from lakelog_lake.landing.dispatcher import Source
     from lakelog_lake.landing.export import to_file, to_table
-    from lakelog_lake.landing.targets import Wish, identity_of
+    from lakelog_lake.landing.targets import TableSpec, identity_of
     from lakelog_lake.log.selection import Chosen
 
     source = Source(
@@ -326,13 +326,13 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
         place = to if is_catalog else f"{made.value}:{to}"
-        wish = Wish(place, table, storage=pairs_of(storage), compression=compression)
+        spec = TableSpec(place, table, storage=pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
         ):
             engine = run if bar is None else bar.watched(run)
-            rows = to_table(source, wish, engine, _say)
+            rows = to_table(source, spec, engine, _say)
     typer.echo(f"{rows} rows")
     if not rows and (topics or since):
         typer.echo("lakelog: no durable message of the store is among those asked for", err=True)

@@ -74,7 +74,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Up to the position of the table every record must be one row with the same key, body and other
     columns. Each range that differs is told. What the log holds no more is not compared.
     """
-    from lakelog_lake.commands.report import tell, tell_json
+    from lakelog_lake.commands.report import print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.selection import Chosen
     from lakelog_lake.readback.open import all_opened
@@ -88,7 +88,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         wanted = topics if each.topic is None else [each.topic]
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
         found = _verified(Asked(store.absolute(), name, each.whole, chosen), engine, master)
-        (tell_json if as_json else tell)(found)
+        (print_verified_json if as_json else print_verified)(found)
         clean &= found.is_clean
     if not clean:
         raise typer.Exit(FOUND)
@@ -122,12 +122,12 @@ def status(
     The lag is what is durable in the log and has not landed.
     """
     from lakelog_lake.care.status import statuses
-    from lakelog_lake.commands.report import tell_status, tell_status_json
+    from lakelog_lake.commands.report import print_status, print_status_json
     from lakelog_lake.landing.targets import identity_of
 
     name = identity_of(store, store_id)
     found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
-    (tell_status_json if as_json else tell_status)(found)
+    (print_status_json if as_json else print_status)(found)
 
 
 @app.command()
@@ -200,13 +200,13 @@ def rewind(  # each is an option of the command
     holds there now. Without --yes it tells what would go; exit 1 if there is anything.
     """
     from lakelog_lake.care.rewind import planned
-    from lakelog_lake.commands.report import tell_rewind
+    from lakelog_lake.commands.report import print_rewind
     from lakelog_lake.landing.targets import identity_of
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
         found = True
-        tell_rewind(each, is_done=yes)
+        print_rewind(each, is_done=yes)
         if yes:
             each.do()
     if not found:
@@ -239,12 +239,12 @@ def reland(
     """
     from lakelog_lake.care.relanding import reland as reland_tables
     from lakelog_lake.commands.dispatch import parsers_of
-    from lakelog_lake.landing.targets import Wish
+    from lakelog_lake.landing.targets import TableSpec
     from lakelog_lake.tables.partitions import parse
 
     parsers = parsers_of(bodies)
     for done in reland_tables(
-        Wish(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
+        TableSpec(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
     ):
         dead = f"{done.taken_out} dead letters are gone, {done.left} stay"
         _say(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)

@@ -19,7 +19,7 @@ from lakelog_lake.verify.verify import Verified
 _BAR_CHARACTERS: Final = 20
 
 
-def tell(found: Verified) -> None:
+def print_verified(found: Verified) -> None:
     """A table of queues, the ranges that differ, and what could not be compared."""
     write_rows([_queue(*each) for each in _tallies(found)])
     ranges = [_range(found, each) for each in found.differences.each()]
@@ -31,7 +31,7 @@ def tell(found: Verified) -> None:
         typer.echo(line)
 
 
-def tell_json(found: Verified) -> None:
+def print_verified_json(found: Verified) -> None:
     """The same as lines, of which the last is the summary."""
     write_json({"kind": "queue", **_queue(*each)} for each in _tallies(found))
     for each in found.differences.each():
@@ -123,7 +123,7 @@ def _summary(found: Verified) -> dict[str, Any]:
     }
 
 
-def tell_rewind(each: Rewind, *, is_done: bool) -> None:
+def print_rewind(each: Rewind, *, is_done: bool) -> None:
     """A table of queues whose rows go, and what becomes of the position."""
     if each.rows:
         write_rows([attrs.asdict(rows) for rows in each.queues])
@@ -134,7 +134,7 @@ def tell_rewind(each: Rewind, *, is_done: bool) -> None:
     )
 
 
-def tell_status(found: Sequence[Status]) -> None:
+def print_status(found: Sequence[Status]) -> None:
     """A row for each table, with a bar of how much of the log has landed, and its last commits."""
     write_rows(
         [
@@ -183,7 +183,7 @@ def _sparks(values: Sequence[float]) -> str:
     return "".join(_LEVELS[math.ceil(each / most * last) if each > 0 else 0] for each in values)
 
 
-def tell_status_json(found: Sequence[Status]) -> None:
+def print_status_json(found: Sequence[Status]) -> None:
     """One object for each table."""
     write_json({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
 

@@ -23,8 +23,8 @@ from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.pin import Pinning
 from lakelog_lake.landing.target import Settled, Target
 from lakelog_lake.landing.target_set import Targets
-from lakelog_lake.landing.waiting import Newcoming
-from lakelog_lake.log.cached_store import KeptStore
+from lakelog_lake.landing.waiting import AppendWaiter
+from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Span
 from lakelog_lake.log.selection import EVERYTHING, Chosen
@@ -123,16 +123,16 @@ class Dispatcher:
     _ahead: Ahead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
-    _kept: KeptStore = attrs.field(init=False)
+    _kept: CachedStore = attrs.field(init=False)
     _looked_to: int | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._kept = KeptStore(self.source.path)
+        self._kept = CachedStore(self.source.path)
 
     @property
-    def newcoming(self) -> Newcoming:
+    def newcoming(self) -> AppendWaiter:
         """Waits for more, after a pass that found nothing."""
-        return Newcoming(self._kept, self._durable, lambda: self._looked_to)
+        return AppendWaiter(self._kept, self._durable, lambda: self._looked_to)
 
     def one_pass(self) -> Landed | None:
         """One pass; ``None`` if there is nothing to land.

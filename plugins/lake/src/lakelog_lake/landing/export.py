@@ -19,7 +19,7 @@ from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_lake.landing.places import Place
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.columns import NAMES
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Damages
@@ -59,7 +59,7 @@ _SMALL: Final = Bounds(8 << 20, 8 << 20)
 
 
 def to_table(
-    source: Source, wish: Wish, engine: Engine, on_landed: Callable[[Landed], None]
+    source: Source, spec: TableSpec, engine: Engine, on_landed: Callable[[Landed], None]
 ) -> int:
     """Land everything; the number of rows that this call added.
 
@@ -67,8 +67,8 @@ def to_table(
     its position could not say what has landed.
     """
     if source.chosen.is_partial:
-        _check_new(Place.of(wish.to, wish.storage), wish.table)
-    lander = Dispatcher(source, targets_for(wish), engine, Bounds())
+        _check_new(Place.of(spec.to, spec.storage), spec.table)
+    lander = Dispatcher(source, targets_for(spec), engine, Bounds())
     rows = 0
 
     def count(landed: Landed) -> None:

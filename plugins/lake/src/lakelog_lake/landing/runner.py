@@ -18,7 +18,7 @@ from lakelog.signals import soon
 from lakelog_lake.errors import MayPass
 from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Landed
-from lakelog_lake.landing.waiting import Newcoming
+from lakelog_lake.landing.waiting import AppendWaiter
 
 _log = logging.getLogger("lakelog_lake")
 _LONGEST_PAUSE_SECONDS: Final = 30.0
@@ -136,7 +136,7 @@ class Woken:
 
     stop: Event
     interval_seconds: float
-    newcoming: Newcoming
+    newcoming: AppendWaiter
     alive: Alive
 
     def sleep(self, seconds: float) -> None:

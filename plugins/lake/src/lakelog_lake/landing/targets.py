@@ -50,7 +50,7 @@ def sink_for(
 
 
 @attrs.frozen
-class Wish:
+class TableSpec:
     """What messages should land in.
 
     :ivar to: ``KIND:PATH``; of folders PATH may have a place for the topic
@@ -73,27 +73,27 @@ class Wish:
     history: str | None = None
 
 
-def targets_for(wish: Wish, place: Destination | None = None) -> Targets:
+def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
     """The tables, made if they are not there; raises :class:`~lakelog.errors.SettingsError`.
 
-    :param place: where they are, if not where the wish says
+    :param place: where they are, if not where the spec says
     """
-    place = place or Place.of(wish.to, wish.storage)
-    name = place.table(wish.table)
-    dead = dead_letters_of(place, name, wish.dead_letters)
-    tables = _Tables(place, name, dead, wish)
+    place = place or Place.of(spec.to, spec.storage)
+    name = place.table(spec.table)
+    dead = dead_letters_of(place, name, spec.dead_letters)
+    tables = _Tables(place, name, dead, spec)
     return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
 
 
-def target_of(wish: Wish, topic: str | None) -> Target:
+def target_of(spec: TableSpec, topic: str | None) -> Target:
     """One of the tables; it is there afterwards, with that of its dead letters.
 
     :param topic: whose it is; ``None`` where it is for all
     """
-    place = Place.of(wish.to, wish.storage)
-    name = place.table(wish.table)
-    dead = dead_letters_of(place, name, wish.dead_letters)
-    return _Tables(place, name, dead, wish).target(topic)
+    place = Place.of(spec.to, spec.storage)
+    name = place.table(spec.table)
+    dead = dead_letters_of(place, name, spec.dead_letters)
+    return _Tables(place, name, dead, spec).target(topic)
 
 
 def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
@@ -115,11 +115,11 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
 
 
 def pin_for(
-    path: Path, store: str, wish: Wish, given: str | None, place: Destination | None = None
+    path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
 ) -> Pinning:
     """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
-    place = place or Place.of(wish.to, wish.storage)
-    table, destination = place.table(wish.table), place.text
+    place = place or Place.of(spec.to, spec.storage)
+    table, destination = place.table(spec.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination
     return Pinning(path, pin_name(given, destination, table, store), shown)
 
@@ -131,7 +131,7 @@ class _Tables:
     place: Destination
     name: str
     dead: str
-    wish: Wish
+    spec: TableSpec
 
     def topics(self) -> Iterable[str]:
         """Those of the tables that say that they are a topic's; others are somebody else's."""
@@ -146,15 +146,15 @@ class _Tables:
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
         parsers = self._parsers(topic)
-        shape = Shape(self._columns(topic, parsers), self.wish.partition, topic)
+        shape = Shape(self._columns(topic, parsers), self.spec.partition, topic)
         dead = None
         if parsers:
-            bad = Shape(dead_letter_columns(), self.wish.partition, topic)
+            bad = Shape(dead_letter_columns(), self.spec.partition, topic)
             dead = Target(
                 self._made(self.dead, bad),
                 is_dead_letters=True,
                 idle_bytes=IDLE_BYTES,
-                compression=self.wish.compression,
+                compression=self.spec.compression,
             )
         return Target(
             self._made(self.name, shape),
@@ -162,13 +162,13 @@ class _Tables:
             parsers,
             dead,
             idle_bytes=0 if topic is None else IDLE_BYTES,
-            compression=self.wish.compression,
+            compression=self.spec.compression,
         )
 
     def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:
         if topic is None:
-            return self.wish.parsers
-        parser = self.wish.parsers.get(topic) or self.wish.parsers.get(ANY_TOPIC)
+            return self.spec.parsers
+        parser = self.spec.parsers.get(topic) or self.spec.parsers.get(ANY_TOPIC)
         return {} if parser is None else {topic: parser}
 
     def _columns(self, topic: str | None, parsers: Mapping[str, BodyParser]) -> pa.Schema:
@@ -182,8 +182,8 @@ class _Tables:
         with reaching(self._said(name)):
             sink = self.place.sink(name, shape)
             sink.prepare()
-            if self.wish.history is not None:
-                _keep(sink, self.wish.history)
+            if self.spec.history is not None:
+                _keep(sink, self.spec.history)
         return sink
 
     def _said(self, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from lakelog_lake.log.cached_store import KeptStore
+from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.log.durable_end import DurableEnd
 
 TICK_SECONDS: Final = 0.5
@@ -24,14 +24,14 @@ LONGEST_SECONDS: Final = 30.0
 
 
 @attrs.frozen
-class Newcoming:
+class AppendWaiter:
     """For one dispatcher.
 
     :ivar durable: knows the states of the files that the last pass went by
     :ivar looked_to: where the last pass found nothing that could land
     """
 
-    kept: KeptStore
+    kept: CachedStore
     durable: DurableEnd
     looked_to: Callable[[], int | None]
 

@@ -29,7 +29,7 @@ _FILES: Final = (
 
 
 @attrs.define
-class KeptStore:
+class CachedStore:
     """Opens it when it is asked for, if need be."""
 
     path: Path

@@ -39,7 +39,7 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakelog_lake.sinks.iceberg_state import is_local, local_folder
 from lakelog_lake.tables.kept import HISTORY, kept
-from lakelog_lake.tables.remote import Found, IcebergFiles, pairs
+from lakelog_lake.tables.remote import FoundFile, IcebergFiles, pairs
 from lakelog_lake.tables.tiers import FANOUT, Weight, mergeable
 
 GRACE_SECONDS: Final = 3600.0
@@ -147,10 +147,10 @@ def _weight(manifest: ManifestFile) -> Weight:
     return Weight(files, manifest.manifest_length)
 
 
-def _below(uri: str, io: FileIO) -> Iterable[Found]:
+def _below(uri: str, io: FileIO) -> Iterable[FoundFile]:
     if not is_local(uri):
         return IcebergFiles(pairs(io.properties)).below(uri)
-    return (Found(str(e), e.stat().st_mtime) for e in local_folder(uri).iterdir())
+    return (FoundFile(str(e), e.stat().st_mtime) for e in local_folder(uri).iterdir())
 
 
 @attrs.define

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Found:
+class FoundFile:
     """A file that is there; :ivar written: seconds since 1970, if the store says it."""
 
     uri: str
@@ -36,7 +36,7 @@ class Files(Protocol):
     def remove(self, uri: str) -> None:
         """Raises what the library raises, also where nothing is there."""
 
-    def below(self, uri: str) -> Iterator[Found]:
+    def below(self, uri: str) -> Iterator[FoundFile]:
         """All files below a folder; none where it is not there."""
 
 
@@ -66,7 +66,7 @@ class Remote:
         except Exception as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
 
-    def below(self) -> Iterator[Found]:
+    def below(self) -> Iterator[FoundFile]:
         """All files below it."""
         return self.files.below(self.uri)
 
@@ -107,7 +107,7 @@ class IcebergFiles:
         """See :class:`Files`."""
         _io(self, _scheme(uri)).delete(uri)
 
-    def below(self, uri: str) -> Iterator[Found]:
+    def below(self, uri: str) -> Iterator[FoundFile]:
         """See :class:`Files`; by Arrow, as FileIO does not list."""
         from pyarrow import fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -118,7 +118,7 @@ class IcebergFiles:
         for each in system.get_file_info(_all_below(path)):
             if each.type is fs.FileType.File:
                 written = None if each.mtime is None else each.mtime.timestamp()
-                yield Found(f"{uri}{each.path.removeprefix(path)}", written)
+                yield FoundFile(f"{uri}{each.path.removeprefix(path)}", written)
 
 
 def _scheme(uri: str) -> str:
@@ -158,13 +158,13 @@ class DeltaFiles:
         """See :class:`Files`."""
         _handler(self).delete_file(self._path(uri))
 
-    def below(self, uri: str) -> Iterator[Found]:
+    def below(self, uri: str) -> Iterator[FoundFile]:
         """See :class:`Files`."""
         from pyarrow import fs
 
         for each in _handler(self).get_file_info_selector(_all_below(self._path(uri))):
             if each.type is fs.FileType.File:
-                yield Found(f"{self.root}/{each.path}", None)
+                yield FoundFile(f"{self.root}/{each.path}", None)
 
     def names(self) -> list[str]:
         """Of what is right below the root."""

@@ -21,7 +21,7 @@ from lakelog.errors import LakelogError
 from lakelog.threads import started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import MayPass, NotNow, TaskFailed, WorkerLost
-from lakelog_lake.log.cached_store import KeptStore
+from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.tables.file_facts import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
@@ -82,7 +82,7 @@ class _Pool:
 
     def __init__(self, count: int | None) -> None:
         self._count = count
-        self._kept: KeptStore | None = None
+        self._kept: CachedStore | None = None
         self._running: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class _Pool:
     def _opened(self, path: Path) -> lakelog.Store:
         if self._kept is None or self._kept.path != path:
             self._let_go()
-            self._kept = KeptStore(path)
+            self._kept = CachedStore(path)
         return self._kept.now()
 
     def run_here(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> Sequence[Written]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import lakelog
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
@@ -42,20 +42,20 @@ class Even:
 
 def per_topic(
     kind: str, path: Path, parsers: Mapping[str, BodyParser] | None = None, **more: Any
-) -> Wish:
+) -> TableSpec:
     given = parsers or {}
     if kind == "iceberg":
-        return Wish(f"iceberg:{path}", "lake.of_{topic}", parsers=given, **more)
-    return Wish(f"{kind}:{path}/of_{{topic}}", parsers=given, **more)
+        return TableSpec(f"iceberg:{path}", "lake.of_{topic}", parsers=given, **more)
+    return TableSpec(f"{kind}:{path}/of_{{topic}}", parsers=given, **more)
 
 
 def dispatcher(
     source: Source,
-    wish: Wish,
+    spec: TableSpec,
     bounds: Bounds = BOUNDS,
     on_phase: Callable[[str], None] = lambda _: None,
 ) -> Dispatcher:
-    return Dispatcher(source, targets_for(wish), in_process, bounds, on_phase)
+    return Dispatcher(source, targets_for(spec), in_process, bounds, on_phase)
 
 
 def all_passes(lander: Dispatcher) -> list[Landed]:
@@ -66,8 +66,8 @@ def all_passes(lander: Dispatcher) -> list[Landed]:
     return passes
 
 
-def land_wish(source: Source, wish: Wish, bounds: Bounds = BOUNDS) -> list[Landed]:
-    lander = dispatcher(source, wish, bounds)
+def land_spec(source: Source, spec: TableSpec, bounds: Bounds = BOUNDS) -> list[Landed]:
+    lander = dispatcher(source, spec, bounds)
     passes = all_passes(lander)
     lander.finish()
     return passes

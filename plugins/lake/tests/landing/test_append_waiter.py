@@ -14,7 +14,7 @@ import pytest
 from lakelog import Message, flushwait
 from lakelog_lake.landing import waiting as newcoming
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
-from lakelog_lake.landing.targets import Wish, targets_for
+from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.stores import filled, open_small
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lander(path: Path, tmp_path: Path) -> Dispatcher:
-    targets = targets_for(Wish(f"parquet:{tmp_path / 't'}"))
+    targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
     return Dispatcher(Source(path, "S"), targets, in_process, Bounds())
 
 

@@ -12,8 +12,8 @@ from lakelog import Message
 from lakelog.dispatchwait import ReaderWait
 from lakelog.layout import OWN_DIR, SETTINGS_FILE
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
-from lakelog_lake.landing.targets import Wish, targets_for
-from lakelog_lake.log.cached_store import KeptStore
+from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.stores import open_small
@@ -27,13 +27,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(path: Path) -> Iterator[KeptStore]:
-    found = KeptStore(path)
+def kept(path: Path) -> Iterator[CachedStore]:
+    found = CachedStore(path)
     yield found
     found.close()
 
 
-def test_it_stays_open_beside_one_owner_and_sees_what_comes(path: Path, kept: KeptStore) -> None:
+def test_it_stays_open_beside_one_owner_and_sees_what_comes(path: Path, kept: CachedStore) -> None:
     with open_small(path, flush="group-commit") as owner:
         store, before = kept.now(), kept.now().flushed_offset
         owner.put(Message("t", b"second"))
@@ -44,7 +44,7 @@ def test_it_stays_open_beside_one_owner_and_sees_what_comes(path: Path, kept: Ke
 
 def test_passes_build_no_queues_in_memory(path: Path, tmp_path: Path) -> None:
     """They would grow with each message, for as long as the store stays open."""
-    targets = targets_for(Wish(f"parquet:{tmp_path / 't'}"))
+    targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
     lander = Dispatcher(Source(path, "S"), targets, in_process, Bounds())
     with open_small(path, flush="group-commit") as owner:
         owner.put(Message("t", b"second"))
@@ -59,11 +59,11 @@ def test_passes_build_no_queues_in_memory(path: Path, tmp_path: Path) -> None:
         lander.close()
 
 
-def test_it_is_opened_anew_where_nobody_owns_the_store(kept: KeptStore) -> None:
+def test_it_is_opened_anew_where_nobody_owns_the_store(kept: CachedStore) -> None:
     assert kept.now() is not kept.now()
 
 
-def test_it_is_opened_anew_beside_another_owner(path: Path, kept: KeptStore) -> None:
+def test_it_is_opened_anew_beside_another_owner(path: Path, kept: CachedStore) -> None:
     with open_small(path):
         store = kept.now()
     with open_small(path):
@@ -73,7 +73,7 @@ def test_it_is_opened_anew_beside_another_owner(path: Path, kept: KeptStore) -> 
 
 @pytest.mark.parametrize("name", ["damage.json", SETTINGS_FILE])
 def test_it_is_opened_anew_where_what_it_was_opened_by_is_another(
-    path: Path, kept: KeptStore, name: str
+    path: Path, kept: CachedStore, name: str
 ) -> None:
     with open_small(path):
         store = kept.now()
@@ -82,7 +82,7 @@ def test_it_is_opened_anew_where_what_it_was_opened_by_is_another(
         assert kept.now() is not store
 
 
-def test_what_was_let_go_is_closed(path: Path, kept: KeptStore) -> None:
+def test_what_was_let_go_is_closed(path: Path, kept: CachedStore) -> None:
     with open_small(path):
         store = kept.now()
         kept.close()
