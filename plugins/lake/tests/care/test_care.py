@@ -177,14 +177,16 @@ def gone(path: Path, retention: Retention) -> int:
 def test_young_versions_stay(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     land_all(Source(store_path, "S"), make("parquet", path))
+    small = len(files("parquet", path))
     compact("parquet", path)
+    newest = max((path / "_lakelog").glob("*.json")).name
     assert gone(path, Retention(7 * _DAYS)) == 0
     assert gone(path, Retention(0, keep=2)) == 0
     for manifest in (path / "_lakelog").iterdir():  # an old table, but it was just compacted
-        if manifest.name != "00000000000000000004.json":
+        if manifest.name != newest:
             os.utime(manifest, (0, 0))
     assert gone(path, Retention(7 * _DAYS)) == 0
-    assert gone(path, EVERYTHING) == 24
+    assert gone(path, EVERYTHING) == small
     assert_exactly("parquet", path, keys_of(store_path, "S"))
 
 
@@ -242,13 +244,14 @@ def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path
 def test_the_commands(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     land_all(Source(store_path, "S"), make("parquet", path))
+    small = len(files("parquet", path))
     done = run("lake", "compact", f"parquet:{path}")
-    assert done.stdout == f"the Parquet table {path}: 24 files became 3\n"
+    assert done.stdout == f"the Parquet table {path}: {small} files became 3\n"
     again = run("lake", "compact", f"parquet:{path}", "--json")
     assert json.loads(again.stdout)["removed"] == 0
     assert "0 versions and 0 files are gone" in run("lake", "expire", f"parquet:{path}").stdout
     all_of_it = run("lake", "expire", f"parquet:{path}", "--older-than", "0s")
-    assert "24 files are gone" in all_of_it.stdout
+    assert f"{small} files are gone" in all_of_it.stdout
     wrong = run("lake", "expire", f"parquet:{path}", "--older-than", "soon")
     assert wrong.exit_code == 2
     assert "write 7d" in wrong.stderr
