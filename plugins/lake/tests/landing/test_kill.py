@@ -119,12 +119,11 @@ def test_a_kill_in_each_phase(tmp_path: Path) -> None:
 def test_a_kill_with_the_next_pass_written(way: str, tmp_path: Path) -> None:
     """Its files are left over, and its rows land anew."""
     killing = prepared("parquet", tmp_path)
-    found = "ended"
+    before = look(killing.kind, killing.table)
     with runs.producing(killing.store):
-        while found == "ended":  # until there is enough for two passes
+        while (found := killing.round(way)) == "ended":  # until there is enough for two passes
             time.sleep(0.1)
             before = look(killing.kind, killing.table)
-            found = killing.round(way)
     assert found == AHEAD[way]
     left = look(killing.kind, killing.table)
     assert left.commits - before.commits == (way == "ahead committed")
