@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from importlib.metadata import distributions
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,27 @@ def test_a_zip_file_on_the_path_is_read_through_the_library(tmp_path: Path) -> N
             file.write(folder / name, f"{folder.name}/{name}")
     (found,) = entry_points("lakelog", [str(archive)])
     assert (found.name, str(found.distribution)) == ("zipped", "lakelog-zip 1.0")
+
+
+def test_the_library_reads_only_zip_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, archive = tmp_path / "site", tmp_path / "spark.zip"
+    install(site, "lakelog-good", "[lakelog]\ngood = x\n")
+    again = install(tmp_path / "x", "Lakelog.Good", "[lakelog]\nshadowed = x\n", "2.0")
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("METADATA", "entry_points.txt"):
+            file.write(again / name, f"{again.name}/{name}")
+    asked: list[list[str]] = []
+
+    def noted(path: list[str]) -> Iterable[Distribution]:
+        asked.append(path)
+        return distributions(path=path)
+
+    monkeypatch.setattr("importlib.metadata.distributions", noted)
+    found = entry_points("lakelog", [str(site), str(archive)])
+    assert asked == [[str(archive)]]
+    assert [str(each.distribution) for each in found] == ["lakelog-good 1.0"]
+    found = entry_points("lakelog", [str(archive), str(site)])
+    assert [str(each.distribution) for each in found] == ["Lakelog.Good 2.0"]
 
 
 @pytest.mark.parametrize("group", ["console_scripts", "pytest11"])

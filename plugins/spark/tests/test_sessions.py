@@ -198,6 +198,36 @@ def test_the_interpreter_of_this_process_runs_the_workers(spark: SparkSession) -
     assert found == sys.executable
 
 
+def test_a_task_forgets_the_importers_of_sparks_own_zip_files(spark: SparkSession) -> None:
+    """Each of them would cost the next task of this worker the directory of a whole file."""
+
+    def importers(_: int) -> tuple[list[str], list[str]]:
+        import sys
+        from zipimport import zipimporter
+
+        import pyspark.sql.types as first
+
+        from lakelog_spark.sessions.shipping import forget_importers
+
+        def there() -> list[str]:
+            found = sys.path_importer_cache.items()
+            return [path for path, each in found if isinstance(each, zipimporter)]
+
+        before = there()
+        forget_importers()
+        after = there()
+        sys.modules.pop("pyspark.sql.types")
+        import pyspark.sql.types as second
+
+        assert second is not first  # imported anew, by an importer that was made for it
+        sys.modules["pyspark.sql.types"] = first
+        return before, after
+
+    ((before, after),) = spark.sparkContext.parallelize([0], 1).map(importers).collect()
+    assert any("pyspark" in each for each in before)
+    assert after == []
+
+
 def test_the_logger_of_spark_stays_its_own() -> None:
     program = (
         "import logging\n"

@@ -21,13 +21,18 @@ class Distribution:
 
 
 def metadata_name(folder: str) -> str:
-    """Take the normalised name out of ``NAME-VERSION.dist-info``; equal ones are one package.
+    """Take the normalised name out of ``NAME-VERSION.dist-info``.
 
     >>> metadata_name("site-packages/Lakelog_mmap-1.0.dist-info")
     'lakelog-mmap'
     """
     stem = os.path.basename(folder).rpartition(".")[0]
-    return re.sub(r"[-_.]+", "-", stem.partition("-")[0]).lower()
+    return normalized_name(stem.partition("-")[0])
+
+
+def normalized_name(name: str) -> str:
+    """Write a package's name as PEP 503 does; equal ones are one package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_distribution(folder: str) -> Distribution:

@@ -1,8 +1,9 @@
 """Finds entry points by reading ``entry_points.txt`` of what is installed.
 
 Does what ``importlib.metadata.entry_points(group=...)`` does, without the 30 ms that importing
-``importlib.metadata`` costs at every start: directories on the path are read here. Where something
-else brings distributions (a zip file on the path, a finder of its own), the library is asked.
+``importlib.metadata`` costs at every start: directories on the path are read here. The library is
+asked for files on the path (zip files; Spark puts its own there), and for all where a finder of
+somebody else brings distributions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from importlib.machinery import PathFinder
 
 import attrs
 
-from lakelog.registry.metadata import Distribution, metadata_name, read_distribution
+from lakelog.registry.metadata import (
+    Distribution,
+    metadata_name,
+    normalized_name,
+    read_distribution,
+)
 
 
 @attrs.frozen
@@ -36,7 +42,7 @@ def entry_points(group: str, path: Sequence[str]) -> list[EntryPoint]:
 
     A package that is found twice counts where it comes first, as it does for imports.
     """
-    found = _from_library(group, path) if _needs_library(path) else _from_files(group, path)
+    found = _from_library(group, path, set()) if _has_other_finder() else _from_path(group, path)
     return sorted(found, key=lambda point: (point.name, str(point.distribution)))
 
 
@@ -51,10 +57,13 @@ def parse(text: str, group: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.partition("[")[0].strip()
 
 
-def _from_files(group: str, path: Sequence[str]) -> Iterator[EntryPoint]:
+def _from_path(group: str, path: Sequence[str]) -> Iterator[EntryPoint]:
     seen: set[str] = set()
-    for directory in dict.fromkeys(path):
-        for folder in _metadata_folders(directory):
+    for entry in dict.fromkeys(path):
+        if os.path.isfile(entry):
+            yield from _from_library(group, [entry], seen)
+            continue
+        for folder in _metadata_folders(entry):
             name = metadata_name(folder)
             if name not in seen:
                 seen.add(name)
@@ -85,23 +94,21 @@ def _metadata_folders(directory: str) -> list[str]:
     ]
 
 
-def _needs_library(path: Sequence[str]) -> bool:
-    if any(os.path.isfile(entry) for entry in path):
-        return True
+def _has_other_finder() -> bool:
     return any(
         finder is not PathFinder and hasattr(finder, "find_distributions")
         for finder in sys.meta_path
     )
 
 
-def _from_library(group: str, path: Sequence[str]) -> Iterator[EntryPoint]:
+def _from_library(group: str, path: Sequence[str], seen: set[str]) -> Iterator[EntryPoint]:
+    """Ask the library, which takes 80 ms in a full environment; ``seen``: names to leave out."""
     from importlib.metadata import distributions
 
-    seen: set[str] = set()
     for found in distributions(path=list(path)):
         name = found.metadata["Name"] or ""
-        if name not in seen:
-            seen.add(name)
+        if normalized_name(name) not in seen:
+            seen.add(normalized_name(name))
             for point in found.entry_points:
                 if point.group == group:
                     yield EntryPoint(point.name, point.value, Distribution(name, found.version))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from lakelog_lake.care.terms import Compacted
 from lakelog_lake.engine_provider import Answer, nothing
 from lakelog_lake.errors import NoJava, SparkFailed
-from lakelog_lake.tasks.engines import Engine, checked, guarded
+from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
 from lakelog_spark.queries import answers, is_running
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
+from lakelog_spark.sessions.shipping import forget_importers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,10 +123,15 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
             context = session.sparkContext
             slices = min(len(tasks), context.defaultParallelism)
             spread = context.parallelize(list(tasks), slices)
-            found = spread.map(guarded).collect()
+            found = spread.map(_in_executor).collect()
         return checked(found)
 
     return run
+
+
+def _in_executor(task: Task) -> Written | Failed:
+    forget_importers()
+    return guarded(task)
 
 
 def compact(sink: IcebergSink, target_bytes: int, spark: SparkSession) -> Compacted:
