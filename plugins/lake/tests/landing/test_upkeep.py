@@ -15,6 +15,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_upkeep
+from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
 from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, Kept, kept
@@ -262,27 +263,65 @@ def test_the_log_of_a_delta_table_does_not_grow(tmp_path: Path) -> None:
     assert position.next_offsets["orders"][0] == day.second
 
 
+def test_a_delta_table_keeps_a_number_of_versions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    day, found = Day.of("delta", path, "30"), [0]
+    for _ in range(130):
+        day.commit()
+        found = log_of(path)
+        assert found == list(range(found[0], found[-1] + 1))
+        assert min(31, found[-1] + 1) <= len(found) <= 30 + 2 * 20
+        checkpoints = sorted((path / "_delta_log").glob("*.checkpoint.parquet"))
+        assert found[0] == (int(checkpoints[0].name[:20]) if found[0] else 0)
+    assert DeltaTable(path, version=found[0]).version() == found[0]
+    assert len(DeltaTable(path).file_uris()) == day.second
+    position = make("delta", path).head(STORE).position
+    assert position is not None
+    assert position.next_offsets["orders"][0] == day.second
+
+
+def test_a_kill_while_versions_go_leaves_a_log_without_a_hole(tmp_path: Path) -> None:
+    day = Day.of("delta", tmp_path / "t", "off")
+    for _ in range(60):
+        day.commit()
+    log = tmp_path / "t" / "_delta_log"
+    found = log_of(tmp_path / "t")
+    last = found[-1]
+    checkpoints = [int(each.name[:20]) for each in log.glob("*.checkpoint.parquet")]
+    oldest = max(each for each in checkpoints if each <= 45)
+    for times in range(1, 8):
+        assert killed_at(lambda: drop_versions(log, 45), Path, "unlink", times)
+        found = log_of(tmp_path / "t")
+        assert found == list(range(found[0], last + 1))
+        assert len(DeltaTable(tmp_path / "t").file_uris()) == 60
+    assert 0 < found[0] < oldest
+    drop_versions(log, 45)
+    assert log_of(tmp_path / "t") == list(range(oldest, last + 1))
+
+
 @pytest.mark.parametrize(
     ("history", "cleaned", "retention"),
-    [("12h", "true", "interval 43200 seconds"), ("off", "false", "interval 600 seconds")],
+    [
+        ("12h", "true", "interval 43200 seconds"),
+        ("off", "false", None),
+        ("5000", "true", None),
+    ],
 )
 def test_delta_keeps_its_log_as_told(
-    history: str, cleaned: str, retention: str, tmp_path: Path
+    history: str, cleaned: str, retention: str | None, tmp_path: Path
 ) -> None:
     targets_for(TableSpec(f"delta:{tmp_path}"))
-    made = DeltaTable(tmp_path).metadata().configuration
-    assert made["delta.logRetentionDuration"] == "interval 600 seconds"
+    assert DeltaTable(tmp_path).metadata().configuration[HISTORY] == "2000"
     for _ in range(2):
         targets_for(TableSpec(f"delta:{tmp_path}", history=history))
     found = DeltaTable(tmp_path)
     assert found.version() == 1
     assert found.metadata().configuration["delta.enableExpiredLogCleanup"] == cleaned
-    assert found.metadata().configuration["delta.logRetentionDuration"] == retention
+    assert found.metadata().configuration.get("delta.logRetentionDuration") == retention
+    assert found.metadata().configuration[HISTORY] == history
 
 
 def test_a_history_that_a_kind_cannot_keep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="by time"):
-        targets_for(TableSpec(f"delta:{tmp_path / 'd'}", history="100"))
     with pytest.raises(SettingsError, match="lake expire"):
         targets_for(TableSpec(f"parquet:{tmp_path / 'p'}", history="100"))
 

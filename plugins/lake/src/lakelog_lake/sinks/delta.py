@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +30,7 @@ from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.growth import adds, fits
-from lakelog_lake.tables.kept import kept
+from lakelog_lake.tables.kept import HISTORY, kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
@@ -44,8 +45,10 @@ _TOPIC: Final = "lakelog.topic"
 _CHECKPOINTS: Final = "delta.checkpointInterval"
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
 _RETENTION: Final = "delta.logRetentionDuration"
-_SHORT_LOG: Final = {_RETENTION: "interval 600 seconds"}
+_SHORT_LOG: Final = {HISTORY: "2000"}
 """Of a folder, whose log each commit lists; of object stores it is listed from the newest on."""
+_TRIM_EVERY: Final = 20
+_VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
@@ -125,7 +128,9 @@ class DeltaSink(FolderTable[Folder]):
             configuration={
                 **_CLEANED,
                 **(_SHORT_LOG if isinstance(self.path, Path) else {}),
-                _CHECKPOINTS: "20",  # each commit since the last one is read by each commit
+                _CHECKPOINTS: str(
+                    _TRIM_EVERY
+                ),  # each commit since the last one is read by each commit
                 "delta.dataSkippingStatsColumns": bounded,  # or a filter on others finds nothing
                 **topic,
             },
@@ -160,23 +165,26 @@ class DeltaSink(FolderTable[Folder]):
             table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
 
     def keep(self, history: str) -> None:
-        """By the table's own settings, which all engines follow; see :class:`.base.Trimmed`.
+        """A time or ``off`` by settings that all engines follow; see :class:`.base.Trimmed`.
 
-        Raises :class:`~lakelog.errors.SettingsError` for a number of versions.
+        Raises :class:`~lakelog.errors.SettingsError` for a number of versions in an object store.
         """
         setting = kept(history)
-        if setting is not None and not setting.seconds:
+        wanted = {**_CLEANED, HISTORY: history}
+        if setting is None:
+            wanted |= dict.fromkeys(_CLEANED, "false")
+        elif setting.seconds:
+            wanted[_RETENTION] = f"interval {setting.seconds} seconds"
+        elif not isinstance(self.path, Path):
             raise SettingsError(
-                f"{history!r} is a number, and Delta keeps its log by time: write 12h, or off",
+                f"{history!r} is a number, and in an object store Delta keeps its log by time: "
+                "write 12h, or off",
                 key="--history",
             )
-        wanted = dict.fromkeys(_CLEANED, "false")
-        if setting is not None:
-            wanted = {**_CLEANED, _RETENTION: f"interval {setting.seconds} seconds"}
         table = opened(self.path)
         found = table.metadata().configuration
         if any(found.get(name) != value for name, value in wanted.items()):
-            table.alter.set_table_properties(wanted)
+            table.alter.set_table_properties(wanted, raise_if_not_exists=False)
 
     def marked(self) -> str | None:
         """The topic that the table says it is for; ``None`` also where there is no table."""
@@ -239,6 +247,14 @@ class DeltaSink(FolderTable[Folder]):
         except CommitFailedError as error:
             raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
         self.sync_version(next_version)
+        if not next_version % _TRIM_EVERY:
+            self._trim(table, next_version)
+
+    def _trim(self, table: DeltaTable, version: int) -> None:
+        """Take old versions off a folder's log, if its history is a number of them."""
+        setting = kept(table.metadata().configuration.get(HISTORY))
+        if isinstance(self.path, Path) and setting is not None and not setting.seconds:
+            drop_versions(self.path / "_delta_log", version - setting.versions)
 
     def sync_version(self, version: int) -> None:
         """Make a version durable; a clean-up of the log may have been faster."""
@@ -246,6 +262,22 @@ class DeltaSink(FolderTable[Folder]):
         with suppress(FileNotFoundError):
             sync(log / f"{version:020d}.json")
         sync(log)
+
+
+def drop_versions(log: Path, first: int) -> None:
+    """Remove what a Delta log has of versions before the newest checkpoint up to ``first``.
+
+    In their order, so that the log has no hole at any time; the checkpoint is durable before.
+    """
+    found = [each for each in map(_VERSION.match, sorted(os.listdir(log))) if each]
+    checkpoints = (int(each[1]) for each in found if each[2])
+    oldest = max((version for version in checkpoints if version <= first), default=0)
+    old = [each.string for each in found if int(each[1]) < oldest]
+    if old:
+        sync(log / f"{oldest:020d}.checkpoint.parquet")
+        sync(log)
+    for name in old:
+        (log / name).unlink(missing_ok=True)
 
 
 def added(
