@@ -42,6 +42,7 @@ class Cluster:
 def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """A master and workers with one core each; ends them all.
 
+    Each worker has an address of its own: Spark runs no task twice on one host.
     Their work folders, in which executors keep their logs, are in ``folder`` too.
     """
     with ExitStack() as running:
@@ -53,15 +54,17 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             given = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"w{number}")]
             kind = "org.apache.spark.deploy.worker.Worker"
             log_of_it = folder / f"worker-{number}.log"
-            pids.append(running.enter_context(_server(log_of_it, kind, *given, master)).pid)
+            host = f"127.0.0.{number + 1}"
+            worker = _server(log_of_it, kind, *given, master, host=host)
+            pids.append(running.enter_context(worker).pid)
         _wait_for(first, log, r"Registering worker (\S+)", workers)
         yield Cluster(master, pids)
 
 
 @contextmanager
-def _server(log: Path, kind: str, *given: str) -> Iterator[Process]:
-    ports = ["--host", HERE, "--port", "0", "--webui-port", "0"]
-    with spark_class(log, [kind, *ports, *given]) as process:
+def _server(log: Path, kind: str, *given: str, host: str = HERE) -> Iterator[Process]:
+    ports = ["--host", host, "--port", "0", "--webui-port", "0"]
+    with spark_class(log, [kind, *ports, *given], {"SPARK_LOCAL_IP": host}) as process:
         yield process
 
 

@@ -202,6 +202,16 @@ def test_the_command(landed: Landed) -> None:
     landed.assert_whole()
 
 
+def test_a_table_without_dead_letters(kind: str, tmp_path: Path) -> None:
+    put(tmp_path / "s", range(3))
+    land_spec(Source(tmp_path / "s", "S"), TableSpec(f"{kind}:{tmp_path / 't'}"))
+    (tmp_path / "x.ddl").write_text("id bigint")
+    command = ("lake", "reland", f"{kind}:{tmp_path / 't'}", "--body", f"*=json:{tmp_path}/x.ddl")
+    done = run(*command)
+    assert (done.exit_code, "has no table of dead letters" in done.stdout) == (0, True)
+    assert run(*command, "--json").stdout == ""
+
+
 def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     (tmp_path / "x.ddl").write_text("id bigint")
     put(tmp_path / "s", range(3))

@@ -1,6 +1,7 @@
 """A dispatcher whose tasks Spark runs, in a process of its own: ``program_spark JSON``.
 
-The JSON has ``master``, ``store``, ``kind``, ``table`` and ``folder``. ``iceberg`` goes through the
+The JSON has ``master``, ``store``, ``kind`` and ``table``, and ``events``, a folder for Spark's
+events, where tasks are to be speculative. ``iceberg`` goes through the
 catalog of the session, so that its commits are made in the JVM. Prints ``ready``, then the phases
 of each pass, and ends, if nobody kills it, when its standard input does.
 """
@@ -30,13 +31,26 @@ from plugins.spark.tests.clusters import OF_A_DRIVER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SPECULATIVE = {
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.efficiency.enabled": "false",
+    "spark.speculation.minTaskRuntime": "300ms",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+}
+"""A task runs a second time where half of its job is done, and it takes longer than that."""
 BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     warehouse = given["table"] if given["kind"] == "iceberg" else None
-    spark = lakelog_spark.session(warehouse, master=given["master"], config=OF_A_DRIVER)
+    config = OF_A_DRIVER
+    if "events" in given:
+        config = config | SPECULATIVE | {"spark.eventLog.dir": f"file:{given['events']}"}
+    spark = lakelog_spark.session(warehouse, master=given["master"], config=config)
     sink = _sink(spark, given)
     sink.prepare()
     source = Source(Path(given["store"]), "S")

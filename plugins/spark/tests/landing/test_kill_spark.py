@@ -1,7 +1,8 @@
 """Spark drivers and executors are killed by SIGKILL while they land what a producer appends.
 
 A driver is a Python process with a JVM: the one or the other is killed, after which a new driver
-goes on. Executors are processes of a standalone cluster, which starts others.
+goes on. Executors are processes of a standalone cluster, which starts others. In the
+first rounds one stands still instead, until Spark has run its task elsewhere; then it goes on, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -34,7 +35,8 @@ pytestmark = [
     *(pytest.mark.timeout(1200), pytest.mark.parametrize("kind", ["iceberg", "delta"])),
 ]
 DRIVER_ROUNDS = int(os.environ.get("DRIVER_ROUNDS", "6"))
-EXECUTOR_ROUNDS = 16
+EXECUTOR_ROUNDS = int(os.environ.get("EXECUTOR_ROUNDS", "16"))
+_STILL_SECONDS = 3.0
 _START_SECONDS = 120
 _log = logging.getLogger(__name__)
 
@@ -61,8 +63,9 @@ class Driver:
 
 
 @contextmanager
-def driving(kind: str, folder: Path, master: str) -> Iterator[Driver]:
+def driving(kind: str, folder: Path, master: str, **more: str) -> Iterator[Driver]:
     given = {"kind": kind, "master": master, "store": str(folder / "s"), "table": str(folder / "t")}
+    given |= more
     errors = folder / "errors"
     command = [sys.executable, "-m", "plugins.spark.tests.landing.program_spark"]
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -141,25 +144,53 @@ def executors(workers: list[int]) -> list[int]:
     return [pid for pid in found if name_of(pid) == "java"]
 
 
+def stand_still(executor: int) -> None:
+    """The JVM and its Python workers; whoever was killed meanwhile is gone."""
+    there = [executor, *descendants(executor)]
+    for sent in (signal.SIGSTOP, signal.SIGCONT):
+        for each in there:
+            with suppress(ProcessLookupError):
+                os.kill(each, sent)
+        if sent == signal.SIGSTOP:
+            time.sleep(_STILL_SECONDS)
+
+
+def speculative_tasks(events: Path) -> int:
+    """How many started because another attempt was slow."""
+    files = events.rglob("events_*")
+    found = (line for each in files for line in each.read_text().splitlines())
+    starts = [each for each in map(json.loads, found) if each["Event"] == "SparkListenerTaskStart"]
+    return sum(each["Task Info"]["Speculative"] for each in starts)
+
+
+def descendants(pid: int) -> list[int]:
+    below = children(pid)
+    return below + [each for child in below for each in descendants(child)]
+
+
 def test_executors_are_killed(kind: str, tmp_path: Path) -> None:
-    killed = 0
+    killed, events = 0, tmp_path / "events"
+    events.mkdir()
     make(kind, tmp_path / "t")
     with standalone(tmp_path) as cluster, runs.producing(tmp_path / "s"):
         before = look(kind, tmp_path / "t")
-        with driving(kind, tmp_path, cluster.master) as driver:
-            for _ in range(EXECUTOR_ROUNDS):
+        with driving(kind, tmp_path, cluster.master, events=str(events)) as driver:
+            for number in range(EXECUTOR_ROUNDS):
                 driver.hear("committed")
-                driver.hear("planned")
+                driver.hear("written")  # while this is committed, tasks write the next pass
                 time.sleep(random.uniform(0, 0.3))
                 there = executors(cluster.workers)
-                if there:
+                if there and number < EXECUTOR_ROUNDS // 2:  # while both are there
+                    stand_still(random.choice(there))
+                elif there:
                     os.kill(random.choice(there), signal.SIGKILL)
                     killed += 1
             driver.hear("committed")
     after = look(kind, tmp_path / "t")
-    rows = finish(kind, tmp_path)
+    rows, speculated = finish(kind, tmp_path), speculative_tasks(events)
     _log.info(
-        "%s: %d executors killed, %d commits, left over %d data files; %d rows",
-        *(kind, killed, after.commits - before.commits, len(after.data), rows),
+        "%s: %d executors killed, %d tasks run twice, %d commits, left over %d data files; %d rows",
+        *(kind, killed, speculated, after.commits - before.commits, len(after.data), rows),
     )
-    assert killed > EXECUTOR_ROUNDS // 2
+    assert speculated
+    assert killed > EXECUTOR_ROUNDS // 4

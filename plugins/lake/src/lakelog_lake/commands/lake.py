@@ -242,12 +242,15 @@ def reland(
     from lakelog_lake.landing.targets import TableSpec
     from lakelog_lake.tables.partitions import parse
 
-    parsers = parsers_of(bodies)
+    parsers, found = parsers_of(bodies), False
     for done in reland_tables(
         TableSpec(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
     ):
+        found = True
         dead = f"{done.taken_out} dead letters are gone, {done.left} stay"
         _say(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
+    if not found and not as_json:
+        typer.echo(f"{to} has no table of dead letters: there is nothing to land again")
 
 
 def _say(name: str, done: Any, text: str, *, as_json: bool) -> None:
