@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lakelog import Message
+from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.readback.open import all_opened
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import Bounds
 from plugins.lake.tests.landing.tables import files
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import messages, open_small
@@ -55,9 +60,30 @@ def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
     assert sum(each["files"] for each in commits) == found["files"]
     times = [each["at_ms"] for each in commits]
     assert times == sorted(times)
+    assert all(each["took_ms"] is None for each in commits), "each was the last of its process"
     shown = run("lake", "status", path, "--to", to).stdout
     assert "rows |" in shown
     assert "\u2581\u2581\u2588| at most 300" in shown
+
+
+def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -> None:
+    path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
+    lander = Dispatcher(
+        Source(path, "S"), targets_for(TableSpec(to)), in_process, Bounds(), is_last=lambda: True
+    )
+    took = []
+    for count in (30, 3, 300):
+        with open_small(path) as store:
+            store.put_batch(list(messages(count)))
+        landed = lander.one_pass()
+        assert landed is not None
+        took.append(landed.commit_seconds * 1000)
+    lander.close()
+    (opened,) = all_opened(to, None)
+    found = [each.took_ms for each in opened.table.commits() if each.files]
+    assert found[-1] is None
+    assert all(0 <= ms <= most + 1 for ms, most in zip(found[:-1], took, strict=False) if ms)
+    assert None not in found[:-1]
 
 
 def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:

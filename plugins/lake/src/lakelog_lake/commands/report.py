@@ -171,6 +171,7 @@ def _picture(status: Status) -> None:
         ("files", [each.files for each in commits]),
         ("bytes", [each.bytes for each in commits]),
         ("seconds apart", [0, *seconds]),
+        ("ms it took", [each.took_ms or 0 for each in commits]),
     ):
         most = max(values)
         typer.echo(f"{name:>13} |{_sparks(values)}| at most {most:.15g}")

@@ -6,6 +6,7 @@ nothing for it: that is remembered here, so that its position does not drag the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
@@ -60,6 +61,7 @@ class Target:
     _head: Head | None = None
     _empty_to: Position | None = None
     _chosen: str | None = None
+    _took_ms: tuple[int, int] | None = None
 
     def look(
         self,
@@ -138,7 +140,9 @@ class Target:
         if not files and self._may_wait(position):
             self._empty_to = position
             return None
+        begun = time.monotonic()
         won = commit(self.sink, self._head, identity, files, position)
+        self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)
         return Settled(position.start, end, rows, len(files), won, self.is_dead_letters)
@@ -149,7 +153,8 @@ class Target:
         ends = reduce(merged, (each.next_offsets for each in parts), ends)
         if last is None and self._reached is not None:
             last = self._reached.last
-        return Position(self._begins(before), end, last, ends, chosen=self._chosen)
+        begins, took_ms = self._begins(before), self._took_ms
+        return Position(begins, end, last, ends, chosen=self._chosen, took_ms=took_ms)
 
     def _begins(self, before: Position | None) -> int:
         """Behind what the table has, unless messages are gone between."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
+
+from lakelog_lake.sinks.delta_history import texts_of
+from lakelog_lake.tables.position import from_text, texts_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakelog_lake.sinks.parquet import ParquetSink
 
+Texts: TypeAlias = "Mapping[str, str]"
+"""Positions by store."""
 MOST: Final = 40
 """So many of the last ones are looked at."""
 
@@ -25,27 +30,26 @@ class Commit:
 
     :ivar at_ms: when, in ms since 1970
     :ivar rows: that it added; :ivar files: data files that it added; :ivar bytes: how long they are
+    :ivar took_ms: how long it took, which a later commit of its writer says; ``None`` before that
     """
 
     at_ms: int
     rows: int
     files: int
     bytes: int
+    took_ms: int | None = None
 
 
 def of_iceberg(table: Table) -> list[Commit]:
     """By the summaries of snapshots, the oldest first."""
-    found = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
-    return [
-        Commit(
-            each.timestamp_ms,
-            *(
-                int((each.summary.get(name) if each.summary else None) or 0)
-                for name in ("added-records", "added-data-files", "added-files-size")
-            ),
-        )
-        for each in found
-    ]
+    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
+    names = ("added-records", "added-data-files", "added-files-size")
+    found = []
+    for each in snapshots:
+        summary = each.summary.additional_properties if each.summary else {}
+        commit = Commit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
+        found.append((commit, texts_in(summary)))
+    return _with_times(found)
 
 
 def of_delta(folder: Path) -> list[Commit]:
@@ -55,30 +59,46 @@ def of_delta(folder: Path) -> list[Commit]:
     for path in paths[-MOST:]:
         with suppress(FileNotFoundError):
             found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
-    return found
+    return _with_times(found)
 
 
-def _of_actions(actions: Iterable[Mapping[str, Any]]) -> Commit:
+def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[Commit, Texts]:
     at_ms = rows = files = size = 0
+    texts: Texts = {}
     for each in actions:
-        at_ms = int(each.get("commitInfo", {}).get("timestamp", at_ms))
+        info = each.get("commitInfo", {})
+        at_ms = int(info.get("timestamp", at_ms))
+        texts = texts_of(info["userMetadata"]) if "userMetadata" in info else texts
         added = each.get("add")
         if added is not None:
             files += 1
             size += int(added["size"])
             rows += int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
-    return Commit(at_ms, rows, files, size)
+    return Commit(at_ms, rows, files, size), texts
 
 
 def of_parquet(sink: ParquetSink) -> list[Commit]:
     """By the manifests that are kept."""
-    return list(_of_manifests(sink))[-MOST:]
+    return _with_times(list(_of_manifests(sink)))
 
 
-def _of_manifests(sink: ParquetSink) -> Iterator[Commit]:
+def _of_manifests(sink: ParquetSink) -> Iterator[tuple[Commit, Texts]]:
     before: set[str] = set()
-    for at_ms, entries, is_whole in sink.history(MOST):
+    for at_ms, texts, entries, is_whole in sink.history(MOST):
         new = [each for each in entries if each["path"] not in before]
         rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
         before = {each["path"] for each in entries} | (set() if is_whole else before)
-        yield Commit(at_ms, rows, len(new), size)
+        yield Commit(at_ms, rows, len(new), size), texts
+
+
+def _with_times(found: Sequence[tuple[Commit, Texts]]) -> list[Commit]:
+    """Each commit with how long it took, by its number, which is new in its positions."""
+    said = [list(map(from_text, texts.values())) for _, texts in found]
+    took = dict(each.took_ms for positions in said for each in positions if each.took_ms)
+    commits, before = [], set[int]()
+    for (commit, _), positions in zip(found, said, strict=True):
+        numbers = {each.commit for each in positions}
+        new = numbers - before
+        before = numbers
+        commits.append(attrs.evolve(commit, took_ms=took.get(new.pop()) if len(new) == 1 else None))
+    return commits

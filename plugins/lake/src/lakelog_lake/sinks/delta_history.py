@@ -40,7 +40,7 @@ class DeltaHistory:
             found = self._table.history(count)
             for each in found[told:]:
                 self._oldest = each["version"]
-                yield Commit(_texts(each.get("userMetadata")), _left(each))
+                yield Commit(texts_of(each.get("userMetadata")), _left(each))
             told = len(found)
             if count is None or told < count:
                 return
@@ -71,7 +71,7 @@ class DeltaHistory:
         return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
 
 
-def _texts(said: Any) -> dict[str, str]:
+def texts_of(said: Any) -> dict[str, str]:
     """The positions that a commit says; before, it was one, as ``NAME=TEXT``."""
     text = str(said or "")
     if text.startswith(PREFIX):

@@ -175,8 +175,10 @@ class ParquetSink(FolderTable[Path]):
         """How many manifests are kept."""
         return sum(path.stem.isdigit() for path in self._manifests.glob("*.json"))
 
-    def history(self, most: int) -> Iterator[tuple[int, list[dict[str, Any]], bool]]:
-        """Of the last manifests the time in ms since 1970, the files, and whether these are all.
+    def history(
+        self, most: int
+    ) -> Iterator[tuple[int, dict[str, str], list[dict[str, Any]], bool]]:
+        """Of the last manifests when, in ms since 1970, positions, files, and if these are all.
 
         The first one names all files, too, so that it can be told what the next one adds.
         """
@@ -185,9 +187,10 @@ class ParquetSink(FolderTable[Path]):
         while first < newest and not self._at(first).exists():
             first += 1
         for version in range(first, newest + 1):
-            entries = self._entries(version) if version == first else self._read(version)["files"]
+            read = self._read(version)
+            entries = self._entries(version) if version == first else read["files"]
             at_ms = self._at(version).stat().st_mtime_ns // 1_000_000
-            yield at_ms, entries, version == first or self._read(version)["whole"]
+            yield at_ms, read["positions"], entries, version == first or read["whole"]
 
     def paths(self) -> list[Path]:
         """Where they are."""

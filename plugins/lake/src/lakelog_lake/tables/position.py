@@ -11,6 +11,7 @@ text it is one line of compact JSON under :func:`key`, with these members::
     next     {topic: {queue id: next queue offset}}, of what has landed so far
     commit   number of the commit, by chance, by which its writer knows it again
     chosen   which messages land, see log.selection; null where that is not known
+    took     [commit, ms]: how long the writer's commit before this one took; null for its first
 
 A commit says the positions of all stores in the table.
 """
@@ -47,6 +48,7 @@ class Position:
     :ivar next_offsets: see :data:`QueueEnds`
     :ivar commit: by which a writer knows its own commit again
     :ivar chosen: which messages land, as a text; ``None`` where that is not known
+    :ivar took_ms: an earlier commit of the same writer, by its number, and how long it took
     """
 
     start: int
@@ -55,6 +57,7 @@ class Position:
     next_offsets: QueueEnds = attrs.field(factory=dict)
     commit: int = attrs.field(factory=lambda: randbits(_COMMIT_BITS))
     chosen: str | None = None
+    took_ms: tuple[int, int] | None = None
 
 
 def key(store: str) -> str:
@@ -74,6 +77,7 @@ def to_text(position: Position) -> str:
             "next": position.next_offsets,
             "commit": position.commit,
             "chosen": position.chosen,
+            "took": position.took_ms,
         },
         separators=(",", ":"),
         ensure_ascii=False,
@@ -92,7 +96,8 @@ def from_text(text: str) -> Position:
             for topic, queues in found["next"].items()
         }
         at, commit = (int(found["start"]), int(found["end"])), int(found["commit"])
-        return Position(*at, last, ends, commit, found.get("chosen"))
+        took = found.get("took") and tuple(map(int, found["took"]))
+        return Position(*at, last, ends, commit, found.get("chosen"), took)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{text[:200]!r} is no position: {error!r}") from None
 
