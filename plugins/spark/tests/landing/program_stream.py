@@ -1,9 +1,9 @@
 """A streaming query that lands a store, in a process of its own: ``program_stream JSON``.
 
 The JSON has ``store``, ``to``, ``checkpoint`` and ``hold``. With ``hold`` it follows the store,
-prints each phase of the lander's passes, and after each batch ``landed``, and waits then for a
-line on its standard input before Spark may note the batch in the checkpoint. Without it, it lands
-all that is there, and ends.
+lands it in small passes, prints each phase of them, and after each batch ``landed``, and waits then
+for a line on its standard input before Spark may note the batch in the checkpoint. Without it, it
+lands all that is there, in large passes, and ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def main() -> None:
     spark = lakelog_spark.session(master="local[2]", config=OF_A_DRIVER)
     lakelog_spark.register(spark)
     lander = lakelog_spark.lander(given["store"], to=given["to"], store_id="S")
-    lander.bounds = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
+    if given["hold"]:
+        lander.bounds = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
     lander.on_phase = say
 
     def held(frame: DataFrame, batch: int) -> None:

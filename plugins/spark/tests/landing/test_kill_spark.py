@@ -30,12 +30,14 @@ from plugins.lake.tests.landing.program_evidence import hit, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.spark.tests.clusters import standalone
 
-pytestmark = [
-    *(pytest.mark.java, pytest.mark.spark, pytest.mark.slow),
-    *(pytest.mark.timeout(1200), pytest.mark.parametrize("kind", ["iceberg", "delta"])),
-]
 DRIVER_ROUNDS = int(os.environ.get("DRIVER_ROUNDS", "6"))
 EXECUTOR_ROUNDS = int(os.environ.get("EXECUTOR_ROUNDS", "16"))
+_ROUND_SECONDS = 100
+pytestmark = [
+    *(pytest.mark.java, pytest.mark.spark, pytest.mark.slow),
+    pytest.mark.timeout(600 + _ROUND_SECONDS * (DRIVER_ROUNDS + EXECUTOR_ROUNDS)),
+    pytest.mark.parametrize("kind", ["iceberg", "delta"]),
+]
 _STILL_SECONDS = 3.0
 _START_SECONDS = 120
 _log = logging.getLogger(__name__)
