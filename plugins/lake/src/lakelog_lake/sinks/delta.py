@@ -128,9 +128,7 @@ class DeltaSink(FolderTable[Folder]):
             configuration={
                 **_CLEANED,
                 **(_SHORT_LOG if isinstance(self.path, Path) else {}),
-                _CHECKPOINTS: str(
-                    _TRIM_EVERY
-                ),  # each commit since the last one is read by each commit
+                _CHECKPOINTS: str(_TRIM_EVERY),  # a commit reads each that came since the last one
                 "delta.dataSkippingStatsColumns": bounded,  # or a filter on others finds nothing
                 **topic,
             },
