@@ -280,6 +280,24 @@ def test_a_delta_table_keeps_a_number_of_versions(tmp_path: Path) -> None:
     assert position.next_offsets["orders"][0] == day.second
 
 
+@pytest.mark.parametrize("trouble", [PermissionError(13, "not allowed"), SettingsError("no")])
+def test_a_commit_stands_though_versions_cannot_go(
+    trouble: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise trouble
+
+    monkeypatch.setattr("lakelog_lake.sinks.delta.drop_versions", fail)
+    day = Day.of("delta", tmp_path / "t", "1")
+    for _ in range(20):
+        day.commit()
+    assert len(DeltaTable(tmp_path / "t").file_uris()) == 20
+    assert "keeps more versions" in caplog.text
+
+
 def test_a_kill_while_versions_go_leaves_a_log_without_a_hole(tmp_path: Path) -> None:
     day = Day.of("delta", tmp_path / "t", "off")
     for _ in range(60):

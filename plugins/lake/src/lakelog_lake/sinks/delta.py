@@ -10,6 +10,7 @@ go away as its settings say. One of them marks that a store has been in the tabl
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import time
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
 
+_log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """Of the table's configuration: the topic whose table it is."""
@@ -249,10 +251,16 @@ class DeltaSink(FolderTable[Folder]):
             self._trim(table, next_version)
 
     def _trim(self, table: DeltaTable, version: int) -> None:
-        """Take old versions off a folder's log, if its history is a number of them."""
-        setting = kept(table.metadata().configuration.get(HISTORY))
-        if isinstance(self.path, Path) and setting is not None and not setting.seconds:
-            drop_versions(self.path / "_delta_log", version - setting.versions)
+        """Take old versions off a folder's log, if its history is a number of them.
+
+        The commit is done: whatever goes wrong here is logged, and tried again by a later one.
+        """
+        try:
+            setting = kept(table.metadata().configuration.get(HISTORY))
+            if isinstance(self.path, Path) and setting is not None and not setting.seconds:
+                drop_versions(self.path / "_delta_log", version - setting.versions)
+        except (OSError, SettingsError) as error:
+            _log.warning("%s keeps more versions than it should: %s", self.name, error)
 
     def sync_version(self, version: int) -> None:
         """Make a version durable; a clean-up of the log may have been faster."""
