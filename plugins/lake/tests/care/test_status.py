@@ -86,6 +86,19 @@ def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -
     assert None not in found[:-1]
 
 
+def test_a_commit_that_no_lakelog_understands_is_drawn(tmp_path: Path) -> None:
+    path, to = tmp_path / "s", f"delta:{tmp_path / 't'}"
+    for count in (30, 3):
+        with open_small(path) as store:
+            store.put_batch(list(messages(count)))
+        assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+    logs = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))
+    text = logs[1].read_text()
+    logs[1].write_text(text.replace('v\\\\\\":2', 'v\\\\\\":9'))
+    assert logs[1].read_text() != text
+    assert [each["rows"] for each in status(path, to)["commits"] if each["files"]] == [30, 3]
+
+
 def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     with open_small(path) as store:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from lakelog_lake.sinks.delta_history import texts_of
-from lakelog_lake.tables.position import from_text, texts_in
+from lakelog_lake.tables.position import Position, from_text, texts_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -91,9 +91,16 @@ def _of_manifests(sink: ParquetSink) -> Iterator[tuple[Commit, Texts]]:
         yield Commit(at_ms, rows, len(new), size), texts
 
 
+def _positions(texts: Texts) -> Iterator[Position]:
+    """Without those that no lakelog wrote: a picture can do without them."""
+    for text in texts.values():
+        with suppress(ValueError):
+            yield from_text(text)
+
+
 def _with_times(found: Sequence[tuple[Commit, Texts]]) -> list[Commit]:
     """Each commit with how long it took, by its number, which is new in its positions."""
-    said = [list(map(from_text, texts.values())) for _, texts in found]
+    said = [list(_positions(texts)) for _, texts in found]
     took = dict(each.took_ms for positions in said for each in positions if each.took_ms)
     commits, before = [], set[int]()
     for (commit, _), positions in zip(found, said, strict=True):
