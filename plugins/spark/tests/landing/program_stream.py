@@ -27,7 +27,7 @@ def main() -> None:
     lakelog_spark.register(spark)
     lander = lakelog_spark.lander(given["store"], to=given["to"], store_id="S")
     if given["hold"]:
-        lander.bounds = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
+        lander.bounds = Bounds(pass_bytes=1 << 20, task_bytes=256 << 10)
     lander.on_phase = say
 
     def held(frame: DataFrame, batch: int) -> None:

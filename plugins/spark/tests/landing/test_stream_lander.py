@@ -101,7 +101,7 @@ def test_a_batch_that_landed_and_is_not_in_the_checkpoint_lands_once(tmp_path: P
 @pytest.mark.java
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(1200 + 100 * ROUNDS)
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_drivers_of_queries_are_killed(kind: str, tmp_path: Path) -> None:
     places = ["planned", "written", "committed", "landed"]
