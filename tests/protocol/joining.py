@@ -1,0 +1,281 @@
+"""A model of joining and leaving a store, with RocketMQ beside it.
+
+Byte 0 of the file ``lock`` is held by each process that has joined, shared; RocketMQ asks for it
+exclusively. Another byte is held, exclusively, while a process joins or leaves. The shared page is
+made by a process that finds itself alone, and trusted by those that come while it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import attrs
+
+State: TypeAlias = bytearray
+Step: TypeAlias = "Callable[[Joining, State, int], tuple[str, ...]]"
+
+LOG_END, PAGE_END, PAGE_WHOLE, SET_UP_LOCK, CLEAN, DEATHS, WRONG = range(7)
+WORDS: Final = 7
+PC, HELD, ROUNDS = 0, 1, 2
+LOCALS: Final = 3
+SHARED, EXCLUSIVE = 1, 2
+
+BUGS: Final = {
+    "alone is asked first": "exclusive is tried before shared, and not again once that is had",
+    "no set-up lock": "processes join without the lock for it",
+    "page made first": "the page is made before it is known that nobody else is there",
+    "last one is not asked": "who leaves writes the mark of a clean stop without being alone",
+    "page is trusted": "who finds itself alone goes on with the page that is there",
+    "lets go between": "the exclusive lock is let go before the shared one is taken",
+}
+"""What can be planted, and what it means."""
+
+
+@attrs.frozen
+class Joining:
+    """The model.
+
+    :ivar processes: how many there are, besides RocketMQ
+    :ivar rounds: how often each joins, appends and leaves
+    :ivar deaths: how many may die, at most; one that is dead begins its next round
+    :ivar bug: one of :data:`BUGS`, or nothing
+    """
+
+    processes: int
+    rounds: int
+    deaths: int
+    bug: str = ""
+
+    def start(self) -> bytes:
+        """Nobody is there; the last one of all who were has stopped cleanly."""
+        state = bytearray(WORDS + LOCALS * (self.processes + 1))
+        state[DEATHS], state[CLEAN] = self.deaths, 1
+        for at in self._all():
+            state[at + PC] = _NUMBERS["begin"]
+        state[self._rocketmq + PC] = _NUMBERS["rocketmq begin"]
+        return bytes(state)
+
+    @property
+    def _rocketmq(self) -> int:
+        return WORDS + LOCALS * self.processes
+
+    def _all(self) -> range:
+        return range(WORDS, self._rocketmq, LOCALS)
+
+    def successors(self, state: bytes) -> Iterator[tuple[str, bytes]]:
+        """Each makes a step, or dies and begins anew."""
+        for at in (*self._all(), self._rocketmq):
+            name = _NAMES[state[at + PC]]
+            if name in _ENDS:
+                continue
+            who = (at - WORDS) // LOCALS
+            trial = bytearray(state)
+            following = _STEPS[name](self, trial, at)
+            for each in following:
+                after = bytearray(trial)
+                after[at + PC] = _NUMBERS[each]
+                yield f"{who} {name}", bytes(after)
+            if state[DEATHS]:
+                after = bytearray(state)
+                after[DEATHS] -= 1
+                after[at + HELD] = 0
+                if after[SET_UP_LOCK] == at:
+                    after[SET_UP_LOCK] = 0
+                after[at + PC] = _NUMBERS["rocketmq begin" if at == self._rocketmq else "next"]
+                yield f"{who} dies before {name}", bytes(after)
+
+    def wrong(self, state: bytes) -> str | None:
+        """The rule that is broken."""
+        if state[WRONG]:
+            return _RULES[state[WRONG]]
+        held = [state[at + HELD] for at in (*self._all(), self._rocketmq)]
+        if EXCLUSIVE in held and sum(map(bool, held)) > 1:
+            return "the kernel has given an exclusive lock beside another"
+        return None
+
+    def is_end(self, state: bytes) -> bool:
+        """Everybody has done all rounds."""
+        return all(_NAMES[state[at + PC]] in _ENDS for at in (*self._all(), self._rocketmq))
+
+    def take(self, state: State, at: int, kind: int) -> bool:
+        """Ask the kernel for byte 0; what was held stays where it says no."""
+        others = [state[each + HELD] for each in (*self._all(), self._rocketmq) if each != at]
+        if any(others) and (kind == EXCLUSIVE or EXCLUSIVE in others):
+            return False
+        state[at + HELD] = kind
+        return True
+
+
+_RULES: Final = {
+    1: "a process appends where the page does not say the end of the log",
+    2: "a recovery beside a living process",
+    3: "a process joined a page that is not whole",
+    4: "the mark of a clean stop stands while somebody appends",
+}
+
+
+def _begin(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("done",) if s[p + ROUNDS] >= m.rounds else ("set-up lock",)
+
+
+def _next(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + ROUNDS] += 1
+    return ("begin",)
+
+
+def _set_up_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if m.bug != "no set-up lock":
+        if s[SET_UP_LOCK]:
+            return ()
+        s[SET_UP_LOCK] = p
+    if m.bug == "page made first":
+        s[PAGE_WHOLE] = 0
+    return ("alone first?",) if m.bug == "alone is asked first" else ("share",)
+
+
+def _alone_first(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("recover",) if m.take(s, p, EXCLUSIVE) else ("share only",)
+
+
+def _share_only(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("join",) if m.take(s, p, SHARED) else ("give up",)
+
+
+def _share(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("alone?",) if m.take(s, p, SHARED) else ("give up",)
+
+
+def _give_up(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if s[SET_UP_LOCK] == p:
+        s[SET_UP_LOCK] = 0
+    return ("next",)
+
+
+def _alone(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if not m.take(s, p, EXCLUSIVE):
+        return ("join",)
+    return ("down",) if m.bug == "page is trusted" and s[PAGE_WHOLE] else ("recover",)
+
+
+def _recover(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if any(s[each + HELD] for each in m._all() if each != p):
+        s[WRONG] = 2
+    s[PAGE_WHOLE] = s[CLEAN] = 0
+    return ("end of the log",)
+
+
+def _end_of_the_log(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    s[PAGE_END] = s[LOG_END]
+    return ("page whole",)
+
+
+def _page_whole(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    s[PAGE_WHOLE] = 1
+    return ("down",)
+
+
+def _down(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    """One call makes the exclusive lock a shared one; nobody comes between."""
+    if m.bug == "lets go between":
+        s[p + HELD] = 0
+        return ("share only",)
+    m.take(s, p, SHARED)
+    return ("join",)
+
+
+def _join(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if not s[PAGE_WHOLE]:
+        s[WRONG] = 3
+    if s[SET_UP_LOCK] == p:
+        s[SET_UP_LOCK] = 0
+    return ("append", "leave")
+
+
+def _append(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    """The append lock is not modelled here: bytes and commit point are one step."""
+    if s[CLEAN]:
+        s[WRONG] = 4
+    if s[PAGE_END] != s[LOG_END]:
+        s[WRONG] = 1
+    s[LOG_END] = s[PAGE_END] = (s[LOG_END] + 1) & 0xFF
+    return ("append again", "leave")
+
+
+def _append_again(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    _append(m, s, p)
+    return ("leave",)
+
+
+def _leave(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if m.bug != "no set-up lock":
+        if s[SET_UP_LOCK]:
+            return ()
+        s[SET_UP_LOCK] = p
+    return ("last?",)
+
+
+def _last(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    is_last = m.take(s, p, EXCLUSIVE) or m.bug == "last one is not asked"
+    return ("clean stop",) if is_last else ("let go",)
+
+
+def _clean_stop(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    s[CLEAN] = 1
+    return ("let go",)
+
+
+def _let_go(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + HELD] = 0
+    if s[SET_UP_LOCK] == p:
+        s[SET_UP_LOCK] = 0
+    return ("next",)
+
+
+def _rocketmq_begin(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("done",) if s[p + ROUNDS] >= m.rounds else ("rocketmq lock",)
+
+
+def _rocketmq_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + ROUNDS] += 1
+    return ("rocketmq append",) if m.take(s, p, EXCLUSIVE) else ("rocketmq begin",)
+
+
+def _rocketmq_append(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    s[LOG_END] = (s[LOG_END] + 1) & 0xFF
+    return ("rocketmq stop",)
+
+
+def _rocketmq_stop(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + HELD] = 0
+    return ("rocketmq begin",)
+
+
+_STEPS: Final[dict[str, Step]] = {
+    "begin": _begin,
+    "next": _next,
+    "set-up lock": _set_up_lock,
+    "alone first?": _alone_first,
+    "share only": _share_only,
+    "share": _share,
+    "give up": _give_up,
+    "alone?": _alone,
+    "recover": _recover,
+    "end of the log": _end_of_the_log,
+    "page whole": _page_whole,
+    "down": _down,
+    "join": _join,
+    "append": _append,
+    "append again": _append_again,
+    "leave": _leave,
+    "last?": _last,
+    "clean stop": _clean_stop,
+    "let go": _let_go,
+    "rocketmq begin": _rocketmq_begin,
+    "rocketmq lock": _rocketmq_lock,
+    "rocketmq append": _rocketmq_append,
+    "rocketmq stop": _rocketmq_stop,
+}
+_ENDS: Final = frozenset({"done"})
+_NAMES: Final = (*_STEPS, *sorted(_ENDS))
+_NUMBERS: Final = {name: number for number, name in enumerate(_NAMES)}
