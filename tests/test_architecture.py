@@ -26,7 +26,7 @@ LAYERS: Final = (
     "codec arrow",
     "access files fileidentity cleanstop zeros segmentdir identity bodynote ownership checkpoint "
     "preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
-    "swap pages pins dispatchlock forks",
+    "swap pages pins dispatchlock forks shared",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "committing decoding strategies segments source directory pieces dispatching knowndamage "

@@ -49,9 +49,9 @@ class Futex:
             return True
         return ctypes.get_errno() not in _NO_MORE
 
-    def wake(self) -> None:
-        """Wake all who sleep at the word."""
-        self._wakes(self._number, self._address, _WAKE, _ALL, None, None, 0)
+    def wake(self, most: int = _ALL) -> None:
+        """Wake those who sleep at the word, ``most`` of them at most."""
+        self._wakes(self._number, self._address, _WAKE, most, None, None, 0)
 
 
 def futex(memory: memoryview, at: int) -> Futex | None:
