@@ -22,10 +22,10 @@ OFFSETS: Final = 200
 # The shared words.
 APPENDED, INTENT_START, INTENT_END, QUEUE_END = 0, 1, 2, 3
 FLUSHED, SYNCING, FAILED, FLUSH_SEQUENCE = 4, 5, 6, 7
-APPEND_LOCK, SYNC_LOCK, LOCK_SEQUENCE, LOCK_WAITED = 8, 9, 10, 11
+APPEND_LOCK, SYNC_LOCK, LOCK_SEQUENCE, LOCK_WAITED, SHARED = 8, 9, 10, 11, 12
 # What the disk and the kernel know, and what may still go wrong.
-DURABLE, DROPPED, DEATHS, ERRORS = 12, 13, 14, 15
-WORDS: Final = 16
+DURABLE, DROPPED, DEATHS, ERRORS = 13, 14, 15, 16
+WORDS: Final = 17
 # A process: where it is, and its variables.
 PC, DONE, END, SEEN, COUNT = 0, 1, 2, 3, 4
 LOCALS: Final = 5
@@ -43,6 +43,7 @@ BUGS: Final = {
     "mark not looked at": "the mark that a dead leader left is overwritten",
     "no second look": "who waits for a sync does not try to lead again before it sleeps",
     "flag not raised again": "who was woken does not say that others may wait still",
+    "company not seen": "a process goes on keeping the lock when another one joins",
 }
 """What can be planted, and what it means."""
 
@@ -69,10 +70,25 @@ class Setting:
         """Length of the log: two records take a segment, and deaths leave nothing in it."""
         return SEGMENT * (self.processes * self.puts // 2 + 2)
 
+    def all(self) -> range:
+        """Where each process stands in a state."""
+        return range(WORDS, WORDS + LOCALS * self.processes, LOCALS)
+
+    def has_company(self, s: bytes | State, p: int) -> bool:
+        """Whether another process has joined, and lives."""
+        return any(NAMES[s[each + PC]] not in ("join", "dead") for each in self.all() if each != p)
+
     @property
     def log(self) -> int:
         """Where the log stands in a state."""
         return WORDS + LOCALS * self.processes
+
+
+def _join(m: Setting, s: State, p: int) -> str | None:
+    """From now on nobody keeps the append lock behind an append."""
+    if m.bug != "company not seen":
+        s[SHARED] = m.has_company(s, p)
+    return "begin"
 
 
 def _begin(m: Setting, s: State, p: int) -> str | None:
@@ -87,7 +103,8 @@ def take(s: State, p: int, lock: int) -> bool:
 
 
 def _lock(_m: Setting, s: State, p: int) -> str | None:
-    return "failed" if take(s, p, APPEND_LOCK) else "see lock"
+    is_kept = s[APPEND_LOCK] == p
+    return "failed" if is_kept or take(s, p, APPEND_LOCK) else "see lock"
 
 
 def _see_lock(_m: Setting, s: State, p: int) -> str | None:
@@ -235,6 +252,9 @@ def _clear(m: Setting, s: State, _p: int) -> str | None:
 
 
 def _unlock(_m: Setting, s: State, _p: int) -> str | None:
+    """A process alone keeps the lock; see :meth:`.Appending.successors` for how it lets go."""
+    if not s[SHARED]:
+        return "flushed"
     s[APPEND_LOCK] = 0
     return "waited"
 
@@ -359,5 +379,7 @@ STEPS: Final[dict[str, Step]] = {
 }
 """The steps by name: that of the function, in words."""
 ENDS: Final = frozenset({"done", "dead", "refused"})
+SECTION: Final = frozenset([*STEPS][[*STEPS].index("flag again") : [*STEPS].index("unlock") + 1])
+"""The steps of who may change what the append lock guards."""
 NAMES: Final = (*STEPS, *sorted(ENDS))
 NUMBERS: Final = {name: number for number, name in enumerate(NAMES)}

@@ -26,14 +26,18 @@ from tests.protocol.append_steps import (
     FLUSHED,
     INTENT_END,
     LOCALS,
+    LOCK_SEQUENCE,
+    LOCK_WAITED,
     NAMES,
     NUMBERS,
     OFFSETS,
     PC,
     QUEUE_END,
     RECORD,
+    SECTION,
     SEEN,
     SEGMENT,
+    SHARED,
     STEPS,
     SYNC_LOCK,
     WORDS,
@@ -50,24 +54,32 @@ class Appending(Setting):
         """Nothing was appended; everybody is about to put."""
         state = bytearray(WORDS + LOCALS * self.processes + self.cells)
         state[DEATHS], state[ERRORS] = self.deaths, self.errors
-        for at in self._all():
-            state[at + PC] = NUMBERS["begin"]
+        for at in self.all():
+            state[at + PC] = NUMBERS["join"]
         return bytes(state)
-
-    def _all(self) -> range:
-        return range(WORDS, WORDS + LOCALS * self.processes, LOCALS)
 
     def successors(self, state: bytes) -> Iterator[tuple[str, bytes]]:
         """Each living process makes a step, or dies."""
-        for at in self._all():
-            name = NAMES[state[at + PC]]
-            if name in ENDS:
-                continue
-            who = (at - WORDS) // LOCALS
-            for after in self._after(state, at, name):
-                yield f"{who} {name}", bytes(after)
-            if state[DEATHS]:
-                yield f"{who} dies before {name}", bytes(self._death(state, at))
+        for at in self.all():
+            name, who = NAMES[state[at + PC]], (at - WORDS) // LOCALS
+            if name not in ENDS:
+                for after in self._after(state, at, name):
+                    yield f"{who} {name}", bytes(after)
+                if state[DEATHS]:
+                    yield f"{who} dies before {name}", bytes(self._death(state, at))
+            if name not in SECTION and name not in ("join", "dead"):
+                yield from self._aside(state, at, who)
+
+    def _aside(self, state: bytes, at: int, who: int) -> Iterator[tuple[str, bytes]]:
+        """What another thread of a process does: it lets a kept lock go once others are there."""
+        if not state[SHARED]:
+            return
+        if state[APPEND_LOCK] == at:
+            yield f"{who} lets go", bytes(self._let_go(state))
+        elif not self.has_company(state, at):
+            after = bytearray(state)
+            after[SHARED] = 0
+            yield f"{who} finds itself alone", bytes(after)
 
     def _after(self, state: bytes, at: int, name: str) -> Iterator[State]:
         if name == "wake one":
@@ -81,6 +93,15 @@ class Appending(Setting):
         yield after
         if name == "sync" and state[ERRORS]:
             yield self._error(state, at)
+
+    def _let_go(self, state: bytes) -> State:
+        after = bytearray(state)
+        after[APPEND_LOCK] = after[LOCK_WAITED] = 0
+        after[LOCK_SEQUENCE] = (after[LOCK_SEQUENCE] + 1) & 0xFF
+        for each in self.all():
+            if after[each + PC] == NUMBERS["lock sleep"]:
+                after[each + PC] = NUMBERS["lock again"]
+        return after
 
     def _death(self, state: bytes, at: int) -> State:
         """The kernel lets its locks go; everything else stays as it is."""
@@ -104,7 +125,7 @@ class Appending(Setting):
 
     def _woken(self, state: bytes, at: int) -> Iterator[State]:
         """The kernel wakes any one of those who sleep at the append lock."""
-        sleepers = [each for each in self._all() if state[each + PC] == NUMBERS["lock sleep"]]
+        sleepers = [each for each in self.all() if state[each + PC] == NUMBERS["lock sleep"]]
         for each in sleepers or [0]:
             after = bytearray(state)
             if each:
@@ -114,9 +135,13 @@ class Appending(Setting):
 
     # --- rules ---
 
+    def is_death(self, step: str) -> bool:
+        """Those steps have a name that says so."""
+        return " dies before " in step
+
     def is_end(self, state: bytes) -> bool:
         """Everybody is through, dead or refused."""
-        return all(NAMES[state[at + PC]] in ENDS for at in self._all())
+        return all(NAMES[state[at + PC]] in ENDS for at in self.all())
 
     def wrong(self, state: bytes) -> str | None:
         """The rule that is broken."""
@@ -126,14 +151,16 @@ class Appending(Setting):
         return self._acknowledged(state, records) if why is None else why
 
     def _acknowledged(self, state: bytes, records: list[int]) -> str | None:
-        for at in self._all():
+        for at in self.all():
             who = (at - WORDS) // LOCALS * self.puts
             mine = [each - who for each in records if who < each <= who + self.puts]
             if mine != sorted(set(mine)):
                 return "a record is there twice, or out of its producer's order"
             if len(mine) < state[at + DONE]:
                 return "a record is lost that was acknowledged"
-        if not state[APPEND_LOCK] and not state[INTENT_END]:
+        holder = state[APPEND_LOCK]
+        is_quiet = not holder or NAMES[state[holder + PC]] not in SECTION
+        if is_quiet and not state[INTENT_END]:
             if any(state[self.log + state[APPENDED] :]):
                 return "behind the end of the log is not zero"
             if state[QUEUE_END] != len(records):

@@ -2,8 +2,9 @@
 
 A state is a string of bytes, one for each word and each local variable. A model says which states
 can follow; the explorer visits each state once, the nearest first. It checks three things: the
-model's own rule holds in each state; a state without a successor is an end; and an end can be
-reached from each state, so that nobody waits or turns in a circle for ever.
+model's own rule holds in each state; a state in which nobody can make a step is an end; and an end
+can be reached from each state without another death, so that nobody waits or turns in a circle for
+ever.
 
 The method is explicit-state model checking, as in TLC (Lamport, "Specifying Systems", chapter 14).
 """
@@ -25,6 +26,9 @@ class Model(Protocol):
 
     def successors(self, state: bytes) -> Iterable[tuple[str, bytes]]:
         """What may happen next: the step's name, and the state behind it."""
+
+    def is_death(self, step: str) -> bool:
+        """Whether it is the end of a process, which nobody may wait for."""
 
     def wrong(self, state: bytes) -> str | None:
         """The rule that ``state`` breaks, if it breaks one."""
@@ -69,14 +73,15 @@ def explore(model: Model, most_states: int = 20_000_000) -> Explored:
         if rule is not None:
             raise _broken(model, states, came_from, at, rule)
         is_end, is_stuck = model.is_end(state), True
-        for _, after in model.successors(state):
-            is_stuck = False
+        for step, after in model.successors(state):
             number = numbers.setdefault(after, len(states))
             if number == len(states):
                 states.append(after)
                 came_from.append(at)
-            froms.append(at)
-            tos.append(number)
+            if not model.is_death(step):
+                is_stuck = False
+                froms.append(at)
+                tos.append(number)
         if is_end:
             ends += 1
             end_numbers.append(at)

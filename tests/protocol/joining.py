@@ -94,6 +94,10 @@ class Joining:
             return "the kernel has given an exclusive lock beside another"
         return None
 
+    def is_death(self, step: str) -> bool:
+        """Those steps have a name that says so."""
+        return " dies before " in step
+
     def is_end(self, state: bytes) -> bool:
         """Everybody has done all rounds."""
         return all(_NAMES[state[at + PC]] in _ENDS for at in (*self._all(), self._rocketmq))

@@ -6,6 +6,7 @@ Beside it stands where it can be cut: who needs ranges of about the same size ha
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
     """Have ``make`` make ``target`` where it is not there yet; what is not whole has no name."""
     if not target.exists():
         unfinished = target.with_name(f"{target.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)  # of one that could not be made
         make(unfinished)
         unfinished.rename(target)
     return target
