@@ -320,7 +320,7 @@ def _needed(m: Setting, s: State, p: int) -> str | None:
     s[p + SEEN] = 0
     if s[FLUSHED] >= s[p + END] or s[FAILED]:
         return "sync unlock"
-    return "prove" if s[SYNCING] and m.bug != "mark not looked at" else "target"
+    return "prove" if s[SYNCING] > s[FLUSHED] and m.bug != "mark not looked at" else "target"
 
 
 def _prove(_m: Setting, s: State, _p: int) -> str | None:
@@ -348,11 +348,7 @@ def _sync(m: Setting, s: State, p: int) -> str | None:
 
 def _flush_end(m: Setting, s: State, p: int) -> str | None:
     s[FLUSHED] = s[APPENDED] if m.bug == "end read behind the sync" else s[p + COUNT]
-    return "no mark"
-
-
-def _no_mark(_m: Setting, s: State, p: int) -> str | None:
-    s[SYNCING] = s[p + COUNT] = 0
+    s[p + COUNT] = 0
     return "sync unlock"
 
 

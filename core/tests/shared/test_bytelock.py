@@ -38,14 +38,14 @@ sys.stdin.readline()
 """
 
 
-def a_lock(folder: Path) -> tuple[ByteLock, memoryview]:
+def a_lock(folder: Path, at: int = AT, words_at: int = WORDS_AT) -> tuple[ByteLock, memoryview]:
     """The lock of one process, and 8 words that it guards."""
     files = RealFileSystem()
     shared = files.open(folder / "shared", write=True, create=True)
     shared.truncate(mmap.PAGESIZE)
     memory = memoryview(shared.map(mmap.PAGESIZE, writable=True))
     file = files.open(folder / "lock", write=True, create=True)
-    return ByteLock(file, AT, memory, WORDS_AT), memory[:64].cast("Q")
+    return ByteLock(file, at, memory, words_at), memory[:64].cast("Q")
 
 
 def counting(folder: Path, times: int) -> subprocess.Popen[str]:

@@ -1,0 +1,140 @@
+"""Group commit without a flusher: a process that needs durability syncs for all that wait for it.
+
+The words are in memory that all processes map, each in the machine's byte order::
+
+    word 0  flushed    end of what a sync that returned has made durable; an offset of the log
+    word 1  marked     end of what a sync is to make durable; above flushed until it has returned
+    word 2  failed     not 0 once a write or sync has failed, and nothing counts as durable any more
+    word 3  u32 sequence, counted up behind each sync; u32 not used
+
+A leader that finds a mark above ``flushed`` has come after one that died, and nobody knows what its
+sync gave. The kernel reports a failed write once, and then takes the pages for clean. So the leader
+has all up to the mark read, checked and written again, before it syncs itself. ``tests/protocol``
+walks this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Final, Protocol
+
+from lakelog.pages.futex import futex
+from lakelog.shared.bytelock import LONGEST_SLEEP_S, ByteLock
+
+BYTES: Final = 32
+FLUSHED: Final = 0
+MARKED: Final = 1
+FAILED: Final = 2
+_SEQUENCE: Final = 6
+_MOST: Final = 0xFFFF_FFFF
+
+
+class SyncedLog(Protocol):
+    """The log as group commit sees it."""
+
+    @property
+    def appended(self) -> int:
+        """End of what was appended, by all processes."""
+
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
+
+    def write_again(self, start: int, end: int) -> None:
+        """Read the records from ``start`` to ``end``, check them, and write the same bytes.
+
+        Raises ``OSError`` where they cannot be read or written, or are not whole.
+        """
+
+
+class GroupSync:
+    """One process's part in it; all its threads use the same one.
+
+    :ivar flushed: end of what is durable
+    """
+
+    def __init__(
+        self,
+        log: SyncedLog,
+        lock: ByteLock,
+        shared: memoryview,
+        at: int,
+        fail: Callable[[OSError | None], Exception],
+    ) -> None:
+        """Prepare; nothing is synced yet.
+
+        :param lock: held by who syncs
+        :param shared: memory that all processes map; :data:`BYTES` of it at ``at``, a multiple of
+            8, are for this
+        :param fail: makes the store fail in this process, by an error of its own or, with
+            ``None``, by one in another process; the error to raise
+        """
+        self._log = log
+        self._lock = lock
+        self._words = shared[at : at + BYTES].cast("Q")
+        self._halves = shared[at : at + BYTES].cast("I")
+        self._futex = futex(shared, at + 4 * _SEQUENCE)
+        self._fail = fail
+        self._leading = Lock()
+
+    @property
+    def flushed(self) -> int:
+        """End of what is durable."""
+        return self._words[FLUSHED]
+
+    def reach(self, end_offset: int, timeout_s: float) -> bool:
+        """Wait until all before ``end_offset`` is durable, or sync it; whether it was in time.
+
+        A sync of its own is waited for, however long it takes. Raises what ``fail`` gives.
+        """
+        words, deadline = self._words, time.monotonic() + timeout_s
+        while words[FLUSHED] < end_offset:
+            if words[FAILED]:
+                raise self._fail(None)
+            if self._lead(end_offset):
+                continue
+            seen = self._halves[_SEQUENCE]
+            if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._sleep(seen, min(left, LONGEST_SLEEP_S))
+        return True
+
+    def _sleep(self, seen: int, seconds: float) -> None:
+        if self._futex is None or not self._futex.wait(seen, seconds):
+            time.sleep(min(seconds, 50e-6))
+
+    def _lead(self, end_offset: int) -> bool:
+        """Sync for all, unless somebody does; whether to look again."""
+        if not self._leading.acquire(blocking=False):
+            return False
+        try:
+            if self._lock.take():
+                return False
+            try:
+                if self._words[FLUSHED] < end_offset and not self._words[FAILED]:
+                    self._sync()
+            finally:
+                self._lock.release()
+                self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
+        finally:
+            self._leading.release()
+        if self._futex is not None:
+            self._futex.wake()
+        return True
+
+    def _sync(self) -> None:
+        words, log = self._words, self._log
+        start = words[FLUSHED]
+        try:
+            if words[MARKED] > start:
+                log.write_again(start, words[MARKED])
+            end = words[MARKED] = log.appended
+            log.sync(start, end)
+        except OSError as error:
+            words[FAILED] = 1
+            raise self._fail(error) from error
+        words[FLUSHED] = end

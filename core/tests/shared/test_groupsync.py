@@ -1,0 +1,240 @@
+"""Group commit by several processes: what it says is durable is so, whoever dies when."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import mmap
+import os
+import signal
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+
+from core.tests.shared.dying import die
+from core.tests.shared.test_bytelock import a_lock
+from lakelog.shared import groupsync
+from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
+
+AT = 128
+DISK_AT = 512
+APPEND_AT, APPEND_WORDS_AT = 9, 256
+APPENDED, DURABLE, DROPPED, SYNCS, AGAIN = range(5)
+
+
+class Lost(Exception):
+    """The store has failed."""
+
+
+def nothing() -> None:
+    """No fault."""
+
+
+@attrs.define
+class Disk:
+    """A log in shared memory, and a disk whose kernel drops what it could not write.
+
+    :ivar on_sync: called in the middle of a sync
+    """
+
+    words: memoryview
+    on_sync: Callable[[], None] = nothing
+
+    @property
+    def appended(self) -> int:
+        return int(self.words[APPENDED])
+
+    def sync(self, start: int, end: int) -> None:
+        self.words[SYNCS] += 1
+        self.on_sync()
+        if start >= self.words[DROPPED]:  # else the pages are clean, and nothing is written
+            self.words[DURABLE] = max(self.words[DURABLE], end)
+
+    def write_again(self, start: int, end: int) -> None:
+        assert start <= end <= self.words[APPENDED]
+        self.words[AGAIN] += 1
+        self.words[DROPPED] = 0
+
+    def breaks(self) -> None:
+        """The disk takes nothing, and says so to the one who syncs."""
+        self.words[DROPPED] = self.words[APPENDED]
+        raise OSError(errno.EIO, "Input/output error")
+
+    def kills(self) -> None:
+        """It takes nothing, and the one who syncs dies before anybody knows."""
+        self.words[DROPPED] = self.words[APPENDED]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def a_sync(folder: Path) -> tuple[GroupSync, Disk, memoryview]:
+    """One process's part, the disk, and the shared words of the sync."""
+    lock, _ = a_lock(folder)
+    with (folder / "shared").open("r+b") as file:
+        memory = memoryview(mmap.mmap(file.fileno(), mmap.PAGESIZE))
+    disk = Disk(memory[DISK_AT : DISK_AT + 64].cast("Q"))
+    sync = GroupSync(disk, lock, memory, AT, lambda error: Lost(str(error)))
+    return sync, disk, memory[AT : AT + groupsync.BYTES].cast("Q")
+
+
+def test_one_sync_is_for_all_that_was_appended(tmp_path: Path) -> None:
+    (one, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    disk.words[APPENDED] = 100
+    assert one.reach(40, 0)
+    assert (one.flushed, other.flushed) == (100, 100)
+    assert other.reach(100, 0)
+    assert (disk.words[SYNCS], disk.words[AGAIN]) == (1, 0)
+
+
+def test_threads_and_processes_share_syncs(tmp_path: Path) -> None:
+    """Each appends and waits; nobody goes on before its bytes are durable."""
+    _, disk, words = a_sync(tmp_path)
+    children = [fork(partial(puts, tmp_path, 4, 50)) for _ in range(3)]
+    for each in children:
+        assert os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) == 0
+    assert disk.words[APPENDED] == disk.words[DURABLE] == words[FLUSHED] == 3 * 4 * 50
+
+
+def fork(work: Callable[[], object]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def puts(folder: Path, threads: int, times: int) -> None:
+    sync, disk, _ = a_sync(folder)
+    append_lock, _ = a_lock(folder, APPEND_AT, APPEND_WORDS_AT)
+    mine, late = threading.Lock(), list[int]()
+
+    def run() -> None:
+        for _ in range(times):
+            with mine:
+                assert append_lock.acquire(60)
+                end = disk.words[APPENDED] = disk.words[APPENDED] + 1
+                append_lock.release()
+            if not sync.reach(end, 60) or disk.words[DURABLE] < end:
+                late.append(end)
+
+    running = [threading.Thread(target=run) for _ in range(threads)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    assert not late
+
+
+def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
+    (one, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        go_on.wait()
+
+    disk.on_sync = hang
+    leader = threading.Thread(target=one.reach, args=(10, 60))
+    leader.start()
+    inside.wait()
+    assert not other.reach(10, 0.01)
+    assert not one.reach(10, 0.01)
+    go_on.set()
+    leader.join()
+    assert other.reach(10, 0)
+
+
+def test_an_error_fails_the_store_for_all(tmp_path: Path) -> None:
+    (one, disk, words), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    disk.on_sync = disk.breaks
+    with pytest.raises(Lost, match="Input/output error"):
+        one.reach(10, 60)
+    disk.on_sync = nothing
+    for each in (one, other):
+        with pytest.raises(Lost):
+            each.reach(10, 60)
+    assert words[FAILED]
+    assert disk.words[SYNCS] == 1  # nobody tries again
+    assert (words[FLUSHED], disk.words[DURABLE]) == (0, 0)
+
+
+def test_an_error_that_dies_with_who_heard_of_it(tmp_path: Path) -> None:
+    sync, disk, words = a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    disk.on_sync = disk.kills
+    assert os.waitpid(fork(partial(sync.reach, 10, 60)), 0)[1] == signal.SIGKILL
+    disk.on_sync = nothing
+    assert words[MARKED] == 10
+    assert not words[FAILED]
+    assert sync.reach(10, 60)
+    assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
+
+
+def test_bytes_that_cannot_be_written_again_fail_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(_disk: Disk, _start: int, _end: int) -> None:
+        raise OSError(errno.EIO, "a record is not whole")
+
+    sync, disk, words = a_sync(tmp_path)
+    disk.words[APPENDED] = words[MARKED] = 10
+    monkeypatch.setattr(Disk, "write_again", damaged)
+    with pytest.raises(Lost, match="not whole"):
+        sync.reach(10, 60)
+    assert words[FAILED]
+    assert not words[FLUSHED]
+
+
+def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(tmp_path: Path) -> None:
+    sync, disk, words = a_sync(tmp_path)
+    for step in itertools.count():
+        end = disk.words[APPENDED] = disk.words[APPENDED] + 10
+        lived = not die(step, groupsync, partial(sync.reach, end, 60))
+        assert words[FLUSHED] <= disk.words[DURABLE]
+        assert sync.reach(end, 60)
+        assert end == words[FLUSHED] == disk.words[DURABLE]
+        if lived:
+            break
+    assert step > 100
+
+
+def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
+    tmp_path: Path,
+) -> None:
+    sync, disk, words = a_sync(tmp_path)
+    failed = 0
+
+    def fails() -> None:
+        with pytest.raises(Lost):
+            sync.reach(10, 60)
+
+    for step in itertools.count():
+        words[:] = memoryview(bytes(groupsync.BYTES)).cast("Q")
+        disk.words[:] = memoryview(bytes(64)).cast("Q")
+        disk.words[APPENDED] = 10
+        disk.on_sync = disk.breaks
+        lived = not die(step, groupsync, fails)
+        disk.on_sync = nothing
+        if words[FAILED]:
+            failed += 1
+            with pytest.raises(Lost):
+                sync.reach(10, 60)
+        else:
+            assert sync.reach(10, 60)
+        assert words[FLUSHED] == disk.words[DURABLE]
+        if lived:
+            break
+    assert 10 < failed < step
