@@ -1,4 +1,4 @@
-"""Kills a process before any bytecode instruction of one module: between any two of its stores."""
+"""Ends a process or a call before any instruction of one module: between any two of its stores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+import attrs
+
 
 def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
     """Let a forked child do ``work``, and kill it before instruction ``step`` of ``module``.
@@ -22,7 +24,7 @@ def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
         child = os.fork()
     if not child:
         try:
-            sys.settrace(_Killer(step, module).enter)
+            sys.settrace(_Tracer(step, module, _kill).enter)
             work()
         except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
             sys.settrace(None)
@@ -35,20 +37,47 @@ def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
     return code != 0
 
 
-class _Killer:
-    def __init__(self, step: int, module: ModuleType) -> None:
-        self._left = step
-        self._file = module.__file__
+def interrupt(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
+    """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``module``.
+
+    :returns: whether it came that far
+    """
+    before = sys.gettrace()
+    sys.settrace(_Tracer(step, module, _interrupt).enter)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@attrs.define
+class _Tracer:
+    """Calls ``ends`` before the instruction that so many others come before."""
+
+    left: int
+    module: ModuleType
+    ends: Callable[[], object]
 
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        if frame.f_code.co_filename != self._file:
+        if frame.f_code.co_filename != self.module.__file__:
             return None
         frame.f_trace_opcodes = True
         return self._step
 
     def _step(self, _frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "opcode":
-            if not self._left:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self._left -= 1
+            self.left -= 1
+            if self.left == -1:
+                self.ends()
         return self._step

@@ -11,13 +11,14 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 
-from core.tests.shared.dying import die
+from core.tests.shared.dying import die, interrupt
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.shared import groupsync
 from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
@@ -238,3 +239,33 @@ def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
         if lived:
             break
     assert 10 < failed < step
+
+
+def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:
+    (sync, disk, words), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    for step in itertools.count():
+        end = disk.words[APPENDED] = disk.words[APPENDED] + 10
+        came = interrupt(step, groupsync, partial(sync.reach, end, 60))
+        with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
+            first, second = (sync, other) if step % 2 else (other, sync)
+            assert thread.submit(first.reach, end, 5).result()
+            disk.words[APPENDED] += 10
+            assert thread.submit(second.reach, end + 10, 5).result()
+        assert words[FLUSHED] == disk.words[DURABLE]
+        if not came:
+            break
+    assert step > 100
+
+
+def test_a_put_in_the_handler_of_a_signal_in_the_middle_of_a_sync(tmp_path: Path) -> None:
+    sync, disk, words = a_sync(tmp_path)
+
+    def put() -> None:
+        disk.on_sync = nothing
+        disk.words[APPENDED] = 20
+        assert sync.reach(20, 0)
+
+    disk.words[APPENDED] = 10
+    disk.on_sync = put
+    assert sync.reach(10, 0)
+    assert words[FLUSHED] == disk.words[DURABLE] == 20

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from threading import Lock
 from typing import Final, Protocol
 
 from lakelog.pages.futex import futex
 from lakelog.shared.bytelock import LONGEST_SLEEP_S, ByteLock
+from lakelog.yieldlock import YieldLock
 
 BYTES: Final = 32
 FLUSHED: Final = 0
@@ -76,7 +76,7 @@ class GroupSync:
         self._halves = shared[at : at + BYTES].cast("I")
         self._futex = futex(shared, at + 4 * _SEQUENCE)
         self._fail = fail
-        self._leading = Lock()
+        self._leading = YieldLock()
 
     @property
     def flushed(self) -> int:
@@ -109,22 +109,32 @@ class GroupSync:
 
     def _lead(self, end_offset: int) -> bool:
         """Sync for all, unless somebody does; whether to look again."""
-        if not self._leading.acquire(blocking=False):
-            return False
+        leading, words = self._leading, self._words
+        if leading.is_mine():  # the handler of a signal puts, in the middle of a sync of its thread
+            self._sync()
+            return True
         try:
-            if self._lock.take():
+            if not leading.take(False):
                 return False
-            try:
-                if self._words[FLUSHED] < end_offset and not self._words[FAILED]:
-                    self._sync()
-            finally:
-                self._lock.release()
-                self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
-        finally:
-            self._leading.release()
+            if self._lock.take():
+                leading.release()
+                return False
+            if words[FLUSHED] < end_offset and not words[FAILED]:
+                self._sync()
+            self._let_go()
+        except BaseException:  # of a signal's handler, too, in the middle of anything
+            if leading.is_mine():
+                self._let_go()
+            raise
+        return True
+
+    def _let_go(self) -> None:
+        """Let the others see, or lead; a byte that another process has locked stays so."""
+        self._lock.release()
+        self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
+        self._leading.release()
         if self._futex is not None:
             self._futex.wake()
-        return True
 
     def _sync(self) -> None:
         words, log = self._words, self._log
@@ -137,4 +147,4 @@ class GroupSync:
         except OSError as error:
             words[FAILED] = 1
             raise self._fail(error) from error
-        words[FLUSHED] = end
+        words[FLUSHED] = max(end, words[FLUSHED])
