@@ -9,13 +9,20 @@ import traceback
 import warnings
 from collections.abc import Callable
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
+Modules: TypeAlias = ModuleType | tuple[ModuleType, ...]
 
-def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
-    """Let a forked child do ``work``, and kill it before instruction ``step`` of ``module``.
+
+def _files(modules: Modules) -> frozenset[str | None]:
+    several = modules if isinstance(modules, tuple) else (modules,)
+    return frozenset(each.__file__ for each in several)
+
+
+def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
+    """Let a forked child do ``work``, and kill it before instruction ``step`` of ``modules``.
 
     :returns: whether it came that far; else it has done all of its work, or an error ends the test
     """
@@ -24,7 +31,7 @@ def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
         child = os.fork()
     if not child:
         try:
-            sys.settrace(_Tracer(step, module, _kill).enter)
+            sys.settrace(_Tracer(step, _files(modules), _kill).enter)
             work()
         except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
             sys.settrace(None)
@@ -37,13 +44,13 @@ def die(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
     return code != 0
 
 
-def interrupt(step: int, module: ModuleType, work: Callable[[], object]) -> bool:
-    """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``module``.
+def interrupt(step: int, modules: Modules, work: Callable[[], object]) -> bool:
+    """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``modules``.
 
     :returns: whether it came that far
     """
     before = sys.gettrace()
-    sys.settrace(_Tracer(step, module, _interrupt).enter)
+    sys.settrace(_Tracer(step, _files(modules), _interrupt).enter)
     try:
         work()
     except KeyboardInterrupt:
@@ -66,11 +73,11 @@ class _Tracer:
     """Calls ``ends`` before the instruction that so many others come before."""
 
     left: int
-    module: ModuleType
+    files: frozenset[str | None]
     ends: Callable[[], object]
 
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        if frame.f_code.co_filename != self.module.__file__:
+        if frame.f_code.co_filename not in self.files:
             return None
         frame.f_trace_opcodes = True
         return self._step

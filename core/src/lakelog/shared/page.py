@@ -56,6 +56,8 @@ INTENT_START: Final = 18
 INTENT_END: Final = 19
 TABLE_GENERATION: Final = 20
 ALLOCATED: Final = 21
+FAILED: Final = 34
+"""In the words of group commit."""
 MINIMUM: Final = 40
 DISPATCHED: Final = 41
 
