@@ -41,7 +41,7 @@ class Bounds:
     """
 
     pass_bytes: int = 512 << 20
-    task_bytes: int = 64 << 20
+    task_bytes: int = 56 << 20
     file_bytes: int = FILE_BYTES
     at_once: int = 1
 
