@@ -43,6 +43,8 @@ _BYTES_PER_SLOT: Final = 8 + 32
 """Room for entries: half of the slots are used, with 64 bytes for each."""
 _ENTRY: Final = Struct("=QIiI")
 _ID: Final = Struct("=i")
+_AS_IT_IS: Final = "surrogatepass"
+"""Of topics that are no UTF-8."""
 
 
 class QueueTable:
@@ -65,9 +67,7 @@ class QueueTable:
 
         Raises ``OSError``.
         """
-        slots = FIRST_SLOTS
-        while slots < 4 * len(start):
-            slots *= _GROWTH
+        slots = _slots(FIRST_SLOTS, 2 * len(start), _words_of_all(topic for topic, _ in start))
         _write(files, path, generation, slots, start.items())
         return cls(files, path, generation)
 
@@ -111,11 +111,10 @@ class QueueTable:
 
     def has_room(self, topics: Iterable[str]) -> bool:
         """Whether new queues of these topics fit, whatever of them is there."""
-        needed = [_words_of(len(topic.encode())) for topic in topics]
-        words = self._words
+        topics, words = list(topics), self._words
         return (
-            words[_END] + sum(needed) <= len(words)
-            and 2 * (words[_COUNT] + len(needed)) <= words[_SLOTS]
+            words[_END] + _words_of_all(topics) <= len(words)
+            and 2 * (words[_COUNT] + len(topics)) <= words[_SLOTS]
         )
 
     def grown(self, topics: Iterable[str]) -> QueueTable:
@@ -123,12 +122,12 @@ class QueueTable:
 
         Raises ``OSError``; this one goes on then.
         """
-        topics = list(topics)
-        slots = self._words[_SLOTS] * _GROWTH
-        least = (self._words[_COUNT] + len(topics)) * 2
-        room = self._words[_END] + sum(_words_of(len(each.encode())) for each in topics)
-        while slots < least or _file_bytes(slots) < 8 * room + 8 * slots:
-            slots *= _GROWTH
+        topics, words = list(topics), self._words
+        slots = _slots(
+            words[_SLOTS] * _GROWTH,
+            words[_COUNT] + len(topics),
+            words[_END] + _words_of_all(topics),
+        )
         _write(self._files, self._path, self.generation + 1, slots, self._entries())
         return QueueTable(self._files, self._path, self.generation + 1)
 
@@ -137,7 +136,7 @@ class QueueTable:
     def _find(self, queue: Queue) -> int:
         """The word where its entry starts; 0 where there is none."""
         topic, number = queue
-        key = topic.encode()
+        key = _key(topic)
         wanted, words = _hash(key, number), self._words
         mask = words[_SLOTS] - 1
         slot = wanted & mask
@@ -162,7 +161,10 @@ class QueueTable:
             if at := self._words[slot]:
                 next_offset, _, queue_id, length = _ENTRY.unpack_from(self._bytes, 8 * at)
                 start = 8 * at + _ENTRY.size
-                yield (str(self._bytes[start : start + length], "utf-8"), queue_id), next_offset
+                yield (
+                    (str(self._bytes[start : start + length], "utf-8", _AS_IT_IS), queue_id),
+                    next_offset,
+                )
 
 
 def table_path(path: Path, generation: int) -> Path:
@@ -182,6 +184,22 @@ def _hash(key: bytes, queue_id: int) -> int:
 
 def _words_of(key_bytes: int) -> int:
     return -(-(_ENTRY.size + key_bytes) // 8)
+
+
+def _words_of_all(topics: Iterable[str]) -> int:
+    return sum(_words_of(len(_key(topic))) for topic in topics)
+
+
+def _slots(least: int, count: int, entry_words: int) -> int:
+    """How many slots there must be, for so many queues with entries of so many words in all."""
+    slots = least
+    while slots < 2 * count or _file_bytes(slots) < 8 * (_HEAD_WORDS + slots + entry_words):
+        slots *= _GROWTH
+    return slots
+
+
+def _key(topic: str) -> bytes:
+    return topic.encode("utf-8", _AS_IT_IS)
 
 
 def _file_bytes(slots: int) -> int:
@@ -217,7 +235,7 @@ def _write(
 def _add(data: memoryview, words: memoryview[int], queue: Queue, next_offset: int) -> int:
     """Add an entry, for which there is room; the word where it starts."""
     topic, number = queue
-    key = topic.encode()
+    key = _key(topic)
     wanted, at = _hash(key, number), words[_END]
     start = 8 * at + _ENTRY.size
     _ENTRY.pack_into(data, 8 * at, next_offset, wanted, number, len(key))
