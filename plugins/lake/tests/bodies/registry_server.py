@@ -16,11 +16,18 @@ import attrs
 
 @attrs.define
 class RegistryServer:
-    """What it holds; :ivar failing: so many requests fail first; :ivar asked: paths, in order."""
+    """What it holds.
+
+    :ivar failing: so many requests fail first
+    :ivar asked: paths, in order; :ivar who: who asked, of each
+    :ivar moved_to: where it sends everybody
+    """
 
     schemas: list[dict[str, Any]] = attrs.field(factory=list)
     versions: dict[str, list[int]] = attrs.field(factory=dict)
     asked: list[str] = attrs.field(factory=list)
+    who: list[str | None] = attrs.field(factory=list)
+    moved_to: str | None = None
     failing: int = 0
     user_info: str | None = None
     url: str = ""
@@ -87,6 +94,12 @@ def registry_server() -> Iterator[RegistryServer]:
         def do_GET(self) -> None:  # the library's name
             url = urlsplit(self.path)
             held.asked.append(url.path)
+            held.who.append(self.headers.get("Authorization"))
+            if held.moved_to is not None:
+                self.send_response(302)
+                self.send_header("Location", held.moved_to + self.path)
+                self.end_headers()
+                return
             status = held.status_before(dict(self.headers))
             said: dict[str, Any] = {"error_code": status, "message": "not now, or not you"}
             if status is None:

@@ -171,6 +171,16 @@ def test_who_asks_is_said(server: RegistryServer, monkeypatch: pytest.MonkeyPatc
     parser_for(f"avro-registry:{server.url}#orders")
 
 
+def test_another_host_does_not_see_the_password(server: RegistryServer) -> None:
+    server.register("s", json.dumps(NEW))
+    with registry_server() as former:
+        former.moved_to = server.url
+        url = former.url.replace("//", "//me:secret@")
+        parser_for(f"avro-registry:{url}#s")
+        assert former.who[0] is not None
+    assert server.who == [None]
+
+
 def test_what_a_registry_lacks_is_told(server: RegistryServer) -> None:
     server.register("number", '"int"')
     server.register("proto", "", "PROTOBUF")

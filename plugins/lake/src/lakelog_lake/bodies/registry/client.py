@@ -131,9 +131,9 @@ class Registry:
 
     def _asked(self, url: str) -> Mapping[str, Any]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if self.auth is not None:
-            headers["Authorization"] = self.auth
         request = urllib.request.Request(url, headers=headers)
+        if self.auth is not None:  # which no other host is to see that this one sends us to
+            request.add_unredirected_header("Authorization", self.auth)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             found = json.load(answer)
         if not isinstance(found, dict) or "schema" not in found:
