@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.shared.dying import die, interrupt
+from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.shared import groupsync
 from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
@@ -199,9 +199,12 @@ def test_bytes_that_cannot_be_written_again_fail_the_store(
     assert not words[FLUSHED]
 
 
-def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(tmp_path: Path) -> None:
+@EACH
+def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
+    tmp_path: Path, stride: int
+) -> None:
     sync, disk, words = a_sync(tmp_path)
-    for step in itertools.count():
+    for step in itertools.count(0, stride):
         end = disk.words[APPENDED] = disk.words[APPENDED] + 10
         lived = not die(step, groupsync, partial(sync.reach, end, 60))
         assert words[FLUSHED] <= disk.words[DURABLE]
@@ -212,8 +215,9 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(tmp_path: P
     assert step > 100
 
 
+@EACH
 def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
-    tmp_path: Path,
+    tmp_path: Path, stride: int
 ) -> None:
     sync, disk, words = a_sync(tmp_path)
     failed = 0
@@ -222,7 +226,7 @@ def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
         with pytest.raises(Lost):
             sync.reach(10, 60)
 
-    for step in itertools.count():
+    for step in itertools.count(0, stride):
         words[:] = memoryview(bytes(groupsync.BYTES)).cast("Q")
         disk.words[:] = memoryview(bytes(64)).cast("Q")
         disk.words[APPENDED] = 10
@@ -238,7 +242,7 @@ def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
         assert words[FLUSHED] == disk.words[DURABLE]
         if lived:
             break
-    assert 10 < failed < step
+    assert 10 < failed * stride < step
 
 
 def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:

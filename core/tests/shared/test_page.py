@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.shared.dying import die
+from core.tests.shared.dying import EACH, die
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files import RealFileSystem
 from lakelog.shared import page as pages
@@ -111,9 +111,12 @@ def test_a_page_of_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         join(tmp_path)
 
 
-def test_a_death_at_any_step_leaves_the_former_page_or_the_new_one(tmp_path: Path) -> None:
+@EACH
+def test_a_death_at_any_step_leaves_the_former_page_or_the_new_one(
+    tmp_path: Path, stride: int
+) -> None:
     make(tmp_path, 1)
-    for step in itertools.count():
+    for step in itertools.count(0, stride):
         lived = not die(step, pages, partial(make, tmp_path, 2))
         found = join(tmp_path)
         assert found.words[SEGMENT_BYTES] in (1, 2)

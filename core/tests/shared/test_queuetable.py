@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.tests.shared.dying import die
+from core.tests.shared.dying import EACH, die
 from lakelog.files import RealFileSystem
 from lakelog.properties import LIGHT_QUEUE_PREFIX
 from lakelog.queueoffsets import Queue, QueueOffsets
@@ -105,9 +105,12 @@ def test_names_that_are_long_find_room(tmp_path: Path) -> None:
     assert table.snapshot() == {(name, 0): 1 for name in names}
 
 
-def test_a_death_at_any_step_of_a_new_queue_leaves_a_table_that_is_whole(tmp_path: Path) -> None:
+@EACH
+def test_a_death_at_any_step_of_a_new_queue_leaves_a_table_that_is_whole(
+    tmp_path: Path, stride: int
+) -> None:
     before = {("old", 0): 5, ("%LMQ%old", 0): 6}
-    for step in itertools.count():
+    for step in itertools.count(0, stride):
         remove_table(FILES, tmp_path, 1)
         table = a_table(tmp_path, before)
         lived = not die(step, queuetable, partial(table.advance, ("new", 3), 1))
@@ -122,13 +125,14 @@ def test_a_death_at_any_step_of_a_new_queue_leaves_a_table_that_is_whole(tmp_pat
     assert step > 100
 
 
+@EACH
 def test_a_death_at_any_step_of_a_growth_leaves_the_former_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int
 ) -> None:
     monkeypatch.setattr(queuetable, "FIRST_SLOTS", 4)
     before = {(f"topic-{number}", number): number for number in range(3)}
     table = a_table(tmp_path, before)
-    for step in itertools.count(0, 3):
+    for step in itertools.count(0, 3 * stride):
         lived = not die(step, queuetable, partial(table.grown, ["new"]))
         assert table.snapshot() == before
         assert table.grown(["new"]).snapshot() == before  # over whatever the dead one left

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.shared import tinylog
-from core.tests.shared.dying import die, interrupt
+from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_groupsync import fork
 from core.tests.shared.tinylog import RECORD, Failed, TinyLog
 from lakelog.errors import PutRefused
@@ -23,7 +23,6 @@ from lakelog.shared.page import APPENDED, FAILED, INTENT_END, INTENT_START, SEVE
 from lakelog.status import PutStatus
 
 STEPS = (section, tinylog, queuetable)
-EACH = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
 
 
