@@ -82,7 +82,9 @@ class _Tracer:
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         if frame.f_code.co_filename not in self.files:
             return None
-        frame.f_trace_opcodes = True
+        frame.f_trace, frame.f_trace_opcodes = self._step, True
+        sys.settrace(None)  # from Python 3.12 on, a frame's wish counts from the next call of this
+        sys.settrace(self.enter)
         return self._step
 
     def _step(self, _frame: FrameType, event: str, _argument: Any) -> Any:
