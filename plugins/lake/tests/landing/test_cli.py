@@ -162,6 +162,27 @@ def test_wrong_usage_is_one_line(store_path: Path, tmp_path: Path) -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("history", ["banana", "-3", "0", "12y"])
+def test_a_history_that_is_none_makes_no_table(
+    store_path: Path, tmp_path: Path, history: str
+) -> None:
+    done = run(
+        "dispatch", store_path, "--to", f"delta:{tmp_path / 't'}", "--once", f"--history={history}"
+    )
+    assert done.exit_code == 2
+    assert f"{history!r} says no history: write a number" in done.stderr
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_table_that_keeps_no_history_of_its_own_is_not_made_for_one(
+    store_path: Path, tmp_path: Path
+) -> None:
+    done = run("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}", "--history", "5")
+    assert done.exit_code == 2
+    assert "keeps its history until" in done.stderr
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_store_that_is_another_is_refused_in_one_line(store_path: Path, tmp_path: Path) -> None:
     to = ("--to", f"parquet:{tmp_path / 't'}", "--once", "--store-id", "S")
     assert run("dispatch", store_path, *to).exit_code == 0

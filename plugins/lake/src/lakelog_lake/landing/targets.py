@@ -70,7 +70,11 @@ class TableSpec:
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     compression: Compression = Compression.AUTO
-    history: str | None = None
+    history: str | None = attrs.field(default=None)
+
+    @history.validator
+    def _says_history(self, _field: object, history: str | None) -> None:
+        kept(history, "--history")
 
 
 def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
@@ -181,9 +185,13 @@ class _Tables:
         name = name if shape.topic is None else named(name, shape.topic)
         with reaching(self._said(name)):
             sink = self.place.sink(name, shape)
-            sink.prepare()
-            if self.spec.history is not None:
-                _keep(sink, self.spec.history)
+            history = self.spec.history
+            if history is None:
+                sink.prepare()
+            else:
+                trimmed = _trimmed(sink)
+                sink.prepare()
+                trimmed.keep(history.strip())
         return sink
 
     def _said(self, name: str) -> str:
@@ -191,15 +199,14 @@ class _Tables:
         return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
 
 
-def _keep(sink: Sink, history: str) -> None:
+def _trimmed(sink: Sink) -> Trimmed:
     """Raises :class:`~lakelog.errors.SettingsError` for a kind that keeps what others say."""
     if not isinstance(sink, Trimmed):
         raise SettingsError(
             f"{sink.name} keeps its history until 'lakelog lake expire', or its engine, removes it",
             key="--history",
         )
-    kept(history, "--history")
-    sink.keep(history.strip())
+    return sink
 
 
 def identity_of(path: Path, store_id: str | None) -> str:
