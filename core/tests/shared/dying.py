@@ -47,20 +47,27 @@ def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
     return code != 0
 
 
-def interrupt(step: int, modules: Modules, work: Callable[[], object]) -> bool:
+def interrupt(
+    step: int,
+    modules: Modules,
+    work: Callable[[], object],
+    handler: Callable[[], object] | None = None,
+) -> bool:
     """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``modules``.
 
+    :param handler: what a signal's handler does there instead, if it raises nothing
     :returns: whether it came that far
     """
     before = sys.gettrace()
-    sys.settrace(_Tracer(step, _files(modules), _interrupt).enter)
+    tracer = _Tracer(step, _files(modules), handler or _interrupt)
+    sys.settrace(tracer.enter)
     try:
         work()
     except KeyboardInterrupt:
         return True
     finally:
         sys.settrace(before)
-    return False
+    return tracer.left < 0
 
 
 def _kill() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import mmap
 import os
@@ -19,8 +20,11 @@ import attrs
 import pytest
 
 from core.tests.shared.dying import EACH, die, interrupt
+from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
+from lakelog.files import File, RealFileSystem
 from lakelog.shared import groupsync
+from lakelog.shared.bytelock import is_locked
 from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
 
 AT = 128
@@ -41,10 +45,12 @@ def nothing() -> None:
 class Disk:
     """A log in shared memory, and a disk whose kernel drops what it could not write.
 
+    :ivar file: one more description of ``lock``, to look whether the byte is locked
     :ivar on_sync: called in the middle of a sync
     """
 
     words: memoryview
+    file: File
     on_sync: Callable[[], None] = nothing
 
     @property
@@ -52,6 +58,7 @@ class Disk:
         return int(self.words[APPENDED])
 
     def sync(self, start: int, end: int) -> None:
+        assert is_locked(self.file, BYTE, fcntl.F_WRLCK), "a sync beside another"
         self.words[SYNCS] += 1
         self.on_sync()
         if start >= self.words[DROPPED]:  # else the pages are clean, and nothing is written
@@ -78,7 +85,7 @@ def a_sync(folder: Path) -> tuple[GroupSync, Disk, memoryview]:
     lock, _ = a_lock(folder)
     with (folder / "shared").open("r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), mmap.PAGESIZE))
-    disk = Disk(memory[DISK_AT : DISK_AT + 64].cast("Q"))
+    disk = Disk(memory[DISK_AT : DISK_AT + 64].cast("Q"), RealFileSystem().open(folder / "lock"))
     sync = GroupSync(disk, lock, memory, AT, lambda error: Lost(str(error)))
     return sync, disk, memory[AT : AT + groupsync.BYTES].cast("Q")
 
@@ -273,3 +280,25 @@ def test_a_put_in_the_handler_of_a_signal_in_the_middle_of_a_sync(tmp_path: Path
     disk.on_sync = put
     assert sync.reach(10, 0)
     assert words[FLUSHED] == disk.words[DURABLE] == 20
+
+
+def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
+    """It syncs only where its thread has the byte; elsewhere it is not in time, and all goes on."""
+    sync, disk, words = a_sync(tmp_path)
+    in_time = 0
+
+    def put() -> None:
+        nonlocal in_time
+        disk.words[APPENDED] += 10
+        in_time += sync.reach(disk.words[APPENDED], 0)
+        assert words[FLUSHED] <= disk.words[DURABLE]
+
+    for step in itertools.count():
+        end = disk.words[APPENDED] = disk.words[APPENDED] + 10
+        came = interrupt(step, groupsync, partial(sync.reach, end, 60), put)
+        assert end <= words[FLUSHED] <= disk.words[DURABLE]
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(sync.reach, disk.words[APPENDED], 5).result()
+        if not came:
+            break
+    assert 10 < in_time < step

@@ -12,10 +12,12 @@ import pytest
 from core.tests.shared.dying import EACH, die
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files import RealFileSystem
+from lakelog.shared import groupsync
 from lakelog.shared import page as pages
 from lakelog.shared.page import (
     APPENDED,
     DISPATCHED,
+    FAILED,
     GROUP_SYNC_AT,
     MAGIC,
     PAGE_BYTES,
@@ -45,7 +47,8 @@ def test_all_see_the_same_words(tmp_path: Path) -> None:
     one.words[APPENDED] = 1 << 60
     assert other.words[APPENDED] == 1 << 60
     assert (other.words[0], len(other.memory)) == (MAGIC, PAGE_BYTES)
-    assert 8 * DISPATCHED >= GROUP_SYNC_AT + 32
+    assert 8 * DISPATCHED >= GROUP_SYNC_AT + groupsync.BYTES
+    assert GROUP_SYNC_AT // 8 + groupsync.FAILED == FAILED
 
 
 def test_a_new_page_takes_the_place_of_the_former(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ class GroupSync:
         self._futex = futex(shared, at + 4 * _SEQUENCE)
         self._fail = fail
         self._leading = YieldLock()
+        self._holds = False
 
     @property
     def flushed(self) -> int:
@@ -110,15 +111,17 @@ class GroupSync:
     def _lead(self, end_offset: int) -> bool:
         """Sync for all, unless somebody does; whether to look again."""
         leading, words = self._leading, self._words
-        if leading.is_mine():  # the handler of a signal puts, in the middle of a sync of its thread
-            self._sync()
-            return True
+        if leading.is_mine():  # the handler of a signal puts, somewhere in here in its thread
+            if self._holds:
+                self._sync()
+            return self._holds
         try:
             if not leading.take(False):
                 return False
             if self._lock.take():
                 leading.release()
                 return False
+            self._holds = True
             if words[FLUSHED] < end_offset and not words[FAILED]:
                 self._sync()
             self._let_go()
@@ -130,6 +133,7 @@ class GroupSync:
 
     def _let_go(self) -> None:
         """Let the others see, or lead; a byte that another process has locked stays so."""
+        self._holds = False
         self._lock.release()
         self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
         self._leading.release()

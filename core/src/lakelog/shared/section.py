@@ -161,11 +161,14 @@ class AppendSection:
 
     def _wait(self, acquire: Callable[[float], bool]) -> None:
         """Wait on, unless it is one append that takes all the time."""
-        before = self._words[APPENDED]
+        words = self._words
+        before = words[APPENDED]
         while not acquire(self._busy_seconds):
-            if before == (before := self._words[APPENDED]):
+            now = words[APPENDED]
+            if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
-                    f"an append of process {self._words[APPENDER_PID]} has taken more than "
+                    f"an append of process {words[APPENDER_PID]} has taken more than "
                     f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
+            before = now
