@@ -63,6 +63,8 @@ def test_a_death_at_any_step_of_a_repair(tmp_path: Path, stride: int) -> None:
             _end(fork(partial(_dies_inside, tmp_path, committed)))
             assert log.page.words[INTENT_END]
             lived = not die(step, STEPS, lambda: TinyLog.open(tmp_path).inside(_nothing))
+            log.inside(_nothing)
+            log.records()  # whole without an append, too
             log.append(1, [step])
             assert log.records() == [*before, *([(7, 5)] if committed else []), (1, step)]
             if lived:

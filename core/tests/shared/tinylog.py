@@ -1,6 +1,7 @@
 """A log of records of three numbers, appended to by the section, and read back to be judged.
 
-A record: ``u64 queue + 1 | u64 queue offset | u64 number``, in the machine's byte order.
+A record: ``u64 queue + 1 | u64 queue offset | u64 number``, in the machine's byte order. Its store
+time is how many records there are with it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 
 from lakelog.files import RealFileSystem
 from lakelog.shared.bytelock import ByteLock
-from lakelog.shared.page import APPEND_LOCK_AT, APPENDED, FAILED, SharedPage
+from lakelog.shared.page import APPEND_LOCK_AT, APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
 from lakelog.shared.queuetable import QueueTable
 from lakelog.shared.section import AppendSection
 
@@ -79,7 +80,7 @@ class TinyLog:
             half = len(data) // 2
             os.pwrite(self.descriptor, data[half:], start + half)  # as a copy at a page fault may
             os.pwrite(self.descriptor, data[:half], start)
-            section.commit(start + len(data), 1)
+            section.commit(start + len(data), (start + len(data)) // RECORD.size)
             self.table.advance(("t", queue), len(numbers))
             section.finish()
             section.leave()
@@ -109,6 +110,7 @@ class TinyLog:
             ends[queue] = offset + 1
             found.append((queue - 1, number))
         assert not any(data[end:])
+        assert self.page.words[LAST_TIMESTAMP] == end // RECORD.size
         assert self.table.snapshot() == {("t", queue - 1): end for queue, end in ends.items()}
         return found
 
@@ -121,6 +123,7 @@ class _Repaired:
     def zero(self, start: int, end: int) -> None:
         os.pwrite(self.descriptor, bytes(end - start), start)
 
-    def raise_ends(self, start: int, end: int) -> None:
+    def raise_ends(self, start: int, end: int) -> int:
         for queue, offset, _ in RECORD.iter_unpack(os.pread(self.descriptor, end - start, start)):
             self.table.raise_to(("t", queue - 1), offset + 1)
+        return end // RECORD.size

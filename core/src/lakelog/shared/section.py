@@ -43,8 +43,10 @@ class RepairedLog(Protocol):
     def zero(self, start: int, end: int) -> None:
         """Write zeros from ``start`` to ``end``; raises ``OSError``."""
 
-    def raise_ends(self, start: int, end: int) -> None:
+    def raise_ends(self, start: int, end: int) -> int:
         """Let each queue end behind its last record between ``start`` and ``end``, at least.
+
+        :returns: store time of the last one, in ms since 1970; 0 where there is none
 
         Raises ``OSError`` where the records cannot be read.
         """
@@ -122,7 +124,7 @@ class AppendSection:
         words[INTENT_END] = end_offset
 
     def commit(self, end_offset: int, timestamp_ms: int) -> None:
-        """What was written is in the log."""
+        """What was written is in the log; a time that is read first is of a record in it."""
         self._words[APPENDED] = end_offset
         self._words[LAST_TIMESTAMP] = timestamp_ms
 
@@ -154,7 +156,8 @@ class AppendSection:
             if appended < end:
                 self._log.zero(appended, end)
             else:
-                self._log.raise_ends(start, end)
+                timestamp_ms = self._log.raise_ends(start, end)
+                words[LAST_TIMESTAMP] = max(timestamp_ms, words[LAST_TIMESTAMP])
         except OSError as error:
             raise self._fail(error) from error
         words[INTENT_END] = 0
