@@ -19,7 +19,7 @@ import lakelog
 from core.tests.services.support import eventually, is_alive
 from lakelog.check import check
 from lakelog.files import RealFileSystem
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.testing.signals import hold
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference

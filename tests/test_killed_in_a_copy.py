@@ -23,7 +23,8 @@ import lakelog
 from core.tests.recovery.support import StoppingFiles
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files import RealFileSystem
-from lakelog.pages.positionspage import PROOF, page_path, whole_end
+from lakelog.pages.pageview import whole_end
+from lakelog.pages.sharedpage import PROOF, page_path
 from lakelog.pieces import Blank
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog.testing.copies import copy_store

@@ -1,4 +1,4 @@
-"""Puts: encode, append, wait for flush and copies, confirm, answer. Nothing of pluggy in here."""
+"""Puts: encode, append, wait for flush and copies, answer. Nothing of pluggy in here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicato
 from lakelog.layout import BLANK_MIN_BYTES
 from lakelog.message import Message
 from lakelog.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
-from lakelog.positions import Confirmations, OpenPut
 from lakelog.putfuture import BatchFuture, PutFuture, begin, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
@@ -43,7 +42,6 @@ class Appender:
     def __init__(
         self,
         log: CommitLog,
-        confirmations: Confirmations,
         callback: AppendCallback,
         flush: FlushStrategy,
         replicator: Replicator | None,
@@ -58,7 +56,6 @@ class Appender:
         """
         self._log = log
         self._append = log.append
-        self._confirm = confirmations.end
         self._encode = callback.encode
         self._flush = flush
         self._replicator = replicator
@@ -81,28 +78,21 @@ class Appender:
         return batch.results(self._finish(batch))[0]
 
     def _finish(self, batch: EncodedBatch) -> PutStatus:
-        """Append, wait for flush and copies; whatever comes, the put then has its result."""
-        put: OpenPut = []
+        """Append, and wait for flush and copies."""
+        end = self._append(batch)
+        whose = self._of_flush
         try:
-            end = self._append(batch, put)
-            whose = self._of_flush
-            try:
-                status = self._flush.submit(end, batch.wait)
-                if status is not _PUT_OK:
-                    status = known(status)
-                if self._replicator is not None:
-                    whose = self._of_replicator
-                    status = _combined(status, known(self._replicator.submit(end, batch.wait)))
-            except Exception as error:
-                failed = _about(batch, whose.error(error, end))
-                if failed is error:
-                    raise
-                raise failed from failed.__cause__
-            self._confirm(put)
-        except BaseException:  # of a signal's handler, too, in the middle of anything
-            if put:
-                self._confirm(put)
-            raise
+            status = self._flush.submit(end, batch.wait)
+            if status is not _PUT_OK:
+                status = known(status)
+            if self._replicator is not None:
+                whose = self._of_replicator
+                status = _combined(status, known(self._replicator.submit(end, batch.wait)))
+        except Exception as error:
+            failed = _about(batch, whose.error(error, end))
+            if failed is error:
+                raise
+            raise failed from failed.__cause__
         return status
 
     # --- many messages ---
@@ -198,16 +188,7 @@ class Appender:
         in whatever thread that is, and it must not block there. Raises what an append raises;
         ``answer`` is not called then.
         """
-        put: OpenPut = []
-        try:
-            end = self._append(batch, put)
-            self._submit(end, batch.wait, put, answer)
-        except BaseException:  # of a signal's handler, too, in the middle of anything
-            if put:
-                self._confirm(put)
-            raise
-
-    def _submit(self, end: int, wait: bool, put: OpenPut, answer: Answer) -> None:
+        end, wait = self._append(batch), batch.wait
         whose = self._of_flush
         try:
             outcomes = [checked(self._flush.submit(end, wait))]
@@ -215,19 +196,16 @@ class Appender:
                 whose = self._of_replicator
                 outcomes.append(checked(self._replicator.submit(end, wait)))
         except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: the bytes are in the log, so it is told as their outcome
-            self._confirm(put)
             answer(whose.error(error, end))
             return
-        finish = partial(self._answer, put, answer, end)
+        finish = partial(self._answer, answer, end)
         if len(outcomes) == 1 and not isinstance(outcomes[0], PutStatus):
             outcomes[0].add_done_callback(finish)
         else:
             _when_all(outcomes, finish)
 
-    def _answer(
-        self, put: OpenPut, answer: Answer, end: int, flushed: Outcome, *copied: Outcome
-    ) -> None:
-        """Every outcome is known: confirm, and tell it."""
+    def _answer(self, answer: Answer, end: int, flushed: Outcome, *copied: Outcome) -> None:
+        """Every outcome is known."""
         told: PutStatus | Exception
         whose = self._of_flush
         try:
@@ -235,9 +213,8 @@ class Appender:
             for outcome in copied:
                 whose = self._of_replicator
                 told = _combined(told, known(outcome))
-        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: told below, where the put is confirmed too
+        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: told below
             told = whose.error(error, end)
-        self._confirm(put)
         answer(told)
 
     # --- end ---

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.positions import Positions
 from lakelog.source import FileSource
 
@@ -22,8 +22,8 @@ class OwnedBounds:
         return self.positions.minimum
 
     def end(self) -> int | None:
-        """Behind the last put that has its result."""
-        return self.positions.confirmed
+        """End of what can be read."""
+        return self.positions.readable
 
 
 @attrs.frozen
@@ -59,6 +59,6 @@ class ReaderBounds:
         return FileBounds(self.source).minimum() if page is None else page.minimum
 
     def end(self) -> int | None:
-        """Behind the last put that has its result and can be seen; or to be found out."""
+        """End of what can be read; or to be found out."""
         page = self.page()
         return self.clean_end() if page is None else page.readable

@@ -1,25 +1,45 @@
-"""The commit log: appends encoded batches under one lock, and makes them durable on request.
+"""The commit log: appends encoded batches in the append section, and makes them durable on request.
 
-The lock is held for placing and copying alone; encoding comes before it, waiting after it.
+The section is held for placing and copying alone; encoding comes before it, waiting after it.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from threading import Lock
 from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.errors import LakelogError, PutRefused
+from lakelog.errors import PutRefused, StoreFailed
+from lakelog.files import File
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
-from lakelog.pages.positionspage import APPENDED
-from lakelog.positions import Confirmations, OpenPut, Positions
-from lakelog.queueoffsets import Queue, QueueOffsets
+from lakelog.logfiles import LogFiles
+from lakelog.pages.sharedpage import (
+    APPEND_LOCK_AT,
+    APPENDED,
+    DURABLE,
+    FLAGS,
+    GROUP_SYNC_AT,
+    LAST_TIMESTAMP,
+    SYNC_LOCK_AT,
+    TABLE_GENERATION,
+    SharedPage,
+)
+from lakelog.positions import Positions
+from lakelog.queueoffsets import Queue
 from lakelog.segments import Segments
+from lakelog.shared.bytelock import ByteLock
+from lakelog.shared.groupsync import GroupSync
+from lakelog.shared.queuetable import QueueTable
+from lakelog.shared.section import AppendSection
 from lakelog.status import AppendStatus, PutStatus
-from lakelog.yieldlock import YieldLock
+
+APPENDING: Final = 8
+"""The byte of ``lock`` that is locked by the process that appends."""
+SYNCING: Final = 9
+"""The byte that is locked by the process that syncs for all."""
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
@@ -36,112 +56,103 @@ _REFUSALS = {
     ),
     AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
 }
-_IN_A_PUT: Final = "a put inside of a put: the handler of a signal cannot append to the log"
 
 
 class CommitLog:
-    """The log of one owner.
+    """The log of one store, as one process appends to it.
 
     :ivar positions: how far it has come
-    :ivar last_timestamp_ms: store time of the last message; never goes back
     :ivar staged: whether bytes reach the page cache only by ``commit``
-    :ivar flushed_timestamp_ms: store time of a message that is durable, and all before it; never
-        ahead of ``positions.flushed``
     """
 
     def __init__(  # each is a collaborator of its own
         self,
         segments: Segments,
+        page: SharedPage,
         positions: Positions,
-        confirmations: Confirmations,
-        queue_offsets: QueueOffsets,
+        table: QueueTable,
+        lock: File,
         callback: AppendCallback,
         health: Health,
         busy_timeout_ms: int,
-        last_timestamp_ms: int,
     ) -> None:
+        """Prepare; the page is that of a log that is in order.
+
+        :param positions: on the words of ``page``
+        :param lock: the file ``lock``, opened by this process
+        """
         self.segments = segments
         self.positions = positions
-        self.last_timestamp_ms = last_timestamp_ms
         self.staged = segments.staged
-        self.flushed_timestamp_ms = last_timestamp_ms
-        self._confirmations = confirmations
-        self._queue_offsets = queue_offsets
+        self._words = page.words
+        self._files = files = LogFiles(segments, positions, table)
+        self._table = table
         self._place = callback.place
         self._health = health
-        self._busy_seconds = busy_timeout_ms / 1000
-        self._lock = YieldLock()
-        self._take, self._release = self._lock.take, self._lock.release
-        self._locked_since = 0.0
-        self._sync_lock = Lock()
-        self._commit_lock = Lock()
+        append_lock = ByteLock(lock, APPENDING, page.memory, APPEND_LOCK_AT)
+        self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
+        sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
+        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
+        self._page = page
+        self._is_read_at_once = not page.words[FLAGS] & DURABLE
+
+    def _failed(self, error: OSError | None) -> Exception:
+        """Make the store fail for all by an error of this process, or here by another one's."""
+        if error is not None:
+            self._page.fail(str(error))
+        return self._health.fail(error or RuntimeError(self._page.failure or "unknown"))
 
     # --- append ---
 
-    def append(self, batch: EncodedBatch, put: OpenPut) -> int:
+    def append(self, batch: EncodedBatch) -> int:
         """Put ``batch`` at the end of the log; the offset behind it.
 
-        :param put: an empty one, which has that offset, too, if ``batch`` is in the log, also where
-            an exception of a signal's handler comes: who gave it has to end it then
+        The exception of a signal's handler may come although ``batch`` is in the log.
 
         Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
         :class:`~lakelog.errors.StoreFailed` when that cannot be known.
         """
-        if self._locked_since and self._lock.is_mine():
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, _IN_A_PUT)
+        section = self._section
+        section.check()
         try:
-            if not self._take(False):
-                self._wait_for_lock()
-            self._locked_since = time.monotonic()
+            section.enter()
             if self._health.refusal is not None:
                 raise self._health.refused()
-            end = self._append(batch, put)
-        except BaseException as error:
-            if self._lock.is_mine():
-                self._thrown_out(put, error)
+            end = self._append(batch)
+            section.leave()
+        except BaseException:
+            if section.is_mine():
+                section.leave()
             raise
-        self._locked_since = 0.0
-        self._release()
+        if self._is_read_at_once:
+            self.positions.moved()
         return end
 
-    def _thrown_out(self, put: OpenPut, error: BaseException) -> None:
-        """Let go. Nobody knows how far an append had come that anything unforeseen cut short."""
-        if not put and self._confirmations.cancel(put) and not isinstance(error, LakelogError):
-            why = f"an append was interrupted by {type(error).__name__}"
-            self._health.fail(RuntimeError(why))
-        self._locked_since = 0.0
-        self._release()
-
-    def _wait_for_lock(self) -> None:
-        """Wait on, unless it is one append that takes all the time."""
-        while not self._lock.acquire(self._busy_seconds):
-            held = time.monotonic() - (self._locked_since or time.monotonic())
-            if held > self._busy_seconds:
-                raise PutRefused(
-                    PutStatus.OS_PAGE_CACHE_BUSY,
-                    f"another append has taken {held:.1f} s (os_page_cache_busy_timeout_ms)",
-                )
-
-    def _append(self, batch: EncodedBatch, put: OpenPut) -> int:
+    def _append(self, batch: EncodedBatch) -> int:
+        words, segments, table = self._words, self.segments, self._table
+        if table.generation != words[TABLE_GENERATION]:
+            self._files.follow_table()
         now_ms = time.time_ns() // 1_000_000
-        if now_ms < self.last_timestamp_ms:  # noqa: PLR1730  # max() costs three times as much
-            now_ms = self.last_timestamp_ms
-        segments, position = self.segments, self.positions.appended
+        now_ms = max(now_ms, words[LAST_TIMESTAMP])
+        position = words[APPENDED]
         remaining = segments.active_offset + segments.size_bytes - position
-        status = self._place(batch, position, remaining, self._queue_offsets, now_ms)
+        if not remaining:  # a roll was interrupted behind its last step in the log
+            remaining = self._go_on_in_next()
+        status = self._place(batch, position, remaining, table, now_ms)
         if status is _END_OF_FILE:
             status, position = self._roll_and_place(batch, now_ms)
         if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
-        end, positions = position + len(batch.buffer), self.positions
+        if table.wanted:
+            self._make_room_for_queues()
+        end, section = position + len(batch.buffer), self._section
         if end > segments.reserved_offset:
             self._reserve(position, end)
-        self._confirmations.begin(put)
+        section.begin(end)
         self._write(position, batch.buffer)
-        batch.advance(self._queue_offsets)
-        positions.appended = positions.words[APPENDED] = end  # behind the bytes: see whole_end()
-        put.append(end)  # no exception of a signal's handler comes between these two
-        self.last_timestamp_ms = now_ms  # behind `appended`: sync() reads them the other way round
+        section.commit(end, now_ms)
+        batch.advance(table)
+        section.finish()
         return end
 
     def _write(self, position: int, data: bytearray | bytes) -> None:
@@ -151,7 +162,7 @@ class CommitLog:
         try:
             segments.active.write(position - segments.active_offset, data)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self._failed(error) from error
 
     def _roll_and_place(self, batch: EncodedBatch, now_ms: int) -> tuple[AppendStatus, int]:
         """Place in the next segment; roll only if ``batch`` fits into it."""
@@ -159,32 +170,51 @@ class CommitLog:
         end = segments.active_offset + segments.size_bytes
         if len(batch.buffer) + BLANK.size > segments.size_bytes:
             return AppendStatus.END_OF_FILE, end
-        status = self._place(batch, end, segments.size_bytes, self._queue_offsets, now_ms)
+        status = self._place(batch, end, segments.size_bytes, self._table, now_ms)
         if status is AppendStatus.PUT_OK:
             self._roll(end, len(batch.buffer))
         return status, end
 
     def _roll(self, end: int, length: int) -> None:
-        segments, position = self.segments, self.positions.appended
+        """Close the segment by a blank record: an append of its own, up to the border ``end``."""
+        segments, section, position = self.segments, self._section, self.positions.appended
         self._reserve(position, position + BLANK.size)
+        self._prepare_roll(length)
         try:
-            opened = segments.prepare_roll(length)
-        except OSError as error:
-            raise self._no_room(
-                f"the next segment of {segments.size_bytes} bytes", error
-            ) from error
-        self._health.has_room()
-        try:
+            section.begin(end)
             self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+            section.commit(end, self._words[LAST_TIMESTAMP])
         except BaseException:  # Ctrl-C too: nobody else could close it
-            segments.give_back(opened)
+            if self.positions.appended < end:
+                segments.give_back()
             raise
-        segments.roll(opened)
-        self.positions.appended = self.positions.words[APPENDED] = end
+        segments.roll()
+        section.finish()
+
+    def _prepare_roll(self, length: int) -> None:
+        size = self.segments.size_bytes
+        try:
+            self.segments.prepare_roll(length)
+        except OSError as error:
+            raise self._no_room(f"the next segment of {size} bytes", error) from error
+        self._health.has_room()
+
+    def _go_on_in_next(self) -> int:
+        """Open the segment that begins at the end of the log; how long it is."""
+        self._prepare_roll(0)
+        self.segments.roll()
+        return self.segments.size_bytes
 
     def next_offsets(self) -> dict[Queue, int]:
         """The queue offset that the next message of each queue takes; while nobody appends."""
-        return self._queue_offsets.snapshot()
+        return self._table.snapshot()
+
+    def _make_room_for_queues(self) -> None:
+        """See to it that the table can take the queues that this append begins."""
+        try:
+            self._table.make_room(self._page.words)
+        except OSError as error:
+            raise self._no_room("the table of queues", error) from error
 
     def _reserve(self, position: int, end: int) -> None:
         """See to it that there is room up to ``end`` before anything is written."""
@@ -201,8 +231,19 @@ class CommitLog:
 
     def settle(self) -> None:
         """Wait for an append that is under way; none follows once puts are refused."""
-        with self._lock:
-            pass
+        section = self._section
+        section.check()
+        while True:
+            try:
+                section.enter()  # repairs what an exception of a signal's handler left
+            except PutRefused:  # somebody takes long
+                continue
+            except StoreFailed:
+                return
+            finally:
+                if section.is_mine():
+                    section.leave()
+            return
 
     # --- durability: the log as a flush strategy sees it ---
 
@@ -218,16 +259,14 @@ class CommitLog:
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache; the end of what others see."""
-        with self._commit_lock:
-            if self._health.failure is not None:
-                raise self._health.failed()
-            try:
-                end = self.segments.commit()
-            except OSError as error:
-                raise self._health.fail(error) from error
-            self.positions.committed = end
+        if self._health.failure is not None:
+            raise self._health.failed()
+        try:
+            end = self._files.commit()
+        except OSError as error:
+            raise self._failed(error) from error
         if self.staged:
-            self._confirmations.rouse()
+            self.positions.moved()
         return end
 
     def sync(self) -> int:
@@ -235,23 +274,11 @@ class CommitLog:
 
         After one failure every later call fails too: what was not durable by then never counts.
         """
-        with self._sync_lock:
-            if self._health.failure is not None:
-                raise self._health.failed()
-            if self.positions.appended > self.positions.flushed:
-                self._sync()
-            return self.positions.flushed
-
-    def _sync(self) -> None:
-        """What was appended meanwhile may be durable or not: it counts with the next sync."""
-        stamp, end = self.last_timestamp_ms, self.positions.appended
-        committed = self.commit()
-        begun = time.perf_counter_ns()
-        try:
-            self.segments.sync()
-        except OSError as error:
-            raise self._health.fail(error) from error
-        self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
-        self.positions.flushed = min(end, committed)
-        if committed >= end:
-            self.flushed_timestamp_ms = stamp
+        if self._health.failure is not None:
+            raise self._health.failed()
+        before = self.positions.flushed
+        self._sync.reach(self.positions.appended, math.inf)
+        flushed = self.positions.flushed
+        if flushed > before:
+            self.positions.moved()
+        return flushed

@@ -26,6 +26,7 @@ class Committing:
 
     def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
         self.answers_later: bool = getattr(inner, "answers_later", False)
+        self.waits_for_disk: bool = getattr(inner, "waits_for_disk", False)
         self._inner = inner
         self._wake = inner.wake if isinstance(inner, Wakeable) else _nobody
         self._rules = rules

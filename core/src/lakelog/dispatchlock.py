@@ -22,7 +22,7 @@ from lakelog.errors import StoreLocked
 from lakelog.files import File, FileSystem, told
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_FILE
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 
 WAIT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01

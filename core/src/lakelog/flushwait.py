@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.files import FileSystem
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.pages.wake import Sleeper, WakePage
 
 LONGEST_SLEEP_S: Final = 0.5

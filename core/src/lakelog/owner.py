@@ -32,11 +32,10 @@ from lakelog.interfaces import QueueReader
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
 from lakelog.ownership import OwnerLock, remove_abort, write_abort
-from lakelog.pages.positionspage import State
 from lakelog.pages.publishing import Publisher
-from lakelog.positions import Confirmations, Positions
+from lakelog.pages.sharedpage import TABLE_GENERATION, SharedPage, State
+from lakelog.positions import Positions
 from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
@@ -49,6 +48,7 @@ from lakelog.reput import Dispatches, Reput, Signal
 from lakelog.segmentdir import segment_files
 from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
+from lakelog.shared.queuetable import QueueTable, remove_tables
 from lakelog.source import ViewSource
 from lakelog.strategies import Strategies
 from lakelog.swap import REBUILD_DIR, remove_tree
@@ -102,6 +102,7 @@ class OwnedLog:
             self.segments.close()
             offsets, at = self.log.next_offsets(), self.positions
             note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
+            remove_tables(files, path)
             remove_abort(files, path)
         finally:
             self.segments.close()
@@ -195,15 +196,15 @@ def _publisher(
 
 def _publish(opened: OwnedLog) -> None:
     """Let readers and the checkpoint follow from now on."""
-    log, positions = opened.log, opened.positions
+    positions = opened.positions
     opened.health.also(opened.publisher.failed)
     opened.checkpoint.ask(
         lambda: StoreCheckpoint(
-            physic_timestamp_ms=log.flushed_timestamp_ms,
-            confirm_offset=min(positions.confirmed, positions.flushed),
+            physic_timestamp_ms=positions.flushed_timestamp_ms,
+            confirm_offset=positions.flushed,
         )
     )
-    opened.publisher.start(positions, staged=log.staged)
+    opened.publisher.start(positions)
 
 
 def _keep_queues(dispatchers: Sequence[Named]) -> bool:
@@ -262,9 +263,8 @@ class _Taking:
         identity = self._mark(is_new=is_new)
         segments = _segments(maker, self.core, strategies, plan, self.health)
         undo.callback(segments.close)
-        positions = attrs.evolve(Positions.at(plan.minimum, plan.end_offset), dispatched=start)
-        confirmations = Confirmations(positions)
-        log = self._log(segments, positions, confirmations, plan)
+        positions = self._positions(publisher.page, plan, start, staged=segments.staged)
+        log = self._log(segments, publisher.page, positions, locks[0], plan)
         reader = LogReader(
             self._source(segments),
             OwnedBounds(positions),
@@ -275,9 +275,7 @@ class _Taking:
             lambda first, end: reader.pieces(first, end, verify=False),
             Dispatching(directory.path, strategies.dispatchers, start),
             positions,
-            confirmations,
             arrivals,
-            staged=log.staged,
         )
         opened = OwnedLog(
             directory,
@@ -287,7 +285,7 @@ class _Taking:
             segments,
             positions,
             log,
-            self._appender(log, confirmations),
+            self._appender(log),
             self.health,
             reader,
             reput,
@@ -330,27 +328,49 @@ class _Taking:
         write_checkpoint(files, path, read_checkpoint(files, path))
         return identity
 
+    def _positions(
+        self, page: SharedPage, plan: Plan, dispatched: int, *, staged: bool
+    ) -> Positions:
+        """Those of the log as it was recovered, in the shared page."""
+        page.reset(self.core.segment_size_bytes, {})
+        positions = Positions(page.words)
+        positions.start(
+            plan.minimum,
+            plan.end_offset,
+            dispatched,
+            plan.found.last_timestamp_ms,
+            durable=getattr(self.strategies.flush, "waits_for_disk", False),
+            staged=staged,
+        )
+        return positions
+
     def _log(
         self,
         segments: Segments,
+        page: SharedPage,
         positions: Positions,
-        confirmations: Confirmations,
+        lock: OwnerLock,
         plan: Plan,
     ) -> CommitLog:
         if plan.end_offset > segments.active_offset:
             segments.prepare_next()
+        files, path = self.directory.files, self.directory.path
+        remove_tables(files, path)
+        self.undo.callback(_quietly, remove_tables, files, path)
+        table = QueueTable.make(files, path, 1, plan.found.next_offsets)
+        page.words[TABLE_GENERATION] = table.generation
         return CommitLog(
             segments,
+            page,
             positions,
-            confirmations,
-            QueueOffsets(plan.found.next_offsets),
+            table,
+            lock.file,
             self.strategies.append,
             self.health,
             self.core.os_page_cache_busy_timeout_ms,
-            plan.found.last_timestamp_ms,
         )
 
-    def _appender(self, log: CommitLog, confirmations: Confirmations) -> Appender:
+    def _appender(self, log: CommitLog) -> Appender:
         strategies = self.strategies
         for each in (strategies.flush, strategies.replicator):
             if each is not None:
@@ -358,7 +378,6 @@ class _Taking:
                 each.start(log)
         return Appender(
             log,
-            confirmations,
             strategies.append,
             strategies.flush,
             strategies.replicator,

@@ -67,6 +67,11 @@ class OwnerLock:
             raise
         return lock
 
+    @property
+    def file(self) -> File:
+        """The file ``lock``, on whose other bytes this process may take locks of its own."""
+        return self._file
+
     def tell_attended(self) -> None:
         """Let others know that they can attach now, or soon."""
         self._tell(_ATTENDED)

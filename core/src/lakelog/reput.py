@@ -1,6 +1,6 @@
-"""Follows the log of an owner and dispatches what is confirmed (RocketMQ's ReputMessageService).
+"""Follows the log of an owner and dispatches what can be read (RocketMQ's ReputMessageService).
 
-A thread sleeps until a put is confirmed. Behind a small round it waits a moment before it looks
+A thread sleeps until there is more to read. Behind a small round it waits a moment before it looks
 again, so that under load many records share one round; but not while somebody waits for messages,
 unless more of them came during the round.
 """
@@ -19,7 +19,7 @@ import attrs
 from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import DispatchStopped
 from lakelog.pieces import Piece
-from lakelog.positions import Confirmations, Positions
+from lakelog.positions import Positions
 from lakelog.threads import started
 
 _log = logging.getLogger("lakelog")
@@ -92,7 +92,7 @@ class Dispatches(Protocol):
         """Let nothing be dispatched meanwhile; gives the dispatchers, to act on what they built."""
 
     def close(self) -> None:
-        """Dispatch what is confirmed by now, then stop."""
+        """Dispatch what can be read by now, then stop."""
 
 
 class Reput:
@@ -103,21 +103,12 @@ class Reput:
         pieces: Callable[[int, int], Iterator[Piece]],
         dispatching: Dispatching,
         positions: Positions,
-        confirmations: Confirmations,
         arrivals: Signal,
-        *,
-        staged: bool = False,
     ) -> None:
-        """Keep what is needed.
-
-        :param staged: whether what is confirmed may be in this process alone. Queues and index
-            must never know more than the files of the log: a kill would leave them ahead of it
-        """
-        self._staged = staged
+        """Keep what is needed."""
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
-        self._confirmations = confirmations
         self._arrivals = arrivals
         self._wake = Event()
         self._hurry = Event()
@@ -163,13 +154,13 @@ class Reput:
         return (
             self._positions.dispatched
             if self._dispatching.dispatchers
-            else self._positions.confirmed
+            else self._positions.readable
         )
 
     @property
     def lag(self) -> Lag:
         """How far it is behind."""
-        behind = self._positions.confirmed - self.offset
+        behind = self._positions.readable - self.offset
         if behind <= 0:
             return Lag(0, 0)
         since_ms = self._dispatching.last_timestamp_ms or self._begun_ms
@@ -201,7 +192,7 @@ class Reput:
             self._lock.release()
 
     def close(self) -> None:
-        """Dispatch what is confirmed by now, then stop."""
+        """Dispatch what can be read by now, then stop."""
         self._closing = True
         self._wake.set()
         self._hurry.set()
@@ -230,9 +221,9 @@ class Reput:
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
-        """Until something is confirmed; a put looks for the wish to be woken after confirming."""
+        """Until there is more to read; whoever moves a position then looks for the wish to be woken."""
         self._wake.clear()
-        self._confirmations.wake = self._wake.set
+        self._positions.sleeper = self._wake.set
         if self._closing or (self._is_behind() and self.failure is None):
             return
         self._wake.wait()
@@ -242,10 +233,7 @@ class Reput:
 
     def _end(self) -> int:
         """Up to where there is something to dispatch."""
-        positions = self._positions
-        if self._staged:
-            return min(positions.confirmed, positions.committed)
-        return positions.confirmed
+        return self._positions.readable_elsewhere
 
     def _round(self) -> None:
         with self._lock:

@@ -117,6 +117,7 @@ class Segments:
         self._keeping = Lock()
         self._maps: dict[int, None] = {}  # the oldest first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
+        self._prepared: Opened | None = None
         self.on_roll: Callable[[int], None] = _ignore
 
     def _adopted(self, start: int, position: int) -> Opened:
@@ -235,30 +236,49 @@ class Segments:
         """Allocate nothing ahead of need while ``is_scarce`` says that so many bytes are."""
         self._preallocator.is_scarce = is_scarce
 
-    def prepare_roll(self, length: int = 0) -> Opened:
-        """The next segment, with blocks for ``length`` bytes.
+    def prepare_roll(self, length: int = 0) -> None:
+        """Have the next segment open, with blocks for ``length`` bytes.
 
         Raises ``OSError`` where none can be made.
         """
-        self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
-        return self._new(self.active_offset + self.size_bytes, length)
+        if self._prepared is None:
+            self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
+            self._prepared = self._new(self.active_offset + self.size_bytes, length)
 
-    def give_back(self, opened: Opened) -> None:
-        """Close and delete the segment that ``prepare_roll`` gave: there will be no roll."""
-        with suppress(OSError):
-            opened.writer.close()
-            self._maker.remove(self.active_offset + self.size_bytes)
+    def give_back(self) -> None:
+        """Close and delete the segment that was prepared: there will be no roll."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            with suppress(OSError):
+                prepared.writer.close()
+                self._maker.remove(self.active_offset + self.size_bytes)
 
-    def roll(self, opened: Opened) -> None:
-        """Go on in the segment that ``prepare_roll`` gave."""
+    def roll(self) -> None:
+        """Go on in the segment that was prepared; again, where a roll was cut short."""
+        opened, next_offset = self._prepared, self.active_offset + self.size_bytes
+        if opened is None:
+            raise ValueError("no segment was prepared")
         if isinstance(self.active, Sealable):
             self.active.seal()
-        next_offset = self.active_offset + self.size_bytes
         self._open[next_offset] = opened.writer
-        self._unsynced.append(_Unsynced(next_offset, opened.writer))
+        if self._unsynced[-1].start != next_offset:
+            self._unsynced.append(_Unsynced(next_offset, opened.writer))
         self.active_offset = next_offset
         self._use(opened)
+        self._prepared = None
         self.on_roll(self.active_offset)
+
+    def overwrite(self, offset: int, data: bytes | memoryview) -> None:
+        """Write at ``offset`` past the writer, which has nothing in memory; within one segment."""
+        start = offset - offset % self.size_bytes
+        if start == self.active_offset:
+            self._opened.blocks.file.write_at(offset - start, data)
+            return
+        file = self._maker.files.open(self._maker.path(start), write=True)
+        try:
+            file.write_at(offset - start, data)
+        finally:
+            file.close()
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache, in log order; the end of what others see."""
@@ -336,6 +356,7 @@ class Segments:
 
     def close(self) -> None:
         """Let go of all files, and of segments that were never used; once is enough."""
+        self.give_back()
         with suppress(LakelogError):  # the store has failed, and says so itself
             self._preallocator.settle(self._opened.blocks)
         while self._open:

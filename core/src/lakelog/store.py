@@ -224,8 +224,7 @@ class Store(LogStore):
             )
         try:
             with owned.reput.paused() as dispatchers:
-                end = owned.positions.confirmed
-                owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
+                end = owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
                 forget = forgetter(dispatchers)
                 delete_topic(owned.directory.files, self.path, topic, end, forget)
         except OSError as error:

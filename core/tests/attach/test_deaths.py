@@ -28,7 +28,7 @@ from lakelog import Message
 from lakelog.attach.producer import Producer, connect
 from lakelog.errors import OutcomeUnknown, PutRefused, StoreFailed
 from lakelog.files import RealFileSystem
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.ring.layout import AT_POSITION, AT_STAMP
 from lakelog.testing.signals import hold
 

@@ -13,7 +13,7 @@ import pytest
 from core.tests.serving.support import Serving, serving, until
 from core.tests.store.support import open_small
 from lakelog.files import RealFileSystem
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.serving import status
 from lakelog.serving.status import Reporter
 

@@ -15,8 +15,8 @@ from typing import Final
 import attrs
 
 from lakelog.files import RealFileSystem
+from lakelog.pages.sharedpage import APPEND_LOCK_AT, APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
 from lakelog.shared.bytelock import ByteLock
-from lakelog.shared.page import APPEND_LOCK_AT, APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
 from lakelog.shared.queuetable import QueueTable
 from lakelog.shared.section import AppendSection
 

@@ -16,7 +16,7 @@ from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
 from lakelog.layout import LOCK_FILE, RECORD_MIN_BYTES
-from lakelog.pages.positionspage import HEARTBEAT, PAGE_FILE
+from lakelog.pages.sharedpage import HEARTBEAT, PAGE_FILE
 from lakelog.testing import FaultyFile
 
 SEGMENT = 16 << 10

@@ -11,15 +11,8 @@ from core.tests.store.support import fill, open_small, read_small
 from lakelog import Store
 from lakelog.files import RealFileSystem
 from lakelog.pages import publishing
-from lakelog.pages.positionspage import (
-    HEARTBEAT,
-    PAGE_BYTES,
-    RECORDS,
-    WORDS,
-    PageView,
-    State,
-    page_path,
-)
+from lakelog.pages.pageview import PageView
+from lakelog.pages.sharedpage import HEARTBEAT, PAGE_BYTES, RECORDS, WORDS, State, page_path
 
 FILES = RealFileSystem()
 COUNTS = range(RECORDS - 2, RECORDS + 1)

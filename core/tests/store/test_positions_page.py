@@ -26,9 +26,9 @@ from lakelog.files import RealFileSystem
 from lakelog.ownership import OwnerLock, is_published
 from lakelog.pages import publishing
 from lakelog.pages.belief import Belief, ReaderFlushed
-from lakelog.pages.positionspage import (
+from lakelog.pages.pageview import PageView, process_start
+from lakelog.pages.sharedpage import (
     COMMITTED,
-    CONFIRMED,
     DISPATCHED,
     DISPATCHER_PID,
     DISPATCHER_START,
@@ -43,11 +43,8 @@ from lakelog.pages.positionspage import (
     RECORDS,
     STAGED,
     STATE,
-    PageView,
     State,
-    make_page,
     page_path,
-    process_start,
 )
 from lakelog.positions import Positions
 from lakelog.testing.crash.opener import owned_by

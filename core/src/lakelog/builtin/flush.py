@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from threading import Event, Thread
 from typing import Any, Final
 
+from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.status import PutStatus
+from lakelog.threads import started
+
+SOON_SECONDS: Final = 0.01
+"""How long puts that do not wait gather for one sync."""
 
 _PUT_OK: Final = PutStatus.PUT_OK
 """Members of an enumeration cost a tenth of a microsecond each time in Python 3.11."""
@@ -41,26 +49,50 @@ class NoFlush:
 class InlineFlush:
     """Each put that waits syncs for itself, unless another one's sync has covered it."""
 
+    waits_for_disk = True
+
     def __init__(self) -> None:
         self._log: Flushable | None = None
+        self._asked = Event()
+        self._closing = False
+        self._thread: Thread | None = None
 
     def start(self, log: Flushable) -> None:
         """Remember what to sync."""
         self._log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Sync now; a put that does not wait survives the process at least."""
+        """Sync now; for a put that does not wait a thread does it soon."""
         log = self._log
         if log is None:
             return _PUT_OK
         if wait and log.flushed < end_offset:
             log.sync()
-        elif not wait and log.staged:
-            log.commit()
+        elif not wait:
+            if log.staged:
+                log.commit()
+            if self._thread is None:
+                self._thread = Thread(
+                    target=self._run, args=(log,), name="lakelog-inline-flush", daemon=True
+                )
+                started(self._thread)
+            self._asked.set()
         return _PUT_OK
+
+    def _run(self, log: Flushable) -> None:
+        """Sync for puts that do not wait, many at a time."""
+        while self._asked.wait() and not self._closing:
+            self._asked.clear()
+            with suppress(StoreFailed):  # the next put is told
+                log.sync()
+            time.sleep(SOON_SECONDS)
 
     def close(self) -> None:
         """Sync what did not wait."""
+        self._closing = True
+        self._asked.set()
+        if self._thread is not None:
+            self._thread.join()
         if self._log is not None:
             self._log.sync()
 

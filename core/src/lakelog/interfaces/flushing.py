@@ -58,6 +58,11 @@ class FlushStrategy(Protocol):
     One whose ``submit`` never blocks, and lets a put that waits wait for a :class:`Pending`, may
     say so with an attribute ``answers_later = True``: an asynchronous put that finds nothing under
     way is then appended by its caller, which saves a change of threads.
+
+    One that lets puts wait until they are durable says so with an attribute
+    ``waits_for_disk = True``. Reads then end at what is durable, so that nothing vanishes that
+    somebody saw; a put that does not wait is seen once it was synced, which the strategy sees to.
+    Without it reads see whatever was appended.
     """
 
     def start(self, log: Flushable) -> None:

@@ -13,7 +13,7 @@ from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.ownership import is_owned, is_published, owner_pid
 from lakelog.pages.mappedfile import Identity
-from lakelog.pages.positionspage import BELIEVED, PageView, page_identity
+from lakelog.pages.pageview import BELIEVED, PageView, page_identity
 
 TRUSTED_S: Final = 0.001
 

@@ -8,15 +8,14 @@ it is never synced. Numbers are in the machine's own order::
     bytes  8..15   magic       MAGIC; where it is missing the page counts for nothing
     bytes 16..     zeros
 
-Who waits for a position of the positions page, in any language:
+Who waits for a position of the shared page, in any language:
 
 1. read the sequence, 2. store 1 in the flag, 3. only then read the position once more, with a full
 fence between (x86 may pass a load over a store), 4. if it is not there yet, call
 ``futex(&sequence, FUTEX_WAIT, what 1. read, 100 ms)``, not private to the process; then from 1.
 
-Whoever moves ``confirmed`` (the owner), ``flushed`` where that is behind it (the owner),
-``committed`` (the owner, where a writer stages) or ``dispatched`` (who keeps the queues) looks at
-the flag only, and makes no system call while it is 0; else it clears the flag, adds 1 to the
+Whoever appends what can be read at once, syncs, commits staged bytes, or moves ``dispatched`` looks
+at the flag only, and makes no system call while it is 0; else it clears the flag, adds 1 to the
 sequence, and wakes all that wait there. A waking can be lost, since flag and sequence are stored by
 several and without a lock: so nobody sleeps for longer than 100 ms without a look at what it waits
 for (500 ms where a while does not matter), and nothing depends on the page. One that is damaged,

@@ -19,7 +19,7 @@ from lakelog.consumequeue.ends import read_kept
 from lakelog.directory import StoreDirectory
 from lakelog.files import RealFileSystem
 from lakelog.layout import ABORT_FILE
-from lakelog.pages.positionspage import whole_end
+from lakelog.pages.pageview import whole_end
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.queueoffsets import Queue

@@ -38,7 +38,7 @@ class Gaps:
     :ivar clean: whether the store was closed cleanly: then nothing is filled
     :ivar vouched: it says what was durable
     :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.pages.positionspage.whole_end`: the crash made no hole there
+        :func:`~lakelog.pages.pageview.whole_end`: the crash made no hole there
     :ivar sealed: whether records need a checksum of their own, whatever stands behind them
     :ivar begun: what an earlier recovery may have filled in part
     :ivar fillings: what is to be filled

@@ -22,7 +22,7 @@ from lakelog.errors import BadSegment, StoreError
 from lakelog.files import FileSystem, read_file, write_file
 from lakelog.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.ownership import owner_pid
-from lakelog.pages.positionspage import MAGIC, OWNER_PID, page_path
+from lakelog.pages.sharedpage import MAGIC, OWNER_PID, page_path
 from lakelog.pieces import Damage
 from lakelog.queueends import QueueEnd
 from lakelog.queueoffsets import Queue

@@ -45,7 +45,7 @@ class Proof:
     :ivar unit_at: looks into the queues; so does ``end_before``
     :ivar minimum: first byte of the log
     :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.pages.positionspage.whole_end`; ``None`` where nobody knows
+        :func:`~lakelog.pages.pageview.whole_end`; ``None`` where nobody knows
     :ivar refused: offsets of whole records that do not belong to the log
     """
 

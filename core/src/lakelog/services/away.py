@@ -79,7 +79,6 @@ class Service:
         commit = owned.log.commit if owned.log.staged else None
         waits = OwnedWait(remote, remote.arrivals, commit, _closing(arrivals, completion))
         self.reads = OwnReads(reading, completion, arrivals, waits)
-        owned.positions.elsewhere = True
         remote.start()
         return remote
 
@@ -97,7 +96,6 @@ class Service:
             owned.reader,
             owned.checkpoint,
             owned.lock.tell_followed,
-            owned.log.staged,
         )
 
     def _made(

@@ -1,4 +1,4 @@
-"""The positions page of an owner, as the process that dispatches for it reads and writes it."""
+"""The shared page of an owner, as the process that dispatches for it reads and writes it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from typing import Final
 from lakelog.errors import StoreError
 from lakelog.files import FileSystem
 from lakelog.pages.mappedfile import identity_of
-from lakelog.pages.positionspage import (
-    COMMITTED,
-    CONFIRMED,
+from lakelog.pages.pageview import process_start, readable_end
+from lakelog.pages.sharedpage import (
     DISPATCHED,
     DISPATCHER_PID,
     DISPATCHER_START,
-    FLAGS,
     MAGIC,
     MINIMUM,
     OWNER_PID,
     PAGE_BYTES,
     RECORDS,
-    STAGED,
     page_path,
-    process_start,
 )
 
 WORD_MOST: Final = (1 << 64) - 1
@@ -77,11 +73,8 @@ class OwnersPage:
         return self._words[MINIMUM]
 
     def end(self) -> int:
-        """Behind the last put that has its result and can be seen by other processes."""
-        words = self._words
-        if words[FLAGS] & STAGED:
-            return min(words[CONFIRMED], words[COMMITTED])
-        return words[CONFIRMED]
+        """End of what other processes can read."""
+        return readable_end(self._words)
 
     @property
     def dispatched(self) -> int:

@@ -20,7 +20,6 @@ from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import DispatchStopped, StoreFailed
 from lakelog.files import FileSystem
 from lakelog.logreader import LogReader
-from lakelog.pages.positionspage import DISPATCHED
 from lakelog.pages.wake import Sleeper
 from lakelog.positions import Positions
 from lakelog.reading.arrivals import PolledArrivals
@@ -42,7 +41,6 @@ class Held:
     :ivar make: makes the dispatchers for this process; told whether the files were closed in order
     :ivar completion: how this process reads queues and index otherwise
     :ivar followed: lets readers know whether queues are complete behind the log
-    :ivar staged: whether what is confirmed may be in this process alone
     """
 
     files: FileSystem
@@ -54,7 +52,6 @@ class Held:
     reader: LogReader
     checkpoint: CheckpointKeeper
     followed: Callable[[bool], None]
-    staged: bool
 
 
 class RemoteReput:
@@ -106,12 +103,12 @@ class RemoteReput:
     def offset(self) -> int:
         """Everything before it was dispatched, as the process says."""
         positions = self._held.positions
-        return min(positions.words[DISPATCHED], positions.confirmed)
+        return min(positions.dispatched, positions.readable)
 
     @property
     def lag(self) -> Lag:
         """How far it is behind; the process tells the age twice a second."""
-        behind = self._held.positions.confirmed - self.offset
+        behind = self._held.positions.readable - self.offset
         if behind <= 0:
             return Lag(0, 0)
         return Lag(behind, max(0, _now_ms() - (self._last_ms or self._begun_ms)))
@@ -191,10 +188,7 @@ class RemoteReput:
             self._in_order = True
 
     def _end(self) -> int:
-        positions = self._held.positions
-        if self._held.staged:
-            return min(positions.confirmed, positions.committed)
-        return positions.confirmed
+        return self._held.positions.readable_elsewhere
 
     def _finish_here(self) -> None:
         """The process died instead of closing in order: what it left is completed and synced."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from lakelog.errors import StoreFailed
 from lakelog.files import FileSystem, RealFileSystem
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.serving.deadline import Deadline, ending_by
 from lakelog.serving.leftovers import end_leftovers
 from lakelog.serving.logs import LogWriter, fields

@@ -48,7 +48,8 @@ import attrs
 from lakelog.files import FileSystem
 from lakelog.housekeeping.disks import watched
 from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.pages.positionspage import PageView, State, process_start
+from lakelog.pages.pageview import PageView, process_start
+from lakelog.pages.sharedpage import State
 from lakelog.pins import read_pins
 from lakelog.reput import Lag
 from lakelog.serving.producers import Producers

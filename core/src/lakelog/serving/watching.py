@@ -17,7 +17,7 @@ from lakelog.errors import NoOwner, NotAStore
 from lakelog.files import FileSystem
 from lakelog.ownership import is_owned, owner_pid
 from lakelog.pages.belief import Belief
-from lakelog.pages.positionspage import PageView
+from lakelog.pages.pageview import PageView
 from lakelog.serving.held import as_seen
 from lakelog.serving.procstat import look_at
 from lakelog.serving.rates import Look, lags, rates, sync_ms

@@ -34,9 +34,8 @@ _MOST: Final = 0xFFFF_FFFF
 class SyncedLog(Protocol):
     """The log as group commit sees it."""
 
-    @property
-    def appended(self) -> int:
-        """End of what was appended, by all processes."""
+    def end_to_sync(self) -> int:
+        """End of what was appended, by all processes; the next :meth:`sync` is up to there."""
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
@@ -146,7 +145,7 @@ class GroupSync:
         try:
             if words[MARKED] > start:
                 log.write_again(start, words[MARKED])
-            end = words[MARKED] = log.appended
+            end = words[MARKED] = log.end_to_sync()
             log.sync(start, end)
         except OSError as error:
             words[FAILED] = 1

@@ -30,8 +30,9 @@ from zlib import crc32
 
 from lakelog.files import FileSystem
 from lakelog.layout import OWN_DIR
+from lakelog.pages.sharedpage import TABLE_GENERATION
 from lakelog.properties import LIGHT_QUEUE_PREFIX
-from lakelog.queueoffsets import Queue
+from lakelog.queueoffsets import Queue, QueueOffsets
 
 MAGIC: Final = 0x6C6B_6C71_7462_0001
 """The bytes ``lklqtb`` and the version, as a number."""
@@ -47,14 +48,18 @@ _AS_IT_IS: Final = "surrogatepass"
 """Of topics that are no UTF-8."""
 
 
-class QueueTable:
-    """One process's view of the table (:class:`~lakelog.queueoffsets.QueueOffsets`).
+class QueueTable(QueueOffsets):
+    """One process's view of the table.
 
     :ivar generation: of the file that is mapped; where the page shows another, see :meth:`reopen`
+    :ivar wanted: queues that were asked for, and are not there; see :meth:`make_room`
     """
+
+    __slots__ = ("_bytes", "_files", "_known", "_path", "_words", "generation", "wanted")
 
     def __init__(self, files: FileSystem, path: Path, generation: int) -> None:
         """Map the table of the store directory ``path``."""
+        self.wanted: set[Queue] = set()
         self._files = files
         self._path = path
         self.reopen(generation)
@@ -87,7 +92,10 @@ class QueueTable:
     def next(self, queue: Queue) -> int:
         """The offset that the next message of ``queue`` takes."""
         at = self._known.get(queue) or self._find(queue)
-        return self._words[at] if at else 0
+        if at:
+            return self._words[at]
+        self.wanted.add(queue)
+        return 0
 
     def advance(self, queue: Queue, count: int) -> None:
         """Count ``count`` messages more in ``queue``, for which there is room."""
@@ -108,6 +116,20 @@ class QueueTable:
         return dict(self._entries())
 
     # --- room ---
+
+    def make_room(self, page: memoryview[int]) -> None:
+        """See to it that all that is wanted fits, and let the others see it if the table grows.
+
+        :param page: the words of the shared page
+
+        Raises ``OSError`` for want of room, and then nothing has changed.
+        """
+        topics, former = [topic for topic, _ in self.wanted], self.generation
+        if not self.has_room(topics):
+            page[TABLE_GENERATION] = self.grown(topics).generation
+            self.reopen(page[TABLE_GENERATION])
+            remove_table(self._files, self._path, former)
+        self.wanted.clear()
 
     def has_room(self, topics: Iterable[str]) -> bool:
         """Whether new queues of these topics fit, whatever of them is there."""
@@ -170,6 +192,14 @@ class QueueTable:
 def table_path(path: Path, generation: int) -> Path:
     """Where the table of the store directory ``path`` stands."""
     return path / OWN_DIR / f"queues.{generation}"
+
+
+def remove_tables(files: FileSystem, path: Path) -> None:
+    """Delete every table of the store directory ``path``, of processes that died, too."""
+    for name, _ in files.list(path / OWN_DIR):
+        if name.startswith("queues."):
+            with suppress(FileNotFoundError):
+                files.unlink(path / OWN_DIR / name)
 
 
 def remove_table(files: FileSystem, path: Path, generation: int) -> None:

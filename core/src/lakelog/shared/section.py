@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from lakelog.errors import PutRefused
-from lakelog.shared.bytelock import ByteLock
-from lakelog.shared.page import (
+from lakelog.pages.sharedpage import (
     APPENDED,
     APPENDER_PID,
     APPENDER_SINCE,
@@ -31,6 +30,7 @@ from lakelog.shared.page import (
     SEVERAL,
     SharedPage,
 )
+from lakelog.shared.bytelock import ByteLock
 from lakelog.status import PutStatus
 from lakelog.yieldlock import YieldLock
 

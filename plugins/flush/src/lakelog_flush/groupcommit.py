@@ -37,6 +37,7 @@ class GroupCommit:
     """One thread syncs for all."""
 
     answers_later = True
+    waits_for_disk = True
 
     def __init__(self, settings: GroupCommitSettings) -> None:
         self._line = Line(settings.sync_flush_timeout_ms / 1000, self._serve)

@@ -11,7 +11,7 @@ from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files import FileSystem
 from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
-from lakelog.pages.positionspage import PAGE_FILE
+from lakelog.pages.sharedpage import PAGE_FILE
 from lakelog.properties import REPAIRED_TOPIC
 from lakelog.testing.crash.ledger import Entry
 

@@ -1,11 +1,10 @@
-"""The shared page ``lakelog/shared``: what the processes of one store know of its log.
+"""The shared page ``lakelog/shared``: how far the log has come, for all processes of one store.
 
-8,192 bytes, mapped by each process that has the store open for writing, and by readers. A process
-that finds itself alone makes it, and puts it in the place of the former one; it counts while one of
-those that share byte 0 of ``lock`` lives (:mod:`lakelog.shared.membership`), and is never synced.
+8,192 bytes, mapped by each process that has the store open for writing, and by readers. It is never
+synced: nothing of it has to last. A process that has the store for itself makes it anew, in place.
 Words of 8 bytes in the machine's byte order, each stored at once; offsets are bytes of the log::
 
-    byte    0  magic and version
+    byte    0  magic and version; a page of another byte order does not show it
     byte    8  boot id of the kernel, 16 bytes
     byte   24  length of a segment
     byte   64  append lock: u32 waited, u32 sequence (lakelog.shared.bytelock)
@@ -17,10 +16,22 @@ Words of 8 bytes in the machine's byte order, each stored at once; offsets are b
     byte  160  generation of the table of queue ends (lakelog.shared.queuetable)
     byte  168  how far the last segment has blocks; an offset of the log
     byte  192  sync lock: u32 waited, u32 sequence
-    byte  256  group commit, 32 bytes (lakelog.shared.groupsync)
-    byte  320  minimum: first byte that is there; byte 328 dispatched: end of what queues know
+    byte  256  group commit, 32 bytes (lakelog.shared.groupsync); its first word is flushed
+    byte  288  store time of a record that is durable with all before it, in ms since 1970
+    byte  320  minimum: first byte that is there
+    byte  328  dispatched: end of what queues and index know
+    byte  336  committed: end of what is in the page cache; of use where a writer stages
+    byte  344  syncs: how often the log was synced; byte 352 how long that took in all, in us
+    byte  360  records: how many were dispatched
+    byte  368  process id of the owner, and byte 376 when it started: clock ticks since boot
+    byte  384  heartbeat of the owner: ms since 1970
+    byte  392  state: a State; byte 400 flags: STAGED, DURABLE
+    byte  408  process id of who writes queues and index, and byte 416 when it started
+    byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
     byte 4096  settings that all have: u64 length of a text in JSON, and the text
+
+Positions never go back while a process lives that has joined; nothing is promised across words.
 
 Who may write to the store may write nonsense here, and so damage it, as in SQLite's shared memory.
 """
@@ -29,7 +40,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
+from enum import IntEnum, unique
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +53,7 @@ from lakelog.pages.mappedfile import Identity, identity_of, make_mapped
 
 PAGE_FILE: Final = "shared"
 PAGE_BYTES: Final = 8192
+WORDS: Final = PAGE_BYTES // 8
 MAGIC: Final = 0x6C6B_6C73_6872_0001
 """The bytes ``lklshr`` and the version, as a number."""
 
@@ -56,10 +68,31 @@ INTENT_START: Final = 18
 INTENT_END: Final = 19
 TABLE_GENERATION: Final = 20
 ALLOCATED: Final = 21
+FLUSHED: Final = 32
+MARKED: Final = 33
 FAILED: Final = 34
-"""In the words of group commit."""
+"""The last three are words of group commit."""
+FLUSHED_TIMESTAMP: Final = 36
 MINIMUM: Final = 40
 DISPATCHED: Final = 41
+COMMITTED: Final = 42
+SYNCS: Final = 43
+SYNC_US: Final = 44
+RECORDS: Final = 45
+OWNER_PID: Final = 46
+OWNER_START: Final = 47
+HEARTBEAT: Final = 48
+STATE: Final = 49
+FLAGS: Final = 50
+DISPATCHER_PID: Final = 51
+DISPATCHER_START: Final = 52
+PROOF: Final = (1, 2, 53, 54)
+"""The boot id, and the file ``abort``."""
+
+STAGED: Final = 1
+"""The writer stages: ``committed`` may be behind what can be read in the owner."""
+DURABLE: Final = 2
+"""Puts wait until they are durable: readers see no more than that."""
 
 # Bytes.
 APPEND_LOCK_AT: Final = 64
@@ -69,6 +102,30 @@ _BOOT = slice(8, 24)
 _FAILURE = slice(512, 4096)
 _SETTINGS = slice(4096, PAGE_BYTES)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_OF_LOCKS: Final = (
+    *range(8, 16),
+    INTENT_START,
+    INTENT_END,
+    *range(24, 32),
+    *range(33, 37),
+    53,
+    54,
+    64,
+)
+"""What one run of a store leaves to no other: locks, intents, marks, failures."""
+_COUNTED: Final = (SYNCS, SYNC_US, RECORDS)
+
+
+@unique
+class State(IntEnum):
+    """What the owner is doing; the value is the word."""
+
+    OPENING = 1
+    RECOVERING = 2
+    OPEN = 3
+    FAILED = 4
+    CLOSING = 5
+    CLOSED = 6
 
 
 def page_path(path: Path) -> Path:
@@ -94,35 +151,40 @@ class SharedPage:
         return cls(memory, memory.cast("Q"), identity_of(path, PAGE_BYTES))
 
     @classmethod
-    def make(
-        cls, files: FileSystem, path: Path, segment_bytes: int, settings: Mapping[str, Any]
-    ) -> SharedPage:
-        """A new page, all positions 0; for a process alone, before it lets others in.
+    def make(cls, files: FileSystem, path: Path) -> SharedPage:
+        """The page in state ``OPENING``, for a process that has the store for itself.
+
+        Positions stay as they were, or are 0: a reader may have looked at the state before, and
+        look at a position now. A recovery that is cut short leaves the proof of the former run.
+
+        Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+        """
+        target = page_path(path)
+        memory = make_mapped(files, target, PAGE_BYTES)
+        page = cls._of(memory, target)
+        words = page.words
+        words[STATE] = State.OPENING
+        if words[0] != MAGIC:
+            memory[:] = bytes(PAGE_BYTES)
+            words[STATE] = State.OPENING
+        words[0] = MAGIC
+        return page
+
+    def reset(self, segment_bytes: int, settings: Mapping[str, Any]) -> None:
+        """Forget locks, intents and failures of the former run; before others are let in.
 
         :param settings: which all processes must have, as JSON takes them
 
-        Raises ``OSError`` where there is no room, and then leaves the former page. Raises
-        :class:`~lakelog.errors.SettingsError` where the settings do not fit.
+        Raises :class:`~lakelog.errors.SettingsError` where the settings do not fit.
         """
-        made, target = page_path(path).with_suffix(".new"), page_path(path)
         text = _dumped(settings)
         if 8 + len(text) > len(range(PAGE_BYTES)[_SETTINGS]):
             raise SettingsError(f"{len(text)} bytes of settings do not fit into the shared page")
-        with suppress(FileNotFoundError):
-            files.unlink(made)  # of a process that died here
-        try:
-            memory = make_mapped(files, made, PAGE_BYTES)
-            _store(memory[_SETTINGS], text)
-            memory[_BOOT] = _boot_id()
-            words = memory.cast("Q")
-            words[SEGMENT_BYTES] = segment_bytes
-            words[0] = MAGIC
-            files.rename(made, target)
-        except BaseException:  # Ctrl-C too
-            with suppress(OSError):
-                files.unlink(made)
-            raise
-        return cls._of(memory, target)
+        for at in (*_OF_LOCKS, *_COUNTED):
+            self.words[at] = 0
+        _store(self.memory[_SETTINGS], text)
+        self.memory[_BOOT] = boot_id()
+        self.words[SEGMENT_BYTES] = segment_bytes
 
     @classmethod
     def join(cls, files: FileSystem, path: Path) -> SharedPage:
@@ -148,7 +210,7 @@ class SharedPage:
                 "shared page is damaged; close it in all of them, then open it again",
                 path=target,
             )
-        if page.memory[_BOOT] != _boot_id():
+        if page.memory[_BOOT] != boot_id():
             raise StoreLocked(
                 "a process of another host, or of another system on this one, has this store open; "
                 "processes of one host only can share a store: close it there",
@@ -182,9 +244,10 @@ class SharedPage:
         return _text(self.memory[_FAILURE]) or None
 
     def fail(self, why: str) -> None:
-        """Say why, unless another process has; the length comes last."""
+        """Let the store fail for all, and say why, unless another process has."""
         if self.failure is None:
             _store(self.memory[_FAILURE], (why or "unknown").encode())
+        self.words[FAILED] = 1
 
 
 def _dumped(settings: Mapping[str, Any]) -> bytes:
@@ -202,8 +265,8 @@ def _text(place: memoryview) -> str:
     return str(place[8 : 8 + length], "utf-8", "replace")
 
 
-def _boot_id() -> bytes:
-    """Zeros where the kernel does not say it, as all processes of it then find."""
+def boot_id() -> bytes:
+    """The kernel's; zeros where it does not say it, as all processes of it then find."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

@@ -12,9 +12,8 @@ import pytest
 from core.tests.shared.dying import EACH, die
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files import RealFileSystem
-from lakelog.shared import groupsync
-from lakelog.shared import page as pages
-from lakelog.shared.page import (
+from lakelog.pages import sharedpage as pages
+from lakelog.pages.sharedpage import (
     APPENDED,
     DISPATCHED,
     FAILED,
@@ -25,6 +24,7 @@ from lakelog.shared.page import (
     SharedPage,
     page_path,
 )
+from lakelog.shared import groupsync
 
 FILES = RealFileSystem()
 SETTINGS = {"flush": "timed", "plugins": {"mmap": "1.0"}, "record_crc": False}
