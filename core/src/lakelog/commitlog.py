@@ -5,6 +5,7 @@ The section is held for placing and copying alone; encoding comes before it, wai
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 from typing import Final
@@ -136,8 +137,8 @@ class CommitLog:
         now_ms = max(now_ms, words[LAST_TIMESTAMP])
         position = words[APPENDED]
         remaining = segments.active_offset + segments.size_bytes - position
-        if not remaining:  # a roll was interrupted behind its last step in the log
-            remaining = self._go_on_in_next()
+        if not 0 < remaining <= segments.size_bytes:
+            remaining = self._follow(position)
         status = self._place(batch, position, remaining, table, now_ms)
         if status is _END_OF_FILE:
             status, position = self._roll_and_place(batch, now_ms)
@@ -180,14 +181,9 @@ class CommitLog:
         segments, section, position = self.segments, self._section, self.positions.appended
         self._reserve(position, position + BLANK.size)
         self._prepare_roll(length)
-        try:
-            section.begin(end)
-            self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
-            section.commit(end, self._words[LAST_TIMESTAMP])
-        except BaseException:  # Ctrl-C too: nobody else could close it
-            if self.positions.appended < end:
-                segments.give_back()
-            raise
+        section.begin(end)
+        self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+        section.commit(end, self._words[LAST_TIMESTAMP])
         segments.roll()
         section.finish()
 
@@ -199,11 +195,17 @@ class CommitLog:
             raise self._no_room(f"the next segment of {size} bytes", error) from error
         self._health.has_room()
 
-    def _go_on_in_next(self) -> int:
-        """Open the segment that begins at the end of the log; how long it is."""
-        self._prepare_roll(0)
-        self.segments.roll()
-        return self.segments.size_bytes
+    def _follow(self, position: int) -> int:
+        """Go on in the segment where the log ends, if another process has rolled; what is left."""
+        segments = self.segments
+        if position < segments.active_offset:
+            what = f"the log cannot end at {position}, in front of its last segment"
+            raise self._failed(OSError(errno.EIO, what))
+        try:
+            segments.follow(position)
+        except OSError as error:
+            raise self._no_room(f"the segment at {position}", error) from error
+        return segments.active_offset + segments.size_bytes - position
 
     def next_offsets(self) -> dict[Queue, int]:
         """The queue offset that the next message of each queue takes; while nobody appends."""
@@ -228,6 +230,12 @@ class CommitLog:
         why = f"no room for {what}: {error}"
         self._health.lacks_room(why)
         return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
+
+    def let_go(self) -> None:
+        """Give the append lock back, once other processes append as well."""
+        self._section.let_go()
+        self.positions.moved()  # who waits in this process alone is to wait for all
+        self.segments.release()
 
     def settle(self) -> None:
         """Wait for an append that is under way; none follows once puts are refused."""

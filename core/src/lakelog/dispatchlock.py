@@ -7,27 +7,23 @@ process that dispatches ends with its owner, but not in the same instant.
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 from typing import Final
 
 import attrs
 
 from lakelog.errors import StoreLocked
-from lakelog.files import File, FileSystem, told
+from lakelog.files import File, FileSystem
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_FILE
+from lakelog.ofdlock import set_lock
 from lakelog.pages.pageview import PageView
 
 WAIT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01
-_FLOCK: Final = Struct("hhqqi4x")
-"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 _DISPATCHED: Final = 3
 
 
@@ -55,14 +51,7 @@ class DispatchLock:
         return lock
 
     def _try(self, kind: int) -> bool:
-        wanted = _FLOCK.pack(kind, os.SEEK_SET, _DISPATCHED, 1, 0)
-        try:
-            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, wanted)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise told(error, "lock", self._file.path) from None
-        return True
+        return set_lock(self._file, _DISPATCHED, kind)
 
     def release(self) -> None:
         """Let another one write queues and index; nothing happens if that was done."""

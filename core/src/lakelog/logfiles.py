@@ -32,9 +32,7 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.define(eq=False)
 class LogFiles:
-    """A :class:`~lakelog.shared.section.RepairedLog` and a
-    :class:`~lakelog.shared.groupsync.SyncedLog`.
-    """
+    """A ``RepairedLog`` for the append section, and a ``SyncedLog`` for group commit."""
 
     segments: Segments
     positions: Positions
@@ -105,12 +103,12 @@ class LogFiles:
             end = self.positions.words[COMMITTED] = self.segments.commit()
         return end
 
-    def sync(self, _start: int, _end: int) -> None:
-        """Make durable what was appended before; raises ``OSError``."""
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
         stamp = self._stamp_ms
         self.commit()
         begun = time.perf_counter_ns()
-        self.segments.sync()
+        self.segments.sync(start, end)
         self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
         self.positions.words[FLUSHED_TIMESTAMP] = stamp
 

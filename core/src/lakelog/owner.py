@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from mmap import PAGESIZE
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.appender import Appender
 from lakelog.bodynote import note_callback, warn_of_others
 from lakelog.bounds import OwnedBounds
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.cleanstop import forget_clean_stop
-from lakelog.commitlog import CommitLog
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.dispatchlock import DispatchLock
-from lakelog.errors import DispatchStopped, LakelogError
+from lakelog.errors import DispatchStopped
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.interfaces import QueueReader
 from lakelog.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.logreader import LogReader
-from lakelog.ownership import OwnerLock, remove_abort, write_abort
+from lakelog.openlog import LogMaker, OpenLog, quietly
+from lakelog.ownership import remove_abort, write_abort
 from lakelog.pages.publishing import Publisher
-from lakelog.pages.sharedpage import TABLE_GENERATION, SharedPage, State
+from lakelog.pages.sharedpage import TABLE_GENERATION, State
+from lakelog.pages.wake import Sleeper
 from lakelog.positions import Positions
-from lakelog.preallocate import Preallocator, SegmentMaker
+from lakelog.preallocate import SegmentMaker
 from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
@@ -45,9 +44,8 @@ from lakelog.recovery.phases import COMPLETING, READING, begin
 from lakelog.recovery.report import RecoveryReport
 from lakelog.recovery.unchanged import note_clean_stop
 from lakelog.reput import Dispatches, Reput, Signal
-from lakelog.segmentdir import segment_files
-from lakelog.segments import Segments
 from lakelog.settings.model import StoreSettings
+from lakelog.shared.membership import Membership
 from lakelog.shared.queuetable import QueueTable, remove_tables
 from lakelog.source import ViewSource
 from lakelog.strategies import Strategies
@@ -56,24 +54,16 @@ from lakelog.swap import REBUILD_DIR, remove_tree
 _LOG: Final = logging.getLogger("lakelog")
 
 
-@attrs.frozen
-class OwnedLog:
-    """What an owner holds while its store is open.
+@attrs.define(eq=False, kw_only=True)
+class OwnedLog(OpenLog):
+    """The log of the process that has the services of its store.
 
     :ivar dispatch_lock: says that queues and index are written here, if they are
     :ivar dispatchers: none where another process has them; ``reput.paused()`` gives them here
     """
 
-    directory: StoreDirectory
-    core: StoreSettings
     identity: StoreIdentity
-    lock: OwnerLock
     dispatch_lock: DispatchLock
-    segments: Segments
-    positions: Positions
-    log: CommitLog
-    appender: Appender
-    health: Health
     reader: LogReader
     reput: Dispatches
     dispatchers: Sequence[Named]
@@ -84,11 +74,15 @@ class OwnedLog:
     def close(self) -> None:
         """Flush, write the checkpoint, then ``abort`` may go: RocketMQ's clean stop.
 
-        A store that failed keeps ``abort``, so that the next open recovers it; raises
+        Where others have the store open, they go on, and one of them has the services next. A store
+        that failed keeps ``abort``, so that the next open recovers it; raises
         :class:`~lakelog.errors.StoreFailed` then.
         """
-        files, path = self.directory.files, self.directory.path
-        self.publisher.tell(State.CLOSING)
+        if self.is_closed:
+            return
+        alone = self.part()
+        if alone:
+            self.publisher.tell(State.CLOSING)
         try:
             with ExitStack() as closing:
                 closing.callback(self.dispatch_lock.release)
@@ -99,16 +93,22 @@ class OwnedLog:
             if self.health.failure is not None:
                 raise self.health.failed()
             self._write_checkpoint()
-            self.segments.close()
-            offsets, at = self.log.next_offsets(), self.positions
-            note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
-            remove_tables(files, path)
-            remove_abort(files, path)
+            if alone:
+                self._stop_cleanly()
         finally:
-            self.segments.close()
-            self.publisher.close()
+            if alone:
+                self.publisher.close()
             self.dispatch_lock.release()
-            self.lock.release()
+            self.let_go(keep=not alone)
+
+    def _stop_cleanly(self) -> None:
+        files, path = self.directory.files, self.directory.path
+        self.segments.close()
+        self.segments.remove_unused()
+        offsets, at = self.log.next_offsets(), self.positions
+        note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
+        remove_tables(files, path)
+        remove_abort(files, path)
 
     def _write_checkpoint(self) -> None:
         self.log.sync()
@@ -126,17 +126,19 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     health: Health,
     checkpoint: CheckpointKeeper,
     arrivals: Signal,
+    settings: Mapping[str, Any],
     progress: Progress | None = None,
     *,
     full: bool = False,
-    attended: bool = False,
+    shared: bool = False,
     away: Away | None = None,
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
 
+    :param settings: which all processes of the store go by
     :param progress: see :mod:`lakelog.recovery.phases`
     :param full: read the whole log
-    :param attended: tell others that they can attach, once it returns and somebody listens
+    :param shared: let other processes join, once it returns
     :param away: lets another process dispatch, once queues and index are complete
 
     Queues and index are complete when it returns, unless a dispatcher fails.
@@ -145,66 +147,149 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
-        lock, is_new = _take(directory, core, undo, attended=attended)
+        lock, is_new = _take(directory, core, undo)
         dispatch_lock = DispatchLock.take(directory.files, directory.path)
         undo.callback(dispatch_lock.release)
-        taking = _Taking(directory, core, strategies, health, checkpoint, undo)
         begin(progress, READING)
         ahead = Ahead(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
         plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
-        publisher = _publisher(directory, checkpoint, lock, undo)
+        publisher = _publisher(directory, checkpoint, undo)
         publisher.tell(State.RECOVERING)
+        lock.publish()
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
-        locks = lock, dispatch_lock
-        opened, reput = taking.open(plan, report, locks, arrivals, publisher, is_new=is_new)
+        taking = _Taking(directory, core, strategies, health, lock, publisher, undo)
+        opened, start = taking.open(plan, settings, is_new=is_new)
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
-        _publish(opened)
+        publisher.start(opened.positions)
+        owned, reput = with_services(
+            opened,
+            strategies,
+            publisher,
+            checkpoint,
+            dispatch_lock,
+            arrivals,
+            attrs.evolve(report, dispatched_from=start),
+            start,
+        )
         begin(progress, COMPLETING)
         reput.complete(progress)
-        if reput.failure is None and _keep_queues(strategies.dispatchers):
-            lock.tell_followed()
-        if away is None or not strategies.dispatchers:
-            reput.follow()
-        else:
-            opened = _sent_away(opened, reput.failure, away)
+        owned = begin_services(owned, reput, strategies.dispatchers, away)
+        undo.callback(owned.watch.close)
+        lock.let_in(share=shared)
         undo.pop_all()
-    report = attrs.evolve(opened.recovery, seconds=time.monotonic() - begun)
+    owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
-    return attrs.evolve(opened, recovery=report)
+    return owned
 
 
-def _sent_away(opened: OwnedLog, failure: DispatchStopped | None, away: Away) -> OwnedLog:
-    """Close queues and index here, and let another process go on with them."""
-    for each in opened.dispatchers:
-        each.dispatcher.close()
-    opened.dispatch_lock.release()
-    return attrs.evolve(opened, reput=away(opened, failure), dispatchers=())
+def with_services(
+    opened: OpenLog,
+    strategies: Strategies,
+    publisher: Publisher,
+    checkpoint: CheckpointKeeper,
+    dispatch_lock: DispatchLock,
+    arrivals: Signal,
+    report: RecoveryReport,
+    start: int,
+) -> tuple[OwnedLog, Reput]:
+    """``opened`` with what a process has beside it that dispatches for all.
 
-
-def _publisher(
-    directory: StoreDirectory, checkpoint: CheckpointKeeper, lock: OwnerLock, undo: ExitStack
-) -> Publisher:
-    directory.files.make_dir(directory.path / OWN_DIR)
-    publisher = Publisher(directory.files, directory.path, checkpoint)
-    undo.callback(publisher.abandon)
-    lock.tell_published()
-    return publisher
-
-
-def _publish(opened: OwnedLog) -> None:
-    """Let readers and the checkpoint follow from now on."""
-    positions = opened.positions
-    opened.health.also(opened.publisher.failed)
-    opened.checkpoint.ask(
+    :param start: what is before it is dispatched
+    """
+    directory, positions = opened.directory, opened.positions
+    files, path = directory.files, directory.path
+    reader = LogReader(
+        ViewSource(opened.segments, read_damage(files, path)),
+        OwnedBounds(positions),
+        lambda: False,  # an owner does not read what another process writes
+        decoder=strategies.decoder,
+    )
+    reput = Reput(
+        lambda first, end: reader.pieces(first, end, verify=False),
+        Dispatching(path, strategies.dispatchers, start),
+        positions,
+        arrivals,
+        Sleeper(files, path),
+    )
+    of_log = {each.name: getattr(opened, each.name) for each in attrs.fields(OpenLog) if each.init}
+    owned = OwnedLog(
+        **of_log,
+        identity=read_identity(files, path) or make_identity(files, path, new=False),
+        dispatch_lock=dispatch_lock,
+        reader=reader,
+        reput=reput,
+        dispatchers=strategies.dispatchers,
+        checkpoint=checkpoint,
+        recovery=report,
+        publisher=publisher,
+    )
+    owned.health.also(publisher.failed)
+    checkpoint.ask(
         lambda: StoreCheckpoint(
             physic_timestamp_ms=positions.flushed_timestamp_ms,
             confirm_offset=positions.flushed,
         )
     )
-    opened.publisher.start(positions)
+    return owned, reput
+
+
+def begin_services(
+    owned: OwnedLog, reput: Reput, dispatchers: Sequence[Named], away: Away | None
+) -> OwnedLog:
+    """Dispatch what comes, here or in another process; what is there was dispatched."""
+    owned.lock.take_services()
+    if reput.failure is None and _keep_queues(dispatchers):
+        owned.lock.tell_followed()
+    owned.watch.on_turn = owned.publisher.turn
+    if not owned.watch.is_running:
+        owned.watch.start()
+    if away is None or not dispatchers:
+        reput.follow()
+    else:
+        for each in dispatchers:
+            each.dispatcher.close()
+        owned.dispatch_lock.release()
+        owned.reput, owned.dispatchers = away(owned, reput.failure), ()
+    return owned
+
+
+def take_services(
+    opened: OpenLog,
+    strategies: Strategies,
+    checkpoint: CheckpointKeeper,
+    dispatch_lock: DispatchLock,
+    arrivals: Signal,
+    away: Away | None,
+) -> OwnedLog:
+    """Go on where a process that had the services came to; the log is whole.
+
+    :param dispatch_lock: held by this process
+    """
+    directory, positions = opened.directory, opened.positions
+    opened.segments.first_offset = positions.minimum
+    publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
+    publisher.go_on(positions)
+    end = positions.readable_elsewhere
+    start = resume(strategies.dispatchers, positions.minimum, end)
+    why = "another process had the store open"
+    report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
+    owned, reput = with_services(
+        opened, strategies, publisher, checkpoint, dispatch_lock, arrivals, report, start
+    )
+    reput.complete()
+    return begin_services(owned, reput, strategies.dispatchers, away)
+
+
+def _publisher(
+    directory: StoreDirectory, checkpoint: CheckpointKeeper, undo: ExitStack
+) -> Publisher:
+    directory.files.make_dir(directory.path / OWN_DIR)
+    publisher = Publisher(directory.files, directory.path, checkpoint)
+    undo.callback(publisher.abandon)
+    return publisher
 
 
 def _keep_queues(dispatchers: Sequence[Named]) -> bool:
@@ -212,8 +297,8 @@ def _keep_queues(dispatchers: Sequence[Named]) -> bool:
 
 
 def _take(
-    directory: StoreDirectory, core: StoreSettings, undo: ExitStack, *, attended: bool
-) -> tuple[OwnerLock, bool]:
+    directory: StoreDirectory, core: StoreSettings, undo: ExitStack
+) -> tuple[Membership, bool]:
     """Look, lock, look again; the lock, and whether nothing was there."""
     is_new = directory.is_new_or_being_made()
     if not (directory.path / LOCK_FILE).exists():
@@ -221,17 +306,10 @@ def _take(
         directory.files.make_dir(directory.path)
         with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
             directory.files.sync_dir(directory.path.parent)
-    lock = _locked(directory.files, directory, undo)
-    if attended:
-        lock.tell_attended()
+    lock = Membership.alone(directory.files, directory.path)
+    undo.callback(lock.leave)
     directory.check_segments(core.segment_size_bytes)
     return lock, directory.is_new() if is_new is None else is_new
-
-
-def _locked(files: FileSystem, directory: StoreDirectory, undo: ExitStack) -> OwnerLock:
-    lock = OwnerLock.take(files, directory.path)
-    undo.callback(lock.release)
-    return lock
 
 
 @attrs.frozen
@@ -242,167 +320,66 @@ class _Taking:
     core: StoreSettings
     strategies: Strategies
     health: Health
-    checkpoint: CheckpointKeeper
+    lock: Membership
+    publisher: Publisher
     undo: ExitStack
 
-    def open(
-        self,
-        plan: Plan,
-        report: RecoveryReport,
-        locks: tuple[OwnerLock, DispatchLock],
-        arrivals: Signal,
-        publisher: Publisher,
-        *,
-        is_new: bool,
-    ) -> tuple[OwnedLog, Reput]:
-        """Change what must be changed, then wire everything."""
-        directory, strategies, undo = self.directory, self.strategies, self.undo
-        maker = self._maker()
-        start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
-        start = fill_gaps(directory, plan, strategies.dispatchers, start)
-        identity = self._mark(is_new=is_new)
-        segments = _segments(maker, self.core, strategies, plan, self.health)
-        undo.callback(segments.close)
-        positions = self._positions(publisher.page, plan, start, staged=segments.staged)
-        log = self._log(segments, publisher.page, positions, locks[0], plan)
-        reader = LogReader(
-            self._source(segments),
-            OwnedBounds(positions),
-            lambda: False,  # an owner does not read what another process writes
-            decoder=strategies.decoder,
-        )
-        reput = Reput(
-            lambda first, end: reader.pieces(first, end, verify=False),
-            Dispatching(directory.path, strategies.dispatchers, start),
-            positions,
-            arrivals,
-        )
-        opened = OwnedLog(
-            directory,
-            self.core,
-            identity,
-            *locks,
-            segments,
-            positions,
-            log,
-            self._appender(log),
-            self.health,
-            reader,
-            reput,
-            strategies.dispatchers,
-            self.checkpoint,
-            attrs.evolve(report, dispatched_from=start),
-            publisher,
-        )
-        return opened, reput
-
-    def _source(self, segments: Segments) -> ViewSource:
-        return ViewSource(segments, read_damage(self.directory.files, self.directory.path))
-
-    def _maker(self) -> SegmentMaker:
-        directory = self.directory
+    def open(self, plan: Plan, settings: Mapping[str, Any], *, is_new: bool) -> tuple[OpenLog, int]:
+        """Change what must be changed, then wire everything; and from where to dispatch."""
+        directory, strategies = self.directory, self.strategies
         directory.files.make_dir(directory.commitlog)
         directory.remove_mark()
-        maker = SegmentMaker(
-            directory.files,
-            directory.commitlog,
-            directory.temporary(),
-            self.core.segment_size_bytes,
-            self.core.allocation_step_bytes,
-            max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
-        )
-        maker.files.make_dir(maker.temporary)
-        _clear(maker.files, maker)
-        return maker
+        maker = self._log_maker()
+        segment_maker = maker.segment_maker()
+        _clear(segment_maker.files, segment_maker)
+        start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
+        start = fill_gaps(directory, plan, strategies.dispatchers, start)
+        self._mark(is_new=is_new)
+        self._publish(plan, start, settings)
+        segments = maker.segments(segment_maker, alone=True)
+        return maker.make(segments, self.publisher.turn), start
 
-    def _mark(self, *, is_new: bool) -> StoreIdentity:
+    def _log_maker(self) -> LogMaker:
+        return LogMaker(
+            directory=self.directory,
+            core=self.core,
+            strategies=self.strategies,
+            health=self.health,
+            lock=self.lock,
+            page=self.publisher.page,
+            undo=self.undo,
+        )
+
+    def _mark(self, *, is_new: bool) -> None:
         """Write what says that the store is open."""
         files, path = self.directory.files, self.directory.path
-        identity = read_identity(files, path) or make_identity(files, path, new=is_new)
+        if read_identity(files, path) is None:
+            make_identity(files, path, new=is_new)
         warn_of_others(files, path, self.core.append)
         if self.strategies.decoder is not None:
             note_callback(files, path, self.core.append)
         if not (path / ABORT_FILE).exists():
-            self.undo.callback(_quietly, remove_abort, files, path)  # maybe half written
+            self.undo.callback(quietly, remove_abort, files, path)  # maybe half written
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
-        return identity
 
-    def _positions(
-        self, page: SharedPage, plan: Plan, dispatched: int, *, staged: bool
-    ) -> Positions:
-        """Those of the log as it was recovered, in the shared page."""
-        page.reset(self.core.segment_size_bytes, {})
-        positions = Positions(page.words)
-        positions.start(
+    def _publish(self, plan: Plan, dispatched: int, settings: Mapping[str, Any]) -> None:
+        """The positions of the log as it was recovered, and the ends of its queues."""
+        files, path, page = self.directory.files, self.directory.path, self.publisher.page
+        strategies = self.strategies
+        page.reset(self.core.segment_size_bytes, settings)
+        Positions(page.words).start(
             plan.minimum,
             plan.end_offset,
             dispatched,
             plan.found.last_timestamp_ms,
-            durable=getattr(self.strategies.flush, "waits_for_disk", False),
-            staged=staged,
+            durable=getattr(strategies.flush, "waits_for_disk", False),
+            staged=strategies.writer.traits.staged,
         )
-        return positions
-
-    def _log(
-        self,
-        segments: Segments,
-        page: SharedPage,
-        positions: Positions,
-        lock: OwnerLock,
-        plan: Plan,
-    ) -> CommitLog:
-        if plan.end_offset > segments.active_offset:
-            segments.prepare_next()
-        files, path = self.directory.files, self.directory.path
         remove_tables(files, path)
-        self.undo.callback(_quietly, remove_tables, files, path)
-        table = QueueTable.make(files, path, 1, plan.found.next_offsets)
-        page.words[TABLE_GENERATION] = table.generation
-        return CommitLog(
-            segments,
-            page,
-            positions,
-            table,
-            lock.file,
-            self.strategies.append,
-            self.health,
-            self.core.os_page_cache_busy_timeout_ms,
-        )
-
-    def _appender(self, log: CommitLog) -> Appender:
-        strategies = self.strategies
-        for each in (strategies.flush, strategies.replicator):
-            if each is not None:
-                self.undo.callback(_quietly, each.close)
-                each.start(log)
-        return Appender(
-            log,
-            strategies.append,
-            strategies.flush,
-            strategies.replicator,
-            self.health,
-            strategies.flush_failed,
-            strategies.replicator_failed,
-        )
-
-
-def _segments(
-    maker: SegmentMaker,
-    core: StoreSettings,
-    strategies: Strategies,
-    plan: Plan,
-    health: Health,
-) -> Segments:
-    """The segments, those behind the end of the log in stock for the next rolls."""
-    size, first = core.segment_size_bytes, plan.minimum
-    active = max(first, plan.end_offset - plan.end_offset % size)
-    position = plan.end_offset - active
-    preallocator = Preallocator(maker, core.preallocate, health.fail)
-    for segment in segment_files(maker.directory, maker.files.list(maker.directory)):
-        if segment.start_offset > active or (segment.start_offset == active and not position):
-            preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))
-    return Segments(maker, preallocator, strategies.writer, first, active, position)
+        self.undo.callback(quietly, remove_tables, files, path)
+        QueueTable.make(files, path, 1, plan.found.next_offsets)
+        page.words[TABLE_GENERATION] = 1
 
 
 def _clear(files: FileSystem, maker: SegmentMaker) -> None:
@@ -410,9 +387,3 @@ def _clear(files: FileSystem, maker: SegmentMaker) -> None:
     for name, _ in files.list(maker.temporary):
         files.unlink(maker.temporary / name)
     remove_tree(files, maker.temporary / REBUILD_DIR)
-
-
-def _quietly(undo: Callable[..., object], *arguments: object) -> None:
-    """What is told is why the store cannot be opened, and no failure on the way back."""
-    with suppress(LakelogError, OSError):
-        undo(*arguments)

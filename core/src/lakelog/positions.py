@@ -23,6 +23,7 @@ from lakelog.pages.sharedpage import (
     LAST_TIMESTAMP,
     MINIMUM,
     RECORDS,
+    SEVERAL,
     STAGED,
     SYNC_US,
     SYNCS,
@@ -122,8 +123,13 @@ class Positions:
 
     @property
     def flushed_timestamp_ms(self) -> int:
-        """Store time of a message that is durable, and all before it; never ahead of ``flushed``."""
+        """Store time of a message that is durable, and all before it; none behind ``flushed``."""
         return self.words[FLUSHED_TIMESTAMP]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes append as well."""
+        return bool(self.words[SEVERAL])
 
     def count_sync(self, took_us: int) -> None:
         """Let others see that one more sync returned, and how long it took."""

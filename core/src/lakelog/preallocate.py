@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import errno
 import mmap
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -77,6 +78,7 @@ class SegmentMaker:
     :ivar temporary: a folder of the same file system
     :ivar step_bytes: length of the first step; later ones are up to :data:`MOST_STEPS` times that
     :ivar unit_bytes: blocks are allocated up to a multiple of this at least
+    :ivar turn: held while a segment is given its name: another process may make the same one
     """
 
     files: FileSystem
@@ -85,6 +87,7 @@ class SegmentMaker:
     size_bytes: int
     step_bytes: int = FIRST_STEP_BYTES
     unit_bytes: int = mmap.ALLOCATIONGRANULARITY
+    turn: AbstractContextManager[None] = attrs.field(factory=nullcontext)
 
     def path(self, start_offset: int) -> Path:
         """Where the segment that starts at ``start_offset`` stands."""
@@ -97,7 +100,7 @@ class SegmentMaker:
         failed otherwise than for want of room.
         """
         target = self.path(start_offset)
-        temporary = self.temporary / target.name
+        temporary = self.temporary / f"{target.name}.{os.getpid()}"
         file = self.files.open(temporary, write=True, create=True)
         try:
             blocks = self._make(file, temporary, target, step_bytes or self.step_bytes)
@@ -115,11 +118,20 @@ class SegmentMaker:
         blocks.end = self.allocate(blocks, 1, step_bytes)
         with _grave():
             file.sync()
-        with _grave(but=NO_ROOM):
-            self.files.rename(temporary, target)
+        with self.turn:
+            if self.is_there(int(target.name)):
+                file.close()
+                self.files.unlink(temporary)
+                return self.adopt(int(target.name))
+            with _grave(but=NO_ROOM):
+                self.files.rename(temporary, target)
         with _grave():
             self.files.sync_dir(self.directory)
         return blocks
+
+    def is_there(self, start_offset: int) -> bool:
+        """Whether the segment stands there."""
+        return self.path(start_offset).exists()
 
     def adopt(self, start_offset: int, position: int = 0) -> Blocks:
         """Open a segment that is there, to go on from ``position``; allocates nothing yet."""
@@ -194,12 +206,21 @@ class Preallocator:
         if future is not None:
             with suppress(OSError):
                 return future.result()
+        if self._maker.is_there(start_offset):  # another process has made it
+            return self._maker.adopt(start_offset)
         try:
             return self._make(start_offset)
         except OSError as error:
             if error.errno not in NO_ROOM or self._step_bytes <= self._maker.step_bytes:
                 raise
         return self._make(start_offset, self._maker.step_bytes)
+
+    def forget_before(self, start_offset: int) -> None:
+        """Close segments that were made ahead of need, and that other processes came to first."""
+        for start in [each for each in list(self._ready) if each < start_offset]:
+            future = self._ready.pop(start, None)
+            if future is not None and future.done() and future.exception() is None:
+                future.result().file.close()
 
     def _make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
         with self._failing():
@@ -258,15 +279,19 @@ class Preallocator:
                 blocks.end = coming.result()
         blocks.coming = None
 
-    def close(self) -> None:
-        """Stop, and delete segments that were made and never used."""
+    def close(self, *, keep: bool = False) -> None:
+        """Stop, and delete segments that were made and never used.
+
+        :param keep: do not: other processes may use them
+        """
         self._pool.shutdown()
         for start_offset in sorted(self._ready, reverse=True):
             future = self._ready.pop(start_offset)
             if future.exception() is None:
                 with suppress(OSError):
                     future.result().file.close()
-                    self._maker.remove(start_offset)
+                    if not keep:
+                        self._maker.remove(start_offset)
 
 
 def _as_it_is(cause: BaseException) -> Exception:

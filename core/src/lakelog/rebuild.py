@@ -25,12 +25,13 @@ from lakelog.errors import StoreError
 from lakelog.files import FileSystem, RealFileSystem, overwrite_file, read_file
 from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
-from lakelog.ownership import OwnerLock, remove_abort, unowned, write_abort
+from lakelog.ownership import remove_abort, unowned, write_abort
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.recovery.damagefile import read_damage
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
+from lakelog.shared.membership import alone
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
 from lakelog.swap import REBUILD_DIR, remove_tree, swap_in
@@ -102,7 +103,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
     try:
         directory.check_readable()
         with unowned(seam, place), ExitStack() as held:
-            held.callback(OwnerLock.take(seam, place).release)
+            held.callback(alone(seam, place).leave)
             held.callback(DispatchLock.take(seam, place).release)
             work = _Rebuild(directory, registry, effective, progress or _silent)
             held.callback(work.clear)

@@ -25,7 +25,7 @@ from lakelog.errors import PluginError
 from lakelog.files import FileSystem
 from lakelog.layout import INDEX_DIR, OWN_DIR, TMP_DIR
 from lakelog.opening import prepare
-from lakelog.ownership import OwnerLock, is_owned, locked, unowned, write_abort
+from lakelog.ownership import is_owned, locked, unowned, write_abort
 from lakelog.pieces import Blank, Damage, Piece
 from lakelog.preallocate import SegmentMaker
 from lakelog.queueoffsets import Queue
@@ -49,6 +49,7 @@ from lakelog.recovery.repairscan import LogLook
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.segmentdir import segment_files
 from lakelog.settings.model import StoreSettings
+from lakelog.shared.membership import alone
 from lakelog.source import FileSource
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -281,8 +282,9 @@ class _Repair:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with ExitStack() as held:
-            for kind in (OwnerLock, DispatchLock):
-                held.callback(kind.take(self.directory.files, self.directory.path).release)
+            files, path = self.directory.files, self.directory.path
+            held.callback(alone(files, path).leave)
+            held.callback(DispatchLock.take(files, path).release)
             yield
 
     def _acting(self) -> Acting:

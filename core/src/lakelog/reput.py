@@ -18,6 +18,7 @@ import attrs
 
 from lakelog.dispatching import Dispatching, Named
 from lakelog.errors import DispatchStopped
+from lakelog.pages.wake import LONGEST_SLEEP_S, Sleeper
 from lakelog.pieces import Piece
 from lakelog.positions import Positions
 from lakelog.threads import started
@@ -104,8 +105,13 @@ class Reput:
         dispatching: Dispatching,
         positions: Positions,
         arrivals: Signal,
+        sleeper: Sleeper,
     ) -> None:
-        """Keep what is needed."""
+        """Keep what is needed.
+
+        :param sleeper: wakes for what other processes append
+        """
+        self._sleeper = sleeper
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
@@ -196,6 +202,7 @@ class Reput:
         self._closing = True
         self._wake.set()
         self._hurry.set()
+        self._sleeper.rouse()
         if self._thread.is_alive():
             self._thread.join()
         self._arrivals.close()
@@ -221,12 +228,21 @@ class Reput:
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
-        """Until there is more to read; whoever moves a position then looks for the wish to be woken."""
+        """Until there is more to read; who moves a position looks then who is to be woken."""
         self._wake.clear()
         self._positions.sleeper = self._wake.set
-        if self._closing or (self._is_behind() and self.failure is None):
+        if not self._positions.is_shared:
+            if not self._is_awake():
+                self._wake.wait()
             return
-        self._wake.wait()
+        asked = self._sleeper.ask()
+        if not self._is_awake() and (
+            asked is None or not self._sleeper.sleep(asked, LONGEST_SLEEP_S)
+        ):
+            self._wake.wait(LONGEST_SLEEP_S)
+
+    def _is_awake(self) -> bool:
+        return self._closing or (self._is_behind() and self.failure is None)
 
     def _is_behind(self) -> bool:
         return self._positions.dispatched < self._end()

@@ -16,7 +16,9 @@ import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
 from lakelog.interfaces import Extendable, Sealable, SegmentWriter, Writer
+from lakelog.positions import Positions
 from lakelog.preallocate import Blocks, Preallocator, SegmentMaker
+from lakelog.segmentdir import segment_files
 
 MOST_MAPS: Final = 64
 """How many sealed segments stay mapped for reading; each map holds a descriptor."""
@@ -57,9 +59,11 @@ class _SealedSegment:
 class Opened:
     """A segment that is open for writing.
 
+    :ivar start: where it starts
     :ivar end: position up to which its writer was given blocks
     """
 
+    start: int
     writer: SegmentWriter
     blocks: Blocks
     end: int = 0
@@ -102,7 +106,16 @@ class Segments:
         first_offset: int,
         active_offset: int,
         position: int,
+        positions: Positions | None = None,
+        *,
+        is_there: bool = False,
     ) -> None:
+        """Open the last segment.
+
+        :param position: bytes of records in it
+        :param positions: how far all processes have come that append
+        :param is_there: whether the last one was made, also where ``position`` is 0
+        """
         self.size_bytes = maker.size_bytes
         self.staged = writer.traits.staged
         self.first_offset = first_offset
@@ -110,7 +123,8 @@ class Segments:
         self._maker = maker
         self._preallocator = preallocator
         self._writer = writer
-        opened = self._adopted(active_offset, position) if position else self._first()
+        self._positions = positions or Positions()
+        opened = self._adopted(active_offset, position) if position or is_there else self._first()
         self._use(opened)
         self._open: dict[int, _Viewable] = {active_offset: self.active}
         self._unsynced = [_Unsynced(active_offset, self.active)]
@@ -127,7 +141,7 @@ class Segments:
         except BaseException:  # Ctrl-C too: nobody else could close it
             blocks.file.close()
             raise
-        return Opened(writer, blocks)
+        return Opened(start, writer, blocks)
 
     def _first(self) -> Opened:
         try:
@@ -141,7 +155,7 @@ class Segments:
         blocks = self._preallocator.take(start)
         try:
             self._preallocator.reach(blocks, length)
-            opened = Opened(self._writer.open(blocks.file, self.size_bytes, 0), blocks)
+            opened = Opened(start, self._writer.open(blocks.file, self.size_bytes, 0), blocks)
             if blocks.end:
                 opened.extend(0)
         except BaseException:  # Ctrl-C too: the next try, or the close, finds it in stock
@@ -156,7 +170,12 @@ class Segments:
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
-        return range(self.first_offset, self.active_offset + 1, self.size_bytes)
+        return range(self.first_offset, self._last() + 1, self.size_bytes)
+
+    def _last(self) -> int:
+        """Where the last one starts, of whatever process."""
+        end = max(self._positions.appended - 1, 0)
+        return max(self.active_offset, end - end % self.size_bytes)
 
     def view(self, offset: int, length: int) -> memoryview:
         """At most ``length`` bytes from ``offset``, not beyond the end of its segment; no copy."""
@@ -178,11 +197,12 @@ class Segments:
         if offset < self.first_offset:
             raise deleted(offset, self.first_offset)
         if offset >= self.active_offset + self.size_bytes:
-            raise OffsetOutOfRange(
-                f"offset {offset} is in no segment; there are {self.first_offset} to "
-                f"{self.active_offset + self.size_bytes}",
-                offset=offset,
-            )
+            end = self._last() + self.size_bytes
+            if offset >= end:
+                raise OffsetOutOfRange(
+                    f"offset {offset} is in no segment; there are {self.first_offset} to {end}",
+                    offset=offset,
+                )
         segment = self._open.get(start)
         return self._map(start, offset) if segment is None else segment
 
@@ -245,28 +265,56 @@ class Segments:
             self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
             self._prepared = self._new(self.active_offset + self.size_bytes, length)
 
-    def give_back(self) -> None:
-        """Close and delete the segment that was prepared: there will be no roll."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None:
-            with suppress(OSError):
-                prepared.writer.close()
-                self._maker.remove(self.active_offset + self.size_bytes)
-
     def roll(self) -> None:
         """Go on in the segment that was prepared; again, where a roll was cut short."""
-        opened, next_offset = self._prepared, self.active_offset + self.size_bytes
+        opened = self._prepared
         if opened is None:
             raise ValueError("no segment was prepared")
         if isinstance(self.active, Sealable):
             self.active.seal()
-        self._open[next_offset] = opened.writer
-        if self._unsynced[-1].start != next_offset:
-            self._unsynced.append(_Unsynced(next_offset, opened.writer))
-        self.active_offset = next_offset
+        self._go_on(opened)
+
+    def follow(self, position: int) -> None:
+        """Go on where the log ends, at ``position``, in a segment that another process began.
+
+        It is made where that one died before; raises ``OSError`` where that cannot be.
+        """
+        start = position - position % self.size_bytes
+        self._let_go_of_prepared(but=start)
+        if self._prepared is None:
+            self._preallocator.settle(self._opened.blocks)
+            is_there = position > start or self._maker.is_there(start)
+            opened = self._adopted(start, position - start) if is_there else self._new(start)
+            self._prepared = opened
+        self._go_on(self._prepared)
+
+    def _let_go_of_prepared(self, but: int = -1) -> None:
+        prepared = self._prepared
+        if prepared is not None and prepared.start != but:
+            self._prepared = None
+            with suppress(OSError):
+                prepared.writer.close()
+
+    def _go_on(self, opened: Opened) -> None:
+        """Write in another segment; nothing happens twice."""
+        start = opened.start
+        self._open[start] = opened.writer
+        if self._unsynced[-1].start != start:
+            self._unsynced.append(_Unsynced(start, opened.writer))
+        former, self.active_offset = self.active_offset, start
         self._use(opened)
         self._prepared = None
-        self.on_roll(self.active_offset)
+        self.release()
+        for each in range(former + self.size_bytes, start + 1, self.size_bytes):
+            self.on_roll(each)
+
+    def release(self) -> None:
+        """Let go of segments that this process has written, and that are durable by now."""
+        flushed = self._positions.flushed
+        for each in list(self._unsynced):
+            if each.start < self.active_offset and each.start + self.size_bytes <= flushed:
+                self._retire(each)
+        self._preallocator.forget_before(self.active_offset)
 
     def overwrite(self, offset: int, data: bytes | memoryview) -> None:
         """Write at ``offset`` past the writer, which has nothing in memory; within one segment."""
@@ -284,18 +332,34 @@ class Segments:
         """Hand staged bytes to the page cache, in log order; the end of what others see."""
         return [each.commit() for each in list(self._unsynced)][-1]
 
-    def sync(self) -> None:
-        """Make durable all that was committed before the call; for one caller at a time.
+    def sync(self, start: int, end: int) -> None:
+        """Make durable what was committed between two offsets; for one caller at a time.
 
         A segment that was sealed before is closed then: it is read through a map from now on.
         """
         *sealed, active = list(self._unsynced)  # at once: another thread may roll
         for each in sealed:
             each.commit()  # its last bytes may have come after the last commit
-            each.writer.sync()
-        active.writer.sync()
+        own = {each.start: each.writer for each in (*sealed, active)}
+        starts = range(start - start % self.size_bytes, end, self.size_bytes)
+        for at in starts:
+            if at in own:
+                own[at].sync()
+            else:
+                self._sync_file(at)
+        if any(at not in own for at in starts):
+            self._maker.files.sync_dir(self._maker.directory)  # who made it may have died before
         for each in sealed:
-            self._retire(each)
+            if each.start + self.size_bytes <= end:
+                self._retire(each)
+
+    def _sync_file(self, start: int) -> None:
+        """Of a segment that this process does not write."""
+        file = self._maker.files.open(self._maker.path(start), write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _retire(self, sealed: _Unsynced) -> None:
         with suppress(ValueError):  # one that was deleted meanwhile
@@ -323,7 +387,10 @@ class Segments:
 
     def is_durable(self, start: int) -> bool:
         """Whether a sync came behind the last byte of the segment that starts at ``start``."""
-        return all(each.start != start for each in list(self._unsynced))
+        self.release()
+        return all(each.start != start for each in list(self._unsynced)) and (
+            start + self.size_bytes <= self._positions.flushed
+        )
 
     def retreat(self) -> int:
         """Give up the first segment, and leave its file for :meth:`remove`; the new first offset.
@@ -354,16 +421,26 @@ class Segments:
             self._maps.pop(start, None)
             self._alive.pop(start, None)
 
-    def close(self) -> None:
-        """Let go of all files, and of segments that were never used; once is enough."""
-        self.give_back()
+    def close(self, *, keep: bool = False) -> None:
+        """Let go of all files, and delete segments that were never used; once is enough.
+
+        :param keep: delete none: other processes may use them
+        """
+        self._let_go_of_prepared()
         with suppress(LakelogError):  # the store has failed, and says so itself
             self._preallocator.settle(self._opened.blocks)
         while self._open:
             _, segment = self._open.popitem()
             with suppress(OSError):
                 segment.close()
-        self._preallocator.close()
+        self._preallocator.close(keep=keep)
+
+    def remove_unused(self) -> None:
+        """Delete segments behind the end of the log, whoever made them; for a process alone."""
+        maker = self._maker
+        for each in reversed(segment_files(maker.directory, maker.files.list(maker.directory))):
+            if each.start_offset > self._positions.appended:
+                maker.remove(each.start_offset)
 
 
 def deleted(offset: int, minimum: int) -> OffsetOutOfRange:

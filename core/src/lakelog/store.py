@@ -29,7 +29,6 @@ from lakelog.settings.effective import Settings
 from lakelog.topicremoval import delete_topic, forgetter
 
 if TYPE_CHECKING:
-    from lakelog.attach.attached import Attached
     from lakelog.recovery.report import RecoveryReport
 
 
@@ -59,7 +58,7 @@ class Store(LogStore):
 
     def _bind(self, parts: Parts) -> None:
         """Let puts of who writes go straight to their place, which saves a call per message."""
-        if parts.owned is None and parts.link is None:
+        if parts.owned is None and parts.joined is None:
             self.__dict__.pop("put", None)
         else:
             self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
@@ -276,12 +275,10 @@ class Store(LogStore):
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken; not by a reader, after a failure, or while a disk is full.
-
-        An attached store hands them to the owner, and hears of that from it.
-        """
+        """Whether puts are taken; not by a reader, after a failure, or while a disk is full."""
         parts = self._current.last()
-        return parts.link is not None if parts.owned is None else parts.owned.health.refusal is None
+        log = parts.owned or parts.joined
+        return log is not None and log.health.refusal is None
 
     @property
     def read_only(self) -> bool:
@@ -289,20 +286,6 @@ class Store(LogStore):
         return self.role == "read"
 
     # --- lifecycle ---
-
-    def attached(self) -> Sequence[Attached]:
-        """The processes that put through this owner now; none where this is no owner."""
-        hub = self._current.last().hub
-        return () if hub is None else hub.clients()
-
-    def stop_taking(self) -> None:
-        """Let go of all attached processes, once what they have handed over has its answers.
-
-        They look for a successor. For an owner that is about to close; what it puts itself goes on.
-        """
-        hub = self._current.last().hub
-        if hub is not None:
-            hub.close()
 
     def close(self) -> None:
         """Flush and close; nothing happens to a store that is closed.

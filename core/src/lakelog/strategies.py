@@ -55,8 +55,13 @@ class Strategies:
     decoder: Decoder | None = None
 
 
-def make_strategies(registry: Registry, settings: Settings, context: Context) -> Strategies:
-    """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`."""
+def make_strategies(
+    registry: Registry, settings: Settings, context: Context, *, services: bool = True
+) -> Strategies:
+    """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`.
+
+    :param services: whether with dispatchers, cleaner and watcher; see :func:`add_services`
+    """
     core = settings.core
 
     def make(kind: Kind, name: str) -> Any:  # the registry checks that it is what it should be
@@ -72,12 +77,24 @@ def make_strategies(registry: Registry, settings: Settings, context: Context) ->
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, copies) if copies else None,
-        make_dispatchers(registry, settings, context),
-        make_cleaner(registry, settings, context),
-        make_disk_watcher(registry, settings, context),
+        make_dispatchers(registry, settings, context) if services else (),
+        make_cleaner(registry, settings, context) if services else None,
+        make_disk_watcher(registry, settings, context) if services else None,
         registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
         registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
         decoder_of(append, registry, core.append),
+    )
+
+
+def add_services(
+    strategies: Strategies, registry: Registry, settings: Settings, context: Context
+) -> Strategies:
+    """The same, with what a process needs that dispatches and deletes for all."""
+    return attrs.evolve(
+        strategies,
+        dispatchers=make_dispatchers(registry, settings, context),
+        cleaner=make_cleaner(registry, settings, context),
+        disk_watcher=make_disk_watcher(registry, settings, context),
     )
 
 

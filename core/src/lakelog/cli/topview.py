@@ -26,8 +26,6 @@ def frame(view: View) -> RenderableType:
         parts += [Text(), _log(view), _lags(view)]
     parts += [Text(line) for line in bars(view["disks"])]
     parts += [Text(), _processes(view["processes"])]
-    if view["producers"]:
-        parts += [Text(), _producers(view["producers"])]
     return Group(*parts)
 
 
@@ -44,7 +42,7 @@ def _problems(view: View) -> Iterator[Text]:
     for each in view["problems"]:
         yield Text(f"! {shown(each)}", "yellow")
     if not view.get("positions"):
-        yield Text("the owner tells no positions; it is no lakelog")
+        yield Text("no positions are there; it is no lakelog")
 
 
 def _log(view: View) -> Columns:
@@ -86,20 +84,5 @@ def _processes(rows: Sequence[View]) -> Columns:
             size(row.get("rss_bytes")),
             str(row.get("restarts", "-")),
             Text(shown(row.get("says") or row.get("last_exit") or "")),
-        )
-    return table
-
-
-def _producers(rows: Sequence[View]) -> Columns:
-    table = Columns("producer", "pid", "batches", "messages", "rate", "", "ring in use")
-    for row in rows:
-        table.add_row(
-            Text(shown(row["producer"][:8])),
-            str(row["pid"]),
-            str(row["batches"]),
-            str(row["messages"]),
-            f"{row['messages_per_s']:.0f}/s",
-            f"{size(row['bytes_per_s'])}/s",
-            f"{size(row['ring_used_bytes'])} of {size(row['ring_bytes'])}",
         )
     return table

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from lakelog.consumers.names import offsets_name
-from lakelog.consumers.offsettable import OffsetTable
-
 
 class Offsets(Protocol):
     """Methods may be called from any thread."""
@@ -27,32 +24,6 @@ class Offsets(Protocol):
 
     def close(self) -> None:
         """Write what is not written yet; nothing can be committed any more."""
-
-
-class HandedOffsets:
-    """Those of an attached store: the owner keeps what is committed, and the file says it.
-
-    :param table: reads the file
-    :param commit: hands group, topic and offsets to the owner, and waits until it has kept them
-    """
-
-    read_only = False
-
-    def __init__(
-        self, table: OffsetTable, commit: Callable[[str, str, Mapping[int, int]], None]
-    ) -> None:
-        self.committed = table.committed
-        self.groups = table.groups
-        self._commit = commit
-
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Let the owner keep the next offset of some queues; raises what its own commit raises."""
-        offsets_name(topic, group)
-        if offsets:
-            self._commit(group, topic, offsets)
-
-    def close(self) -> None:
-        """The way to the owner is closed elsewhere."""
 
 
 class CurrentOffsets:

@@ -1,6 +1,8 @@
-"""The offsets of all groups of one store: held in memory, kept in ``config/consumerOffset.json``.
+"""The offsets of all groups of one store: kept in ``config/consumerOffset.json`` by all processes.
 
-One process keeps them, the owner; others read the file, or hand it what they commit.
+Each write reads the file again, if another process has replaced it, and changes only what was
+committed here since the last one: so no process overwrites another's offsets. A lock on a byte of
+``lock`` is held meanwhile.
 
 A commit returns when its offsets are durable. Commits that come while the file is being written
 share the next write. With ``commit_interval_ms`` a commit returns at once, and the file is written
@@ -11,17 +13,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Timer
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.config.consumeroffsets import Offsets, load_offsets, save_offsets, split_name
+from lakelog.config.consumeroffsets import FILE, Offsets, load_offsets, save_offsets, split_name
 from lakelog.consumers.names import offsets_name
 from lakelog.errors import StoreClosed, StoreError, StoreReadOnly, ThreadNotStarted
+from lakelog.fileidentity import identity_at
 from lakelog.files import FileSystem
+from lakelog.layout import CONFIG_DIR, LOCK_FILE
+from lakelog.shared.bytelock import Turn
 from lakelog.threads import started
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
@@ -30,19 +36,27 @@ Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 _log = logging.getLogger("lakelog")
 
 
+COMMITTING: Final = 11
+"""The byte of ``lock`` that is locked while the file is read and replaced."""
+_REMOVED: Final = -1
+
+
 @attrs.define
 class _State:
-    """What the file holds, and what was committed since."""
+    """What the file holds.
+
+    :ivar identity: tells the file from another one of its name
+    """
 
     offsets: Offsets
     content: Mapping[str, Any]
+    identity: object
 
 
 class OffsetTable:
     """All committed offsets of a store; methods may be called from any thread.
 
-    The file is read at the first use; a table of a store that is open for reading reads it each
-    time, since its owner goes on.
+    The file is read at each use, if it is another one than before.
     """
 
     def __init__(
@@ -63,6 +77,8 @@ class OffsetTable:
         self._path = path
         self._interval_ms = commit_interval_ms
         self._loaded: _State | None = None
+        self._pending: dict[str, dict[int, int]] = {}
+        self._being_written: dict[str, dict[int, int]] = {}
         self._changes = 0
         self._written = 0
         self._closed = False
@@ -76,13 +92,13 @@ class OffsetTable:
         """The next offset of each queue that ``group`` committed; raises ``CorruptConfig``."""
         name = offsets_name(topic, group)
         with self._lock:
-            return dict(self._state().offsets.get(name, {}))
+            return self._merged().get(name, {})
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """By group, topic and queue id: the next offset to read."""
         found: dict[str, dict[str, dict[int, int]]] = {}
         with self._lock:
-            for name, table in self._state().offsets.items():
+            for name, table in self._merged().items():
                 split = split_name(name)
                 if split is not None:
                     found.setdefault(split[1], {})[split[0]] = dict(table)
@@ -103,26 +119,20 @@ class OffsetTable:
         named = [(offsets_name(topic, group), offsets) for group, topic, offsets in commits]
         with self._lock:
             self._check_open()
-            known = self._state().offsets
+            self._state()  # a file that cannot be read takes no commit
             for name, offsets in named:
-                known.setdefault(name, {}).update(offsets)
+                self._pending.setdefault(name, {}).update(offsets)
             change = self._changed()
         self._keep(change)
-
-    def places(self) -> int:
-        """How many offsets are kept, of all groups."""
-        with self._lock:
-            return sum(map(len, self._state().offsets.values()))
 
     def forget(self, group: str, topic: str | None = None) -> None:
         """Remove what ``group`` committed, for one topic or for all."""
         with self._lock:
             self._check_open()
-            offsets = self._state().offsets
-            for name in list(offsets):
+            for name, table in self._merged().items():
                 split = split_name(name)
                 if split is not None and split[1] == group and topic in (None, split[0]):
-                    del offsets[name]
+                    self._pending[name] = dict.fromkeys(table, _REMOVED)
             change = self._changed()
         self._keep(change)
 
@@ -152,10 +162,27 @@ class OffsetTable:
             raise StoreClosed("the store is closed", path=self._path)
 
     def _state(self) -> _State:
-        if self._loaded is None or self.read_only:
+        """What the file holds now."""
+        identity = self._identity()
+        if self._loaded is None or self._loaded.identity != identity:
             loaded = load_offsets(self._files, self._path)
-            self._loaded = _State(loaded.value, loaded.content)
+            self._loaded = _State(loaded.value, loaded.content, identity)
         return self._loaded
+
+    def _identity(self) -> object:
+        return identity_at(self._path / CONFIG_DIR / FILE)
+
+    def _merged(self) -> Offsets:
+        """What the file holds, with what was committed here since."""
+        found = {name: dict(table) for name, table in self._state().offsets.items()}
+        for name, changes in (*self._being_written.items(), *self._pending.items()):
+            table = found.setdefault(name, {})
+            table.update(changes)
+            for queue in [queue for queue, offset in table.items() if offset == _REMOVED]:
+                del table[queue]
+            if not table:
+                del found[name]
+        return found
 
     def _changed(self) -> int:
         self._changes += 1
@@ -177,20 +204,43 @@ class OffsetTable:
         with self._writing:
             if self._written >= change:
                 return
-            with self._lock:
-                state, reached = self._state(), self._changes
-                offsets = {name: dict(table) for name, table in state.offsets.items()}
             try:
-                state.content = save_offsets(
-                    self._files, self._path, state.content, offsets, time.time_ns() // 1_000_000
-                )
+                with self._turn():
+                    self._replace()
             except OSError as error:
                 raise StoreError(
                     f"consumer offsets could not be written ({error}); see to permissions and "
                     "space, then commit again",
                     path=error.filename or self._path,
                 ) from error
-            self._written = reached
+
+    def _replace(self) -> None:
+        with self._lock:
+            reached, former = self._changes, self._state().content
+            offsets = self._merged()
+            self._being_written, self._pending = self._pending, {}
+        try:
+            now_ms = time.time_ns() // 1_000_000
+            content = save_offsets(self._files, self._path, former, offsets, now_ms)
+        except BaseException:  # Ctrl-C too: what was to be written is for the next try
+            with self._lock:
+                for name, newer in self._pending.items():
+                    self._being_written.setdefault(name, {}).update(newer)
+                self._pending, self._being_written = self._being_written, {}
+            raise
+        with self._lock:
+            self._loaded = _State(offsets, content, self._identity())
+            self._being_written, self._written = {}, reached
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Nobody else replaces the file meanwhile."""
+        file = self._files.open(self._path / LOCK_FILE, write=True, create=True)
+        try:
+            with Turn(file, COMMITTING):
+                yield
+        finally:
+            file.close()
 
     def _write_later(self) -> None:
         with self._lock:

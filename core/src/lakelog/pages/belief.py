@@ -11,7 +11,7 @@ from typing import Final
 from lakelog.checkpoint import read_checkpoint
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
-from lakelog.ownership import is_owned, is_published, owner_pid
+from lakelog.ownership import is_owned, is_published
 from lakelog.pages.mappedfile import Identity
 from lakelog.pages.pageview import BELIEVED, PageView, page_identity
 
@@ -19,23 +19,22 @@ TRUSTED_S: Final = 0.001
 
 
 class Belief:
-    """One reader's view of the page of whoever owns the store now."""
+    """One reader's view of the page of those that have the store open."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         self._files = files
         self._path = path
         self._page: PageView | None = None
-        self._owner = (0, 0)
         self._identity: Identity | None = None
         self._is_published = False
         self._until = 0.0
 
     def page(self) -> PageView | None:
-        """The page of a living owner whose positions are right; ``None`` where there is none.
+        """The page of processes that have the store open; ``None`` where none has.
 
         The lock is looked at again after a millisecond, within which one answer may ask for many
-        positions; those of an owner that died stay right for longer. The state is looked at each
-        time, the process that the page names once per owner.
+        positions; those of processes that died stay right for longer. The state is looked at each
+        time.
         """
         if time.monotonic() >= self._until:
             self._is_published = is_published(self._files, self._path)
@@ -46,15 +45,15 @@ class Belief:
             self._page = None
             return None
         page = self._page
-        if page is None or page.owner != self._owner:
+        if page is None:
             page = self._page = self._look()
         return page if page is not None and page.state in BELIEVED else None
 
     def _look(self) -> PageView | None:
         page = PageView.open(self._files, self._path)
-        if page is None or not page.is_of_a_living_process():
+        if page is None or not page.is_whole:
             return None
-        self._owner, self._identity = page.owner, page_identity(self._path)
+        self._identity = page_identity(self._path)
         return page
 
 
@@ -112,4 +111,4 @@ class ReaderFlushed:
         if is_owned(self._files, self._path):
             return is_published(self._files, self._path)
         page = PageView.open(self._files, self._path)
-        return page is not None and page.owner[0] == owner_pid(self._files, self._path)
+        return page is not None and page.is_of_this_abort(self._path)

@@ -1,8 +1,8 @@
 """What the shared page says of the owner of a store, to any other process.
 
-The page of a dead owner stays behind. So it counts only while the owner holds its lock on byte 2 of
-``lock`` (which ends with the process), is the process that the page names, and is in a state that
-:data:`BELIEVED` has. Who goes by it still checks each record that it reads.
+The page stays behind when its processes are gone. So it counts only while one of them shares the
+lock on byte 2 of ``lock``, and in a state that :data:`BELIEVED` has. Who goes by it still checks
+each record that it reads.
 
 A recovery asks the page of a killed owner for one thing, see :func:`whole_end`. The page cache
 keeps page and log alike when a process dies, and loses both when the machine does; the words
@@ -165,6 +165,16 @@ class PageView:
     def owner(self) -> tuple[int, int]:
         """Process id and start time of who wrote it."""
         return self._words[OWNER_PID], self._words[OWNER_START]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its magic number is there."""
+        return self._words[0] == MAGIC
+
+    def is_of_this_abort(self, path: Path) -> bool:
+        """Whether whoever has written ``abort`` in the store directory ``path`` made it."""
+        proof = proof_words(path)
+        return proof != NO_PROOF and tuple(self._words[at] for at in PROOF[2:]) == proof[2:]
 
     def is_of_a_living_process(self) -> bool:
         """Whether the process that it names is there; the lock is for the caller to look at."""

@@ -1,7 +1,8 @@
 """An owner's pages while its store is open: state, a heartbeat, and who is to be woken.
 
-The positions are stored by whoever moves them. One thread says that the owner lives, and moves
-the checkpoint over what was made durable meanwhile: at most ``CHECKPOINT_MS`` behind.
+The positions are stored by whoever moves them. At each turn of a thread the owner says that it
+lives, and moves the checkpoint over what was made durable meanwhile: at most ``CHECKPOINT_MS``
+behind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
 from typing import Final
 
 from lakelog.checkpoint import CheckpointKeeper
@@ -28,32 +28,40 @@ from lakelog.pages.sharedpage import (
 )
 from lakelog.pages.wake import WakePage
 from lakelog.positions import Positions
-from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 CHECKPOINT_MS: Final = 5_000
-HEARTBEAT_MS: Final = 500
 
 
 class Publisher:
-    """One owner's page; made in state ``OPENING``, under the store's lock.
-
-    Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+    """One owner's page.
 
     :ivar page: the page
     """
 
-    def __init__(self, files: FileSystem, path: Path, checkpoint: CheckpointKeeper) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        checkpoint: CheckpointKeeper,
+        page: SharedPage | None = None,
+    ) -> None:
+        """Sign the page.
+
+        :param page: of those that have the store open; without it one is made in state ``OPENING``,
+            for a process that has the store for itself
+
+        Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+        """
         self._checkpoint = checkpoint
         self._files = files
-        self._former = read_file(files, page_path(path))
+        self._former = None if page is not None else read_file(files, page_path(path))
         self._path = path
-        self.page = SharedPage.make(files, path)
+        self.page = page or SharedPage.make(files, path)
         sign_page(self.page.words, os.getpid(), dispatches=True)
-        self._state = State.OPENING
         self._wake: WakePage | None = None
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name="lakelog-positions", daemon=True)
+        self._is_prepared = False
+        self._written = time.monotonic()
 
     def start(self, positions: Positions) -> None:
         """Publish the positions of a log that is in order from now on; nobody moves one yet.
@@ -62,15 +70,19 @@ class Publisher:
         """
         for at, word in zip(PROOF, proof_words(self._path), strict=True):
             self.page.words[at] = word
+        self.go_on(positions)
+        self.tell(State.OPEN)
+
+    def go_on(self, positions: Positions) -> None:
+        """Let others wait for positions here."""
         self._let_wait(positions)
         self._beat()
-        self.tell(State.OPEN)
-        started(self._thread)
 
     def tell(self, state: State) -> None:
         """Say what the owner is doing; a store that failed stays so until it is closed."""
-        if self._state is not State.FAILED or state is State.CLOSED:
-            self.page.words[STATE] = self._state = state
+        words = self.page.words
+        if words[STATE] != State.FAILED or state in (State.CLOSED, State.OPENING):
+            words[STATE] = state
 
     def failed(self, cause: BaseException) -> None:
         """The store takes no more puts, of no process."""
@@ -78,10 +90,7 @@ class Publisher:
         self.tell(State.FAILED)
 
     def close(self) -> None:
-        """Stop, and say that nobody owns the store; its lock is let go after this."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        """Say that nobody has the store open; its lock is let go after this."""
         self.tell(State.CLOSED)
 
     def abandon(self) -> None:
@@ -103,18 +112,18 @@ class Publisher:
         positions.wake, positions.asked = page.wake, page.asked
         self._positions = positions
 
-    def _run(self) -> None:
-        if self._wake is not None:
+    def turn(self) -> None:
+        """Say that the owner lives, and move the checkpoint now and then."""
+        if self._wake is not None and not self._is_prepared:
             self._wake.prepare()  # it takes a while, which no put should
-        written = time.monotonic()
-        while not self._stop.wait(HEARTBEAT_MS / 1000):
-            with suppress(OSError):  # there is time to try again
-                self._mend_wake()
-            self._beat()
-            if time.monotonic() - written >= CHECKPOINT_MS / 1000:
-                with suppress(OSError):  # the keeper has told the store
-                    self._checkpoint.advance()
-                written = time.monotonic()
+            self._is_prepared = True
+        with suppress(OSError):  # there is time to try again
+            self._mend_wake()
+        self._beat()
+        if time.monotonic() - self._written >= CHECKPOINT_MS / 1000:
+            with suppress(OSError):  # the keeper has told the store
+                self._checkpoint.advance()
+            self._written = time.monotonic()
 
     def _mend_wake(self) -> None:
         """Where the page to wait at is gone or replaced, make another."""

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import attrs
-
-from lakelog.consumers.offsettable import OffsetTable
 from lakelog.directory import StoreDirectory
+from lakelog.dispatchlock import DispatchLock
 from lakelog.dispatchwait import OwnedWait
-from lakelog.errors import LakelogError
 from lakelog.files import RealFileSystem
 from lakelog.health import Health
+from lakelog.interfaces import SegmentSource
 from lakelog.keeping import keep_house
-from lakelog.owner import OwnedLog, open_owned
+from lakelog.openlog import OpenLog, shared_settings
+from lakelog.owner import OwnedLog, open_owned, take_services
 from lakelog.reading.arrivals import Arrivals
-from lakelog.roles.parts import HubPart, Parts
+from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
 from lakelog.services.away import Service, service_for
 from lakelog.settings.catalog import ATTACH, MAINTENANCE
-from lakelog.strategies import make_archive, make_strategies
+from lakelog.strategies import (
+    Strategies,
+    add_services,
+    flush_name,
+    make_archive,
+    make_strategies,
+)
 
 if TYPE_CHECKING:
     from lakelog.reading.finder import Finder
     from lakelog.recovery.examine import Progress
-
-_LOG: Final = logging.getLogger("lakelog")
 
 
 def owner_parts(
@@ -36,19 +38,17 @@ def owner_parts(
     progress: Progress | None = None,
     *,
     full: bool = False,
-    listen: bool = False,
-    succeeding: bool = False,
+    shared: bool = False,
 ) -> Parts:
     """Make the strategies, then take over the directory.
 
     :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
     :param full: whether the recovery reads the whole log
-    :param listen: whether others may attach, if the settings say so, too
-    :param succeeding: whether this process was attached, and settles what it had put
+    :param shared: whether other processes may join, if settings and writer let them
     """
     directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
     with directory.beginning():
-        return _parts(prepared, directory, progress, full, listen, succeeding)
+        return _parts(prepared, directory, progress, full, shared)
 
 
 def _parts(
@@ -56,16 +56,13 @@ def _parts(
     directory: StoreDirectory,
     progress: Progress | None,
     full: bool,
-    listen: bool,
-    succeeding: bool,
+    shared: bool,
 ) -> Parts:
     core, events = prepared.settings.core, prepared.registry.events
     context = prepared.context(read_only=False)
     strategies = make_strategies(prepared.registry, prepared.settings, context)
     archive = make_archive(prepared.registry, prepared.settings, context)
-    service = service_for(
-        prepared.path, prepared.files, prepared.registry, prepared.settings, prepared.context
-    )
+    service = _service(prepared)
     events.store_opening(prepared.path, read_only=False)
 
     def failed(cause: BaseException) -> None:
@@ -75,7 +72,6 @@ def _parts(
     health = Health(prepared.path, failed)
     context.checkpoint.on_failure = health.fail
     arrivals = Arrivals()
-    listen = listen and _may_listen(prepared)
     owned = open_owned(
         directory,
         core,
@@ -83,11 +79,55 @@ def _parts(
         health,
         context.checkpoint,
         arrivals,
+        shared_settings(core, flush_name(prepared.registry, prepared.settings)),
         progress,
         full=full,
-        attended=listen,
+        shared=shared and _may_be_shared(prepared, strategies),
         away=None if service is None else service.begin,
     )
+    return _housed(prepared, owned, strategies, archive, arrivals, service)
+
+
+def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
+    """Have the services of a store whose log this process appends to.
+
+    :param strategies: those for appending
+    """
+    registry, settings = prepared.registry, prepared.settings
+    context = prepared.context(read_only=False)
+    archive, service = make_archive(registry, settings, context), _service(prepared)
+    opened.health.also(lambda _: context.checkpoint.freeze())
+    context.checkpoint.on_failure = opened.health.fail
+    with ExitStack() as undo:
+        lock = DispatchLock.take(prepared.files, prepared.path)
+        undo.callback(lock.release)
+        all_of_them = add_services(strategies, registry, settings, context)
+        for each in all_of_them.dispatchers:
+            undo.callback(each.dispatcher.close)
+        arrivals = Arrivals()
+        away = None if service is None else service.begin
+        owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals, away)
+        parts = _housed(prepared, owned, all_of_them, archive, arrivals, service)
+        undo.pop_all()
+    return parts
+
+
+def _service(prepared: Prepared) -> Service | None:
+    return service_for(
+        prepared.path, prepared.files, prepared.registry, prepared.settings, prepared.context
+    )
+
+
+def _housed(
+    prepared: Prepared,
+    owned: OwnedLog,
+    strategies: Strategies,
+    archive: SegmentSource | None,
+    arrivals: Arrivals,
+    service: Service | None,
+) -> Parts:
+    """The parts around a log, with what keeps house in it."""
+    core, events, directory = prepared.settings.core, prepared.registry.events, owned.directory
     with ExitStack() as undo:
         undo.callback(owned.close)
         if archive is not None:
@@ -104,10 +144,6 @@ def _parts(
             events,
             prepared.clock,
         )
-        offsets = prepared.offsets(read_only=False)
-        hub = _hub(prepared, owned, offsets, listen=listen) if listen or succeeding else None
-        if hub is not None:
-            undo.callback(hub.close)
         undo.callback(house.close)
         house.start()
         undo.pop_all()
@@ -119,10 +155,9 @@ def _parts(
         owned.appender.flush,
         waits,
         house,
-        offsets,
+        prepared.offsets(read_only=False),
         make_finder,
         owned=owned,
-        hub=hub,
     )
 
 
@@ -139,28 +174,8 @@ def _reading(
     return reads.waits, prepared.finder(owned.reader, reads.dispatchers, reads.arrivals, refresh)
 
 
-def _may_listen(prepared: Prepared) -> bool:
-    """A socket is in the real file system; what stands in for files in a test has none."""
+def _may_be_shared(prepared: Prepared, strategies: Strategies) -> bool:
+    """What is staged in memory, and files that stand in for real ones, no other process sees."""
     wanted: bool = prepared.settings.section(ATTACH).listen
-    return wanted and isinstance(prepared.files, RealFileSystem)
-
-
-def _hub(prepared: Prepared, owned: OwnedLog, offsets: OffsetTable, *, listen: bool) -> HubPart:
-    """Let others attach; where no socket can be had, the store works alone."""
-    if listen:
-        try:
-            return _started(prepared, owned, offsets, listen=True)
-        except (LakelogError, OSError) as error:
-            owned.lock.tell_unattended()
-            _LOG.warning("no other process can attach to this store: %s", error)
-    return _started(prepared, owned, offsets, listen=False)
-
-
-def _started(prepared: Prepared, owned: OwnedLog, offsets: OffsetTable, *, listen: bool) -> HubPart:
-    from lakelog.attach.hub import Hub
-
-    core = prepared.settings.core
-    attach = attrs.evolve(prepared.settings.section(ATTACH), listen=listen)
-    hub = Hub(prepared.path, owned.appender, owned.log, offsets, core, attach)
-    hub.start()
-    return hub
+    real = isinstance(prepared.files, RealFileSystem)
+    return wanted and real and not strategies.writer.traits.staged

@@ -1,16 +1,15 @@
 """What a store's role decides, as one thing: it is swapped when an attached store takes over.
 
-Roles: the ``owner`` appends; who is attached (``attach``) hands messages to an owner in another
-process, and reads the files; ``read`` only reads them.
+Roles: the ``owner`` appends, dispatches, deletes and writes the checkpoint; who is attached
+(``attach``) appends, and reads the files; ``read`` only reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from socket import socket
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
@@ -18,6 +17,7 @@ from lakelog.cached import cached_property
 from lakelog.consumers.offsets import Offsets
 from lakelog.dispatchwait import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
+from lakelog.health import Health
 from lakelog.keeping import House
 from lakelog.logreader import LogReader
 from lakelog.message import Message
@@ -27,14 +27,13 @@ from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
-    from lakelog.attach.attached import Attached
     from lakelog.reading.finder import Finder
 
 Role: TypeAlias = Literal["owner", "attach", "read"]
 
 
 class Puts(Protocol):
-    """Where messages go; the owner's is its appender, which costs no call more."""
+    """Where messages go; an appender, which costs no call more."""
 
     def put(self, message: Message) -> PutResult:
         """Append one message."""
@@ -49,34 +48,15 @@ class Puts(Protocol):
         """Append many in the background."""
 
 
-class Link(Puts, Protocol):
-    """An attached store's way to the owner; a ``lakelog.attach`` producer."""
+class Joined(Protocol):
+    """The log of a store in a process that has none of its services."""
 
     @property
-    def settings(self) -> Any:
-        """What the owner said of its settings, by key."""
-
-    def flush(self) -> int:
-        """Let the owner make everything durable that was put; the end of it."""
-
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Let the owner keep the offsets of a group."""
+    def health(self) -> Health:
+        """Whether it takes puts."""
 
     def close(self) -> None:
-        """Wait for what was put, then let go of the owner."""
-
-
-class HubPart(Protocol):
-    """What lets others attach to an owner."""
-
-    def clients(self) -> tuple[Attached, ...]:
-        """Who is attached now."""
-
-    def in_process(self) -> socket:
-        """A connection for a producer of this process."""
-
-    def close(self) -> None:
-        """Answer what was taken, then let everybody go."""
+        """Leave; who is the last closes the store."""
 
 
 @attrs.frozen
@@ -130,8 +110,7 @@ class Parts:
     :ivar offsets: what groups committed
     :ivar make_finder: puts together what finds messages; it brings NumPy, so not before a question
     :ivar owned: the owner's log, if this is the owner
-    :ivar link: the way to the owner, if this is attached
-    :ivar hub: what lets others attach, if this is an owner that does
+    :ivar joined: the log that this process appends to, if it has no services
     :ivar tell_store: to be told which store has these parts, for the one that may take over
     """
 
@@ -144,8 +123,7 @@ class Parts:
     offsets: Offsets
     make_finder: Callable[[], Finder]
     owned: OwnedLog | None = None
-    link: Link | None = None
-    hub: HubPart | None = None
+    joined: Joined | None = None
     tell_store: Callable[[Swapping], None] = _ignored
 
     @cached_property
@@ -156,17 +134,18 @@ class Parts:
     def close(self) -> None:
         """Let go of everything, in an order in which each has what it needs until its end."""
         with ExitStack() as closing:
-            for ends in (self.owned, self.link, self.waits, self.offsets, self.hub, self.house):
+            for ends in (self.owned, self.joined, self.waits, self.offsets, self.house):
                 if ends is not None:
                     closing.callback(ends.close)
 
     def forked(self, why: str) -> None:
-        """In a forked child: nothing of it works here; link and hub see to themselves.
+        """In a forked child: nothing of it works here.
 
         :param why: what is said to those who try
         """
-        if self.owned is not None:
-            self.owned.health.forked(why)
+        for each in (self.owned, self.joined):
+            if each is not None:
+                each.health.forked(why)
 
 
 def no_flush(path: Path) -> int:

@@ -1,15 +1,15 @@
-"""Makes the parts of who reads the files: with a way to the owner, or without one."""
+"""Makes the parts of who reads the files, and may append as well."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
+from lakelog.appender import Appender
 from lakelog.bodynote import warn_of_others
 from lakelog.bounds import ReaderBounds
 from lakelog.cleanstop import CleanEnd, untouched
 from lakelog.completion import Completion
-from lakelog.consumers.offsets import HandedOffsets
 from lakelog.directory import StoreDirectory
 from lakelog.dispatchwait import ReaderWait
 from lakelog.flushwait import FlushWait
@@ -21,7 +21,7 @@ from lakelog.pages.wake import Sleeper
 from lakelog.pins import read_pins
 from lakelog.reading.arrivals import PolledArrivals
 from lakelog.recovery.damagefile import read_damage
-from lakelog.roles.parts import Link, NoPuts, Parts, no_flush
+from lakelog.roles.parts import NoPuts, Parts, no_flush
 from lakelog.roles.prepared import Prepared
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.source import FileSource
@@ -35,14 +35,14 @@ from lakelog.strategies import (
 from lakelog.tombstones import TombstoneFile
 
 
-def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
+def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
     """Look at the files; only dispatchers are made, and they keep what they build in memory.
 
-    :param link: the way to the owner of who is attached
+    :param appender: of a process that appends as well
     """
     core = prepared.settings.core
     directory = StoreDirectory.of(prepared.files, prepared.path, core)
-    if link is None:
+    if appender is None:
         directory.check_readable()
     prepared.registry.events.store_opening(prepared.path, read_only=True)
     source = FileSource(
@@ -61,18 +61,16 @@ def reader_parts(prepared: Prepared, link: Link | None = None) -> Parts:
     )
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
-    table = prepared.offsets(read_only=True)
     refused = f"{prepared.path} is open for reading; open it with mode='auto' to write"
     return Parts(
-        "read" if link is None else "attach",
+        "read" if appender is None else "attach",
         reader,
-        NoPuts(refused) if link is None else link,
-        partial(no_flush, prepared.path) if link is None else link.flush,
+        NoPuts(refused) if appender is None else appender,
+        partial(no_flush, prepared.path) if appender is None else appender.flush,
         ReaderWait(completion, arrivals),
         _onlooker(prepared, directory.commitlog, source, reader),
-        table if link is None else HandedOffsets(table, link.commit),
+        prepared.offsets(read_only=appender is None),
         prepared.finder(reader, dispatchers, arrivals, completion.refresh),
-        link=link,
     )
 
 

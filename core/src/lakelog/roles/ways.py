@@ -1,4 +1,4 @@
-"""The ways into one store: to own it, to attach to its owner, and again in a forked child."""
+"""The ways into one store: alone, beside others, and again in a forked child."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from lakelog.roles.agreeing import agreed
-from lakelog.roles.choosing import Chooser, Mode, Succession
+from lakelog.roles.choosing import Chooser, Mode, no_owner
+from lakelog.roles.joining import Joined
 from lakelog.roles.ownerparts import owner_parts
-from lakelog.roles.parts import Link, Parts
+from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
 from lakelog.roles.readerparts import reader_parts
 from lakelog.settings.catalog import ATTACH
+from lakelog.shared.membership import Membership
 
 if TYPE_CHECKING:
     from lakelog.settings.model import AttachSettings
@@ -23,45 +24,35 @@ if TYPE_CHECKING:
 class Ways:
     """What one opening of a store can become.
 
-    :ivar prepared: its settings are the owner's, where they differ, once it is attached
-    :ivar may_take_over: whether an attached store may become the owner, if the settings say so, too
+    :ivar prepared: its settings are those of all processes of the store, once it has joined
+    :ivar may_take_over: whether a store that joined may have the services, if the settings say so
     """
 
     prepared: Prepared
     may_take_over: bool
 
     def own(self) -> Parts:
-        """Take the directory, and let others attach."""
-        return owner_parts(self.prepared, listen=True)
-
-    def _succeed(self) -> Parts:
-        return owner_parts(self.prepared, listen=True, succeeding=True)
+        """Take the directory, and let others join."""
+        return owner_parts(self.prepared, shared=True)
 
     def attach(self) -> Parts:
-        """Attach to who listens; raises :class:`~lakelog.errors.NoOwner`."""
-        from lakelog.attach.producer import connect  # not needed by who owns
+        """Append beside those who have the store open.
 
-        settings, prepared = self._settings, self.prepared
-        succession = Succession(prepared.files, prepared.path, self._succeed)
-        takes_over = self.may_take_over and settings.take_over
-        link = connect(
-            prepared.path,
-            timeout_ms=settings.reconnect_timeout_ms,
-            on_lost=succession if takes_over else None,
-        )
+        Raises :class:`~lakelog.errors.NoOwner` where nobody has.
+        """
+        prepared, settings = self.prepared, self._settings
+        timeout_s = settings.reconnect_timeout_ms / 1000
+        lock = Membership.join(prepared.files, prepared.path, timeout_s)
+        if lock.is_alone:
+            lock.leave()
+            raise no_owner(prepared.path)
+        joined = Joined(prepared, lock, may_take_over=self.may_take_over and settings.take_over)
+        self.prepared = joined.prepared
         try:
-            parts = self._beside(link)
-        except BaseException:
-            link.close()
+            return joined.parts()
+        except BaseException:  # Ctrl-C too
+            joined.close()
             raise
-        parts.tell_store = succession.tell_store
-        return parts
-
-    def _beside(self, link: Link) -> Parts:
-        prepared = self.prepared
-        settings = agreed(prepared.settings, attrs.asdict(link.settings), prepared.path)
-        self.prepared = attrs.evolve(prepared, settings=settings)
-        return reader_parts(self.prepared, link)
 
     def found(self, mode: Literal["auto", "attach"]) -> Parts:
         """Look who owns the store, and do what ``mode`` says."""

@@ -1,6 +1,6 @@
 """Serves a store: owns it, runs what belongs to it, says how it is, and stops in order.
 
-The order of a stop, begun by SIGTERM or SIGINT: attached producers are let go; services stop; what
+The order of a stop, begun by SIGTERM or SIGINT: services stop; what
 is in the log is flushed; the store is closed, which leaves the directory as RocketMQ's clean stop
 does. A second signal kills services that have not stopped. If all that takes too long, the process
 ends without it, and the next owner recovers the store. A store that failed (a write or a sync) is
@@ -164,7 +164,6 @@ class Daemon:
         with Deadline(seconds, self._late_code, self._writer):
             self._state = NOW_STOPPING
             self._manager.tell(STOPPING)
-            store.stop_taking()
             with suppress(Exception):  # a status that cannot be told keeps nobody from stopping
                 self._report(reporter)
             self._supervisor.stop(seconds * FOR_SERVICES, lambda: self._stops > 1)

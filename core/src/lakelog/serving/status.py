@@ -12,8 +12,8 @@
     state          serving, stopping, stopped or failed
     health         ok, degraded (see problems) or failed (the store takes no puts until reopened)
     problems       a list of texts
-    positions      appended, committed, flushed, confirmed, dispatched, minimum: bytes of the log;
-                   syncs, sync_us, records: counts since the store was opened (see positionspage)
+    positions      appended, committed, flushed, readable, dispatched, minimum: bytes of the log;
+                   syncs, sync_us, records: counts since the store was opened (see sharedpage)
     rates          growth of appended, flushed, dispatched (bytes), records and syncs in a second
     lags           flush_bytes, dispatch_bytes, dispatch_ms; followers: bytes by name of their pin
     flush          mean_ms: how long a sync took since the last time; null if there was none
@@ -23,9 +23,6 @@
                    health (ok, restarting, hanging, stopped), cpu_percent (of one core, since the
                    last time) and rss_bytes (both with all that it started). Services and followers
                    also have restarts, hangs, started_ms, says (their last STATUS=), last_exit
-    producers      a list of attached processes; each has pid, producer (its own id), attached_ms
-                   (when it did), batches, messages and bytes (taken from it), messages_per_s,
-                   bytes_per_s, ring_bytes and ring_used_bytes (of its shared memory)
     log_lines_dropped
                    how many lines of its log could not be written
 
@@ -41,7 +38,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -52,12 +49,8 @@ from lakelog.pages.pageview import PageView, process_start
 from lakelog.pages.sharedpage import State
 from lakelog.pins import read_pins
 from lakelog.reput import Lag
-from lakelog.serving.producers import Producers
 from lakelog.serving.rates import Look, lags, rates, sync_ms
 from lakelog.serving.usage import Usage
-
-if TYPE_CHECKING:
-    from lakelog.attach.attached import Attached
 
 VERSION: Final = 1
 SERVING: Final = "serving"
@@ -88,9 +81,6 @@ class Served(Protocol):
     def is_writable(self) -> bool:
         """Whether puts are taken."""
 
-    def attached(self) -> Sequence[Attached]:
-        """Who puts from other processes."""
-
 
 @attrs.define
 class Reporter:
@@ -109,7 +99,6 @@ class Reporter:
     _started_ms: int = attrs.field(factory=now_ms, init=False)
     _former: Look | None = attrs.field(default=None, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
-    _producers: Producers = attrs.field(factory=Producers, init=False)
 
     @property
     def has_failed(self) -> bool:
@@ -140,7 +129,6 @@ class Reporter:
             "flush": {"mean_ms": sync_ms(former, look)},
             "disks": disks(self.store.path, self.commitlog),
             "processes": self._usage.rows(os.getpid(), services),
-            "producers": self._producers.rows(self.store.attached()),
             "log_lines_dropped": self.dropped(),
         }
 

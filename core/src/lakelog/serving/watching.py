@@ -51,7 +51,7 @@ class Watcher:
     def view(self) -> dict[str, Any]:
         """As :mod:`lakelog.serving.status` describes it; ``served_by`` says who tells.
 
-        Without ``serve`` there are no services and producers, and no problems but a missing
+        Without ``serve`` there are no services, and no problems but a missing
         heartbeat; beside a RocketMQ that owns the store no positions either. Raises
         :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
         """
@@ -87,7 +87,6 @@ class Watcher:
             "problems": [],
             "disks": disks(self.path, self.commitlog),
             "processes": [] if pid is None else self._usage.rows(pid, ()),
-            "producers": [],
         }
 
     def _positions(self, page: PageView | None) -> dict[str, Any]:

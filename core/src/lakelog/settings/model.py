@@ -109,20 +109,18 @@ class MaintenanceSettings:
 
 @attrs.frozen(kw_only=True)
 class AttachSettings:
-    """The section ``attach``: producers in other processes beside the owner.
+    """The section ``attach``: several processes that append to one store.
 
-    :ivar listen: whether an owner lets processes attach
-    :ivar take_over: whether a store that was opened with mode ``auto`` becomes the owner when it
-        has something to put and nobody owns the store any more
-    :ivar ring_bytes: shared memory for each attached producer; at least two of the largest records
-    :ivar reconnect_timeout_ms: how long puts wait for a successor once the owner is gone
+    :ivar listen: whether other processes may append beside the one that recovers the store
+    :ivar take_over: whether a store that was opened with mode ``auto`` takes the services over, if
+        nobody has them any more
+    :ivar reconnect_timeout_ms: how long another process may take to open or close the store
     :ivar on_fork: what becomes of an open store in a forked child: ``refuse`` makes it unusable
-        there, ``attach`` attaches it to the owner at its next use
+        there, ``attach`` opens it anew at its next use
     """
 
     listen: bool = True
     take_over: bool = True
-    ring_bytes: int = field(default=8 << 20, validator=validators.ge(1 << 16))
     reconnect_timeout_ms: int = field(default=30_000, validator=validators.ge(0))
     on_fork: Literal["refuse", "attach"] = "refuse"
 

@@ -13,51 +13,47 @@ again. A holder that dies counts nothing, so no sleep is longer than :data:`LONG
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
+from threading import Lock
 from typing import Final
 
-from lakelog.files import File, told
+from lakelog.files import File
+from lakelog.ofdlock import FLOCK, set_lock
 from lakelog.pages.futex import futex
 
 LONGEST_SLEEP_S: Final = 0.002
+_TURN_SECONDS: Final = 0.001
 _TRIES: Final = 5
 """How often the byte is asked for before the first sleep: most sections are over by then."""
-_FLOCK: Final = Struct("hhqqi4x")
-"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 _MOST: Final = 0xFFFF_FFFF
 
 
-def set_lock(file: File, at: int, kind: int) -> bool:
-    """Take, change or let go of this open file's lock on byte ``at``, without waiting.
+class Turn:
+    """A byte that is locked for work that takes a while; threads of a process take turns, too."""
 
-    :param kind: ``F_RDLCK`` to share it, ``F_WRLCK`` to have it alone, ``F_UNLCK`` to let it go
-    :returns: whether it was done; where another open file is in the way, what was held stays
+    def __init__(self, file: File, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._local = Lock()
 
-    Raises ``OSError`` where the system gives no such locks.
-    """
-    try:
-        fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise told(error, "lock", file.path) from None
-    return True
+    def __enter__(self) -> None:
+        """Wait for it."""
+        self._local.acquire()
+        try:
+            while not set_lock(self._file, self._at, fcntl.F_WRLCK):
+                time.sleep(_TURN_SECONDS)
+        except BaseException:  # Ctrl-C too
+            self.__exit__()
+            raise
 
-
-def is_locked(file: File, at: int, kind: int) -> bool:
-    """Whether another open file's lock on byte ``at`` is in the way of one of ``kind``."""
-    asked = _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
-    try:
-        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked)
-    except OSError as error:
-        raise told(error, "look at the locks of", file.path) from None
-    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    def __exit__(self, *_: object) -> None:
+        """Let the next one have it."""
+        set_lock(self._file, self._at, fcntl.F_UNLCK)
+        self._local.release()
 
 
 class ByteLock:
@@ -130,7 +126,7 @@ class ByteLock:
 def _calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[], int], object]:
     """What locks byte ``at``, what unlocks it, and the memory that both need."""
     lock, unlock = (
-        _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0) for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
+        FLOCK.pack(kind, os.SEEK_SET, at, 1, 0) for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
     )
     import ctypes
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,11 +26,18 @@ from lakelog.errors import StoreLocked
 from lakelog.files import File, FileSystem
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_CONTENT, LOCK_FILE
-from lakelog.ownership import owner_pid
-from lakelog.shared.bytelock import set_lock
+from lakelog.ofdlock import set_lock, unlock_all
+from lakelog.ownership import locked, owner_pid
 
 OPEN: Final = 0
+FOLLOWED: Final = 1
+"""The byte that is locked while queues follow the log."""
+PUBLISHED: Final = 2
+"""The byte that all share for whom the shared page is right."""
 SET_UP: Final = 5
+SERVICES: Final = 16
+"""The byte that is locked by the process that dispatches, deletes and writes the checkpoint."""
+LEAVE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
 
 
@@ -39,11 +47,13 @@ class Membership:
 
     :ivar is_alone: whether no other process had the store open when this was asked; no other one
         joins until :meth:`let_in`
+    :ivar is_parting: whether it has begun to leave
     """
 
     path: Path
     is_alone: bool
     _file: File
+    is_parting: bool = attrs.field(default=False, init=False)
     _is_open: bool = attrs.field(default=True, init=False)
 
     @classmethod
@@ -69,6 +79,18 @@ class Membership:
             raise
         return membership
 
+    @classmethod
+    def alone(cls, files: FileSystem, path: Path, timeout_s: float = 1.0) -> Membership:
+        """Have the store for oneself; nobody joins until :meth:`let_in`.
+
+        Raises :class:`~lakelog.errors.StoreLocked` where anybody else has it open.
+        """
+        membership = cls.join(files, path, timeout_s)
+        if not membership.is_alone:
+            membership.leave()
+            raise locked(files, path)
+        return membership
+
     @property
     def file(self) -> File:
         """The file ``lock``, on whose other bytes this process may take locks of its own."""
@@ -88,12 +110,42 @@ class Membership:
                 )
             time.sleep(_LOOK_SECONDS)
 
-    def let_in(self) -> None:
-        """Let others join and leave: what they need is there by now."""
-        if self.is_alone:
+    def let_in(self, *, share: bool = True) -> None:
+        """Let others join and leave: what they need is there by now.
+
+        :param share: whether they may have the store open beside this process
+        """
+        if share:
             self._set(OPEN, fcntl.F_RDLCK)
             self.is_alone = False
         self._set(SET_UP, fcntl.F_UNLCK)
+
+    def publish(self) -> None:
+        """Let readers know that the shared page is right."""
+        self._set(PUBLISHED, fcntl.F_RDLCK)
+
+    def take_services(self) -> bool:
+        """Become the one who dispatches, deletes and writes the checkpoint; whether nobody is."""
+        return self._set(SERVICES, fcntl.F_WRLCK)
+
+    def drop_services(self) -> None:
+        """Let another process have them."""
+        self._set(FOLLOWED, fcntl.F_UNLCK)
+        self._set(SERVICES, fcntl.F_UNLCK)
+
+    def tell_followed(self, yes: bool = True) -> None:
+        """Let readers know that queues were complete, and follow the log from now on; or not."""
+        self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
+
+    def if_alone(self, action: Callable[[], None]) -> None:
+        """Call ``action`` while nobody else has the store open, or joins; else do nothing."""
+        if self._set(SET_UP, fcntl.F_WRLCK):
+            try:
+                if self._set(OPEN, fcntl.F_WRLCK):
+                    action()
+                    self._set(OPEN, fcntl.F_RDLCK)
+            finally:
+                self._set(SET_UP, fcntl.F_UNLCK)
 
     def part(self, timeout_s: float) -> bool:
         """Begin to leave: nobody joins or leaves until :meth:`leave`.
@@ -102,16 +154,16 @@ class Membership:
 
         Raises :class:`~lakelog.errors.StoreLocked` where somebody takes too long.
         """
+        self.is_alone = False
         self._begin(timeout_s)
-        self.is_alone = self._set(OPEN, fcntl.F_WRLCK)
+        self.is_parting, self.is_alone = True, self._set(OPEN, fcntl.F_WRLCK)
         return self.is_alone
 
     def leave(self) -> None:
         """Give the share back; nothing happens if that was done."""
         if self._is_open:
-            for at in (OPEN, SET_UP):  # a child that is just beginning may have the file open, too
-                with suppress(OSError):
-                    self._set(at, fcntl.F_UNLCK)
+            with suppress(OSError):  # a child that is just beginning may have the file open, too
+                unlock_all(self._file)
             self.forked()
 
     def forked(self) -> None:
@@ -130,3 +182,10 @@ def _taken(files: FileSystem, path: Path) -> StoreLocked:
         path=path,
         owner_pid=pid,
     )
+
+
+def alone(files: FileSystem, path: Path) -> Membership:
+    """Have a store to oneself that is not opened; raises as :meth:`Membership.alone`."""
+    found = Membership.alone(files, path)
+    found.let_in(share=False)
+    return found
