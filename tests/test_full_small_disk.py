@@ -20,7 +20,7 @@ from zlib import crc32
 import attrs
 import pytest
 
-from core.tests.attach.support import until
+from core.tests.store.support import until
 from core.tests.store.test_reput import Recorder
 from lakelog import Message, PutRefused, Store
 from lakelog.codec import RecordBatch

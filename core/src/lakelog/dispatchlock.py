@@ -35,8 +35,12 @@ class DispatchLock:
     _is_open: bool = attrs.field(default=True, init=False)
 
     @classmethod
-    def take(cls, files: FileSystem, path: Path, wait_s: float = WAIT_SECONDS) -> DispatchLock:
-        """Lock, and wait for who holds it; raises :class:`~lakelog.errors.StoreLocked`."""
+    def take(cls, files: FileSystem, path: Path, wait_s: float | None = None) -> DispatchLock:
+        """Lock, and wait for who holds it; raises :class:`~lakelog.errors.StoreLocked`.
+
+        :param wait_s: how long; ``None`` is :data:`WAIT_SECONDS`
+        """
+        wait_s = WAIT_SECONDS if wait_s is None else wait_s
         lock = cls(files.open(path / LOCK_FILE, write=True, create=True))
         tell_of_forks(lock)
         end = time.monotonic() + wait_s

@@ -176,6 +176,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         begin(progress, COMPLETING)
         reput.complete(progress)
         owned = begin_services(owned, reput, strategies.dispatchers, away)
+        owned.watch.start()
         undo.callback(owned.watch.close)
         lock.let_in(share=shared)
         undo.pop_all()
@@ -244,8 +245,6 @@ def begin_services(
     if reput.failure is None and _keep_queues(dispatchers):
         owned.lock.tell_followed()
     owned.watch.on_turn = owned.publisher.turn
-    if not owned.watch.is_running:
-        owned.watch.start()
     if away is None or not dispatchers:
         reput.follow()
     else:

@@ -44,7 +44,7 @@ class TinyLog:
         """An empty one."""
         files = RealFileSystem()
         (path / "lakelog").mkdir()
-        SharedPage.make(files, path, LOG_BYTES, {})
+        SharedPage.make(files, path).reset(LOG_BYTES, {})
         QueueTable.make(files, path, 1, {})
         (path / "log").write_bytes(bytes(LOG_BYTES))
         return cls.open(path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,11 @@ def let_others_read(path: Path) -> None:
     """Begin a store as earlier versions and RocketMQ did: everybody may read what is made in it."""
     path.mkdir(mode=0o755, parents=True)
     (path / LOCK_FILE).touch(mode=0o644)
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)

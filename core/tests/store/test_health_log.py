@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.attach.support import until
-from core.tests.store.support import open_small
+from core.tests.store.support import open_small, until
 from lakelog import Message, PutRefused
 from lakelog.health import Health
 from lakelog.segments import Segments

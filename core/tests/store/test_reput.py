@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.tests.attach.support import until
 from core.tests.registry.samples import plugin
-from core.tests.store.support import fill, open_small
+from core.tests.store.support import fill, open_small, until
 from lakelog import Message, reput
 from lakelog.errors import DispatchStopped
 from lakelog.interfaces import Factory, Kind, NoSettings

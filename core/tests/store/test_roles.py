@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,12 +14,12 @@ from typing import Any
 import pytest
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, open_small, read_small
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import NoOwner, SettingsError, StoreLocked, StoreReadOnly
 from lakelog.files import RealFileSystem
-from lakelog.ownership import is_attended, is_owned
+from lakelog.ownership import is_owned
 
 FILES = RealFileSystem()
 
@@ -84,10 +83,10 @@ def test_a_second_owner_is_refused_and_told_who_owns(tmp_path: Path) -> None:
 
 
 def test_to_attach_takes_an_owner(tmp_path: Path) -> None:
-    with pytest.raises(NoOwner, match="nobody owns"):
+    with pytest.raises(NoOwner, match="nobody has the store open"):
         open_small(tmp_path, mode="attach")
     a_store(tmp_path / "old")
-    with pytest.raises(NoOwner, match="nobody owns"):
+    with pytest.raises(NoOwner, match="nobody has the store open"):
         open_small(tmp_path / "old", mode="attach")
     assert not (tmp_path / "old" / "abort").exists()
 
@@ -169,14 +168,21 @@ def test_what_is_closed_refuses(tmp_path: Path) -> None:
             attached.put(Message("t", b"x"))
 
 
-def test_an_attached_store_can_outlive_its_owner_as_a_reader(tmp_path: Path) -> None:
+def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
     owner = open_small(tmp_path)
-    with open_small(tmp_path) as attached:
+    with open_small(tmp_path, mode="attach") as attached:
         attached.put(Message("t", b"x", queue_id=0))
         owner.close()
-        assert bodies(attached) == [b"x"]
+        assert (tmp_path / "abort").exists()
+        attached.put(Message("t", b"y", queue_id=0))
+        assert bodies(attached) == [b"x", b"y"]
         assert attached.role == "attach"
-        assert not is_owned(FILES, tmp_path)
+        assert is_owned(FILES, tmp_path)
+    assert not is_owned(FILES, tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.clean
+        assert [bytes(each.body) for each in store.read("t", 0)] == [b"x", b"y"]
 
 
 # --- owners that cannot be attached to ---------------------------------------------------------
@@ -195,39 +201,27 @@ def a_rocketmq(path: Path) -> Iterator[None]:
 def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> None:
     a_store(tmp_path, 3)
     with a_rocketmq(tmp_path):
-        match = "owns this store" if mode == "owner" else "RocketMQ.*mode='read'"
+        match = "RocketMQ.*mode='read'"
         with pytest.raises(StoreLocked, match=match):
             open_small(tmp_path, mode=mode)
         with read_small(tmp_path) as store:
             assert len(bodies(store)) == 3
 
 
-def test_an_owner_that_does_not_listen(tmp_path: Path) -> None:
-    with open_small(tmp_path, attach={"listen": False}) as owner:
+@pytest.mark.parametrize("alone", [{"attach": {"listen": False}}, {"writer": "staged"}])
+def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any]) -> None:
+    """As the settings say, or since bytes are in its memory that no other process sees."""
+    with open_small(tmp_path, plugins=None, **alone) as owner:
         owner.put(Message("t", b"x"))
-        assert not is_attended(FILES, tmp_path)
-        with pytest.raises(StoreLocked, match=r"attach\.listen"):
+        with pytest.raises(StoreLocked, match=f"process {os.getpid()} has this store for itself"):
             open_small(tmp_path)
 
 
-def test_where_no_socket_can_be_the_owner_works_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "lakelog" / "owner.sock" / "in the way").mkdir(parents=True)
-    (tmp_path / "lakelog" / "owner.sock.new" / "in the way").mkdir(parents=True)
-    with caplog.at_level(logging.WARNING, "lakelog"), open_small(tmp_path) as owner:
-        assert "no other process can attach" in caplog.text
-        assert fill(owner, 2)
-        with pytest.raises(StoreLocked, match="nobody can attach"):
-            open_small(tmp_path)
-
-
-def test_a_stale_socket_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / "lakelog").mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
-        left.bind(str(tmp_path / "lakelog" / "owner.sock"))
-    with open_small(tmp_path) as owner, open_small(tmp_path) as attached:
-        assert (owner.role, attached.role) == ("owner", "attach")
+def test_a_writer_that_stages_does_not_join(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner:
+        with pytest.raises(StoreReadOnly, match="the writer 'staged' keeps bytes in memory"):
+            open_small(tmp_path, plugins=None, writer="staged")
+        owner.put(Message("t", b"x"))
 
 
 def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
@@ -235,7 +229,6 @@ def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
         first.hear()
         first.ask("put", "a", 3)
         first.kill()
-        assert (tmp_path / "lakelog" / "owner.sock").exists()
         with open_small(tmp_path) as store:
             assert store.role == "owner"
             assert store.recovery is not None
@@ -248,14 +241,13 @@ def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
 
 def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open_small(tmp_path, record_crc=True, queues_per_topic=7):
-        given: dict[str, Any] = {"plugins": [], "queues_per_topic": 3, "writer": "mmap"}
+        given: dict[str, Any] = {"plugins": [], "queues_per_topic": 3}
         with caplog.at_level(logging.WARNING, "lakelog"), lakelog.open(tmp_path, **given) as store:
             core = store.settings.core
             assert (core.segment_size_bytes, core.record_crc) == (SEGMENT, True)
-            assert (core.queues_per_topic, core.writer) == (7, "file")
-            assert store.settings.origins["record_crc"] == "the store's owner"
+            assert core.queues_per_topic == 7
+            assert store.settings.origins["record_crc"] == "the store's processes"
         assert "queues_per_topic = 3 plays no part" in caplog.text
-        assert "writer = 'mmap' plays no part" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -271,7 +263,7 @@ def test_what_would_be_promised_and_not_kept_is_refused(
     tmp_path: Path, key: str, value: object
 ) -> None:
     with open_small(tmp_path) as owner:
-        with pytest.raises(SettingsError, match=f"{key}.*owner has"):
+        with pytest.raises(SettingsError, match=f"{key}.*go by"):
             open_small(tmp_path, **{key: value})
         owner.put(Message("t", b"the owner does not mind"))
 

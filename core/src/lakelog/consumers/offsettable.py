@@ -21,9 +21,17 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog.codec.limits import encode_topic
 from lakelog.config.consumeroffsets import FILE, Offsets, load_offsets, save_offsets, split_name
 from lakelog.consumers.names import offsets_name
-from lakelog.errors import StoreClosed, StoreError, StoreReadOnly, ThreadNotStarted
+from lakelog.errors import (
+    IllegalMessage,
+    SettingsError,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    ThreadNotStarted,
+)
 from lakelog.fileidentity import identity_at
 from lakelog.files import FileSystem
 from lakelog.layout import CONFIG_DIR, LOCK_FILE
@@ -39,6 +47,8 @@ _log = logging.getLogger("lakelog")
 COMMITTING: Final = 11
 """The byte of ``lock`` that is locked while the file is read and replaced."""
 _REMOVED: Final = -1
+_MOST_QUEUE: Final = (1 << 31) - 1
+_MOST_OFFSET: Final = (1 << 63) - 1
 
 
 @attrs.define
@@ -116,7 +126,7 @@ class OffsetTable:
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         """Keep several commits by one write; raises as :meth:`commit`, and then keeps none."""
-        named = [(offsets_name(topic, group), offsets) for group, topic, offsets in commits]
+        named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in commits]
         with self._lock:
             self._check_open()
             self._state()  # a file that cannot be read takes no commit
@@ -257,3 +267,16 @@ class OffsetTable:
             self.flush()
         except StoreError as error:
             _log.error("%s", error)  # the message says it all
+
+
+def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
+    """The name in the table; raises ``StoreError`` and ``SettingsError`` for what it cannot have."""
+    name = offsets_name(topic, group)
+    try:
+        encode_topic(topic)
+    except IllegalMessage as error:
+        raise SettingsError(str(error), key="topic") from None
+    for queue, offset in offsets.items():
+        if not (0 <= queue <= _MOST_QUEUE and 0 <= offset <= _MOST_OFFSET):
+            raise StoreError(f"queue {queue} has no offset {offset}")
+    return name

@@ -1,7 +1,7 @@
-"""What becomes of an attaching process's settings: the owner's are in force, and promises hold.
+"""The settings of a process that joins others: theirs are in force, and promises hold.
 
 Who asked for another segment size would read another log, and who asked for a flush, a replicator
-or a checksum that the owner does not have would be promised less than was asked for: both are
+or a checksum that the others do not have would be promised less than was asked for: both are
 refused. Whatever else was asked for and is not in force is told in the log.
 """
 
@@ -20,14 +20,14 @@ from lakelog.settings.model import StoreSettings
 
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("segment_size_bytes", "commitlog_path", "replicator")
-OWNERS: Final = "the store's owner"
-"""Where a value came from that is the owner's."""
+OTHERS: Final = "the store's processes"
+"""Where a value came from that those have that have the store open."""
 
 
 def agreed(settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
-    """``settings`` with what the owner of ``path`` has said of its own.
+    """``settings`` with those that all processes of the store in ``path`` have.
 
-    :param said: by key; what is no key of :class:`.StoreSettings` is passed over
+    :param said: these, by key; what is no key of :class:`.StoreSettings` is passed over
 
     Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had.
     """
@@ -37,9 +37,10 @@ def agreed(settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
             _LOG.warning(
-                "%s: %s = %r plays no part here: the store's owner has %r", path, key, asked, value
+                "%s: %s = %r plays no part here: the processes that have it open go by %r",
+                *(path, key, asked, value),
             )
-    origins = {**settings.origins, **dict.fromkeys(theirs, OWNERS)}
+    origins = {**settings.origins, **dict.fromkeys(theirs, OTHERS)}
     return attrs.evolve(settings, core=attrs.evolve(settings.core, **theirs), origins=origins)
 
 
@@ -48,10 +49,6 @@ def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
     theirs = {key: value for key, value in said.items() if key in keys}
     if theirs.get("commitlog_path") is not None:
         theirs["commitlog_path"] = Path(theirs["commitlog_path"])
-    if "max_light_queues" in theirs:  # which says in one whether there are any
-        theirs["light_queues"] = theirs["max_light_queues"] is not None
-        if theirs["max_light_queues"] is None:
-            del theirs["max_light_queues"]
     return theirs
 
 
@@ -59,15 +56,15 @@ def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
     """Whether one may go on without what was asked for."""
     if key in _SAME or _is_less(key, asked):
         raise SettingsError(
-            f"{asked!r} was asked for, but the store's owner has {value!r}, and a store that "
-            "attaches to it goes by that; ask for the same, or leave it out",
+            f"{asked!r} was asked for, but the processes that have the store open go by {value!r}; "
+            "ask for the same, or leave it out",
             key=key,
             source=settings.origins.get(key),
         )
 
 
 def _is_less(key: str, asked: Any) -> bool:
-    """Whether the owner's other value promises less, as far as that can be known."""
+    """Whether the others' value promises less, as far as that can be known."""
     return (key == "flush" and asked not in ("auto", "none")) or (
         key == "record_crc" and asked is True
     )

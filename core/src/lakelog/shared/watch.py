@@ -54,11 +54,6 @@ class MemberWatch:
         """Begin; raises :class:`~lakelog.errors.ThreadNotStarted`."""
         started(self._thread)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it has begun."""
-        return self._thread.is_alive()
-
     def close(self) -> None:
         """End; not from its own thread."""
         self._over = True
