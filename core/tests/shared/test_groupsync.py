@@ -53,8 +53,7 @@ class Disk:
     file: File
     on_sync: Callable[[], None] = nothing
 
-    @property
-    def appended(self) -> int:
+    def end_to_sync(self) -> int:
         return int(self.words[APPENDED])
 
     def sync(self, start: int, end: int) -> None:

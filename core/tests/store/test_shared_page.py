@@ -18,10 +18,16 @@ from lakelog.pages.sharedpage import (
     DISPATCHED,
     FAILED,
     GROUP_SYNC_AT,
+    INTENT_END,
     MAGIC,
+    MARKED,
     PAGE_BYTES,
+    PROOF,
     SEGMENT_BYTES,
+    STATE,
+    SYNCS,
     SharedPage,
+    State,
     page_path,
 )
 from lakelog.shared import groupsync
@@ -32,7 +38,9 @@ SETTINGS = {"flush": "timed", "plugins": {"mmap": "1.0"}, "record_crc": False}
 
 def make(path: Path, segment_bytes: int = 1 << 20) -> SharedPage:
     (path / "lakelog").mkdir(exist_ok=True)
-    return SharedPage.make(FILES, path, segment_bytes, SETTINGS)
+    page = SharedPage.make(FILES, path)
+    page.reset(segment_bytes, SETTINGS)
+    return page
 
 
 def join(path: Path) -> SharedPage:
@@ -51,14 +59,32 @@ def test_all_see_the_same_words(tmp_path: Path) -> None:
     assert GROUP_SYNC_AT // 8 + groupsync.FAILED == FAILED
 
 
-def test_a_new_page_takes_the_place_of_the_former(tmp_path: Path) -> None:
-    """Who reads the former goes on with what it said, and can see that there is another."""
+def test_the_next_run_goes_on_in_the_same_page(tmp_path: Path) -> None:
+    """A reader of the former run may look at a position now, and has seen the state before."""
     former = make(tmp_path)
-    former.words[APPENDED] = 7
-    made = make(tmp_path)
-    assert made.words[APPENDED] == 0
+    former.words[APPENDED], former.words[PROOF[0]] = 7, 8
+    former.words[INTENT_END] = former.words[MARKED] = former.words[SYNCS] = 9
+    former.fail("disk")
+    made = SharedPage.make(FILES, tmp_path)
+    assert made.identity == former.identity
+    assert former.words[STATE] == State.OPENING
+    assert (former.words[APPENDED], former.words[PROOF[0]]) == (7, 8)
+    assert former.failure == "disk"
+    made.reset(1 << 21, {})
+    assert (former.words[SEGMENT_BYTES], former.settings) == (1 << 21, {})
     assert former.words[APPENDED] == 7
-    assert made.identity == join(tmp_path).identity != former.identity
+    assert [former.words[at] for at in (INTENT_END, MARKED, SYNCS, FAILED)] == [0, 0, 0, 0]
+    assert former.failure is None
+
+
+@pytest.mark.parametrize("found", [b"", b"\xff" * 100, b"\xff" * PAGE_BYTES, b"\xff" * (1 << 16)])
+def test_a_file_that_is_no_page_becomes_one(tmp_path: Path, found: bytes) -> None:
+    (tmp_path / "lakelog").mkdir()
+    page_path(tmp_path).write_bytes(found)
+    words = make(tmp_path).words
+    assert (words[0], words[STATE], words[APPENDED]) == (MAGIC, State.OPENING, 0)
+    assert page_path(tmp_path).stat().st_size >= PAGE_BYTES
+    join(tmp_path).check(SETTINGS, tmp_path)
 
 
 def test_settings_that_differ_are_named(tmp_path: Path) -> None:
@@ -74,7 +100,7 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     page.memory[4104:4112] = b"nonsense"
     assert joined.settings == {}
     with pytest.raises(SettingsError, match="bytes of settings do not fit"):
-        SharedPage.make(FILES, tmp_path, 1, {"long": "x" * PAGE_BYTES})
+        page.reset(1, {"long": "x" * PAGE_BYTES})
 
 
 def test_the_first_failure_is_told_to_all(tmp_path: Path) -> None:
@@ -108,25 +134,30 @@ def test_a_page_of_another_version_or_of_nonsense(tmp_path: Path) -> None:
 
 def test_a_page_of_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(pages, "_boot_id", lambda: b"0123456789abcdef")
+        patched.setattr(pages, "boot_id", lambda: b"0123456789abcdef")
         make(tmp_path)
     with pytest.raises(StoreLocked, match="a process of another host"):
         join(tmp_path)
 
 
 @EACH
-def test_a_death_at_any_step_leaves_the_former_page_or_the_new_one(
+def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     tmp_path: Path, stride: int
 ) -> None:
-    make(tmp_path, 1)
+    page = make(tmp_path, 1)
+    page.words[APPENDED] = 7
     for step in itertools.count(0, stride):
+        page.words[STATE], page.words[INTENT_END] = State.OPEN, 1
         lived = not die(step, pages, partial(make, tmp_path, 2))
-        found = join(tmp_path)
-        assert found.words[SEGMENT_BYTES] in (1, 2)
-        assert found.settings == SETTINGS
+        if page.words[INTENT_END] == 0:
+            assert page.words[STATE] == State.OPENING
+        assert (page.words[0], page.words[APPENDED]) == (MAGIC, 7)
         if lived:
-            assert found.words[SEGMENT_BYTES] == 2
             break
+        page.words[INTENT_END] = 1
+        made = make(tmp_path, 3)
+        assert (made.words[INTENT_END], made.words[SEGMENT_BYTES]) == (0, 3)
+        assert made.settings == SETTINGS
     assert step > 50
-    make(tmp_path, 3)
+    assert page.words[SEGMENT_BYTES] == 2
     assert sorted(each.name for each in (tmp_path / "lakelog").iterdir()) == ["shared"]
