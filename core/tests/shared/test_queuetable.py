@@ -15,7 +15,7 @@ from lakelog.files import RealFileSystem
 from lakelog.properties import LIGHT_QUEUE_PREFIX
 from lakelog.queueoffsets import Queue, QueueOffsets
 from lakelog.shared import queuetable
-from lakelog.shared.queuetable import QueueTable, remove_table, table_path
+from lakelog.shared.queuetable import QueueTable, remove_table, remove_tables, table_path
 
 FILES = RealFileSystem()
 TOPICS = st.text(min_size=1, max_size=40) | st.text(st.characters(categories=["Cs"]), min_size=1)
@@ -139,6 +139,14 @@ def test_a_death_at_any_step_of_a_growth_leaves_the_former_table(
         if lived:
             break
     assert step > 100
+
+
+def test_tables_of_all_generations_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    a_table(tmp_path).grown([])
+    kept = tmp_path / "lakelog" / "queues.json"
+    kept.write_bytes(b"{}")
+    remove_tables(FILES, tmp_path)
+    assert list(kept.parent.iterdir()) == [kept]
 
 
 def test_where_there_is_no_room_nothing_is_left(

@@ -22,7 +22,7 @@ def refused(owner: Store, store: Store) -> str:
     heard, there = Queue[str](), Event()
     log = owned_by(owner).log
     append = log._append
-    log._append = lambda batch, put: (there.wait(20), append(batch, put))[1]  # type: ignore[method-assign]  # a slow disk
+    log._append = lambda batch: (there.wait(20), append(batch))[1]  # type: ignore[method-assign]  # a slow disk
 
     def close(_: object) -> None:
         try:

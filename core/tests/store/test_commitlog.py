@@ -280,19 +280,33 @@ def test_reading_by_place_copies_nothing(tmp_path: Path) -> None:
         assert peak < 1 << 20
 
 
-def test_reading_ends_at_what_is_confirmed(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
+@pytest.mark.parametrize("flush", ["none", "inline", "group-commit"])
+def test_reading_ends_at_what_is_durable_where_puts_wait_for_that(
+    flush: str, tmp_path: Path
+) -> None:
+    with open_small(tmp_path, flush=flush, plugins=None) as store:
         fill(store, 3)
-        confirmed = store.max_offset
-        put: list[int] = []
+        durable = store.max_offset
         batch = owned(store).appender._encode((Message("t", b"no result yet"),))
-        owned(store).log.append(batch, put)
-        assert store.max_offset == confirmed
-        assert len(list(store.scan())) == 3
-        with pytest.raises(OffsetOutOfRange):
-            store.look_up(confirmed)
-        owned(store).appender._confirm(put)
+        end = owned(store).log.append(batch)
+        if flush != "none":
+            assert store.max_offset == store.flushed_offset == durable
+            assert len(list(store.scan())) == 3
+            with pytest.raises(OffsetOutOfRange):
+                store.look_up(durable)
+            owned(store).log.sync()
+        assert store.max_offset == end
         assert len(list(store.scan())) == 4
+        assert store.wait_dispatched(end)
+
+
+@pytest.mark.parametrize("flush", ["inline", "group-commit"])
+def test_a_put_that_does_not_wait_is_read_soon(flush: str, tmp_path: Path) -> None:
+    """It is not durable when its put returns; nobody else puts, and all the same it is synced."""
+    with open_small(tmp_path, flush=flush, plugins=None) as store:
+        result = store.put(Message("t", b"", queue_id=0, wait_store_ok=False))
+        assert len(store.get("t", 0, 0, wait_ms=20_000).messages) == 1
+        assert store.flushed_offset == result.end_offset
 
 
 # --- queue offsets and time --------------------------------------------------------------------

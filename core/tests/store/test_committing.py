@@ -110,12 +110,13 @@ def test_the_log_knows_which_store_time_is_durable(tmp_path: Path) -> None:
         assert store._owned is not None
         log = store._owned.log
         first = store.put(Message("t", b""))
-        assert log.flushed_timestamp_ms < first.store_timestamp_ms
+        assert log.positions.flushed_timestamp_ms < first.store_timestamp_ms
         log.sync()
-        assert log.flushed_timestamp_ms == first.store_timestamp_ms
+        assert log.positions.flushed_timestamp_ms == first.store_timestamp_ms
         time.sleep(0.002)
         second = store.put(Message("t", b""))
-        assert log.flushed_timestamp_ms == first.store_timestamp_ms < second.store_timestamp_ms
+        durable_ms = log.positions.flushed_timestamp_ms
+        assert durable_ms == first.store_timestamp_ms < second.store_timestamp_ms
 
 
 def test_what_was_appended_during_a_sync_counts_with_the_next(
@@ -133,25 +134,8 @@ def test_what_was_appended_during_a_sync_counts_with_the_next(
 
         monkeypatch.setattr(log.segments, "sync", slow)
         assert log.sync() == first.end_offset
-        assert log.flushed_timestamp_ms == first.store_timestamp_ms
+        assert log.positions.flushed_timestamp_ms == first.store_timestamp_ms
         monkeypatch.setattr(log.segments, "sync", sync)
-        assert log.sync() == log.appended
-
-
-def test_flushed_never_passes_what_was_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_small(tmp_path / "s") as store:
-        assert store._owned is not None
-        log = store._owned.log
-        first = store.put(Message("t", b""))
-        time.sleep(0.002)
-        store.put(Message("t", b""))
-        before = log.flushed_timestamp_ms
-        with monkeypatch.context() as patched:
-            patched.setattr(log.segments, "commit", lambda: first.end_offset)
-            assert log.sync() == first.end_offset
-        assert log.flushed_timestamp_ms == before
         assert log.sync() == log.appended
 
 

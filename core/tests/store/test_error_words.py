@@ -23,7 +23,7 @@ def directory_in_place_of(file: Path) -> None:
     file.mkdir()
 
 
-@pytest.mark.parametrize("name", ["abort", "checkpoint", "lakelog/positions", "lakelog/store.json"])
+@pytest.mark.parametrize("name", ["abort", "checkpoint", "lakelog/shared", "lakelog/store.json"])
 def test_a_directory_where_a_file_belongs(name: str, tmp_path: Path) -> None:
     a_store(tmp_path, 3)
     directory_in_place_of(tmp_path / name)

@@ -100,7 +100,8 @@ def rolled(segments: Segments, count: int) -> None:
     """Fill ``count`` segments and one byte of the next."""
     for number in range(count):
         segments.active.write(0, b"%d" % (number % 10) * SIZE)
-        segments.roll(segments.prepare_roll())
+        segments.prepare_roll()
+        segments.roll()
     segments.active.write(0, b"x")
 
 
@@ -156,7 +157,8 @@ def test_a_segment_whose_writer_could_not_be_opened_is_used_later(
             segments.prepare_roll()
     made = (tmp_path / "log" / f"{SIZE:020}").stat().st_ino
     writer.refusing = False
-    segments.roll(segments.prepare_roll())
+    segments.prepare_roll()
+    segments.roll()
     assert (tmp_path / "log" / f"{SIZE:020}").stat().st_ino == made
 
 

@@ -21,6 +21,7 @@ leaves nothing. A table that is full is written anew, larger, beside the old one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ _BYTES_PER_SLOT: Final = 8 + 32
 """Room for entries: half of the slots are used, with 64 bytes for each."""
 _ENTRY: Final = Struct("=QIiI")
 _ID: Final = Struct("=i")
+_TABLE_NAME: Final = re.compile(r"queues\.[0-9]+")
 _AS_IT_IS: Final = "surrogatepass"
 """Of topics that are no UTF-8."""
 
@@ -197,7 +199,7 @@ def table_path(path: Path, generation: int) -> Path:
 def remove_tables(files: FileSystem, path: Path) -> None:
     """Delete every table of the store directory ``path``, of processes that died, too."""
     for name, _ in files.list(path / OWN_DIR):
-        if name.startswith("queues."):
+        if _TABLE_NAME.fullmatch(name):  # not queues.json
             with suppress(FileNotFoundError):
                 files.unlink(path / OWN_DIR / name)
 

@@ -1,4 +1,4 @@
-"""The positions page, and readers that go by it, beside owners in other processes."""
+"""What the shared page says of an owner, and readers that go by it, beside owners elsewhere."""
 
 from __future__ import annotations
 
@@ -17,32 +17,41 @@ import pytest
 
 from core.tests.store.faults import NthFails
 from core.tests.store.owners import an_owner
-from core.tests.store.support import a_store, bodies, fill, open_small, read_small
-from lakelog import Message, PutStatus
-from lakelog.builtin.flush import NoFlush
+from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
+from lakelog import Message
+from lakelog.builtin.flush import InlineFlush
 from lakelog.checkpoint import read_checkpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files import RealFileSystem
+from lakelog.interfaces import Outcome
 from lakelog.ownership import OwnerLock, is_published
 from lakelog.pages import publishing
 from lakelog.pages.belief import Belief, ReaderFlushed
 from lakelog.pages.pageview import PageView, process_start
 from lakelog.pages.sharedpage import (
+    APPENDED,
     COMMITTED,
     DISPATCHED,
     DISPATCHER_PID,
     DISPATCHER_START,
+    DURABLE,
     FLAGS,
     FLUSHED,
+    FLUSHED_TIMESTAMP,
     HEARTBEAT,
+    LAST_TIMESTAMP,
     MAGIC,
     MINIMUM,
     OWNER_PID,
     OWNER_START,
     PAGE_BYTES,
+    PROOF,
     RECORDS,
+    SEGMENT_BYTES,
     STAGED,
     STATE,
+    SYNCS,
+    SharedPage,
     State,
     page_path,
 )
@@ -61,7 +70,7 @@ def page_of(path: Path) -> PageView:
 # --- readers beside an owner -------------------------------------------------------------------
 
 
-def test_a_reader_sees_what_was_confirmed_and_what_is_durable(tmp_path: Path) -> None:
+def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         assert (reader.max_offset, reader.flushed_offset) == (0, 0)
         end, flushed = owner.ask("put", 100)
@@ -80,23 +89,25 @@ def test_inline_puts_are_durable_for_a_reader_too(tmp_path: Path) -> None:
         assert reader.flushed_offset == reader.max_offset == end
 
 
-def test_a_reader_stops_at_puts_without_a_result(tmp_path: Path) -> None:
-    """One that is appended, and waits, may yet be taken back by a crash."""
+def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
+    """One that is appended, and waits, may yet be taken back by a crash of the machine."""
     waits, go_on = threading.Event(), threading.Event()
-    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
+    with open_small(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
         fill(owner, 3)
         appender = owned_by(owner).appender
+        flush = appender._flush
 
-        class Slow(NoFlush):
-            def submit(self, _end_offset: int, _wait: bool) -> PutStatus:
+        class Slow(InlineFlush):
+            def submit(self, end_offset: int, wait: bool) -> Outcome:
                 waits.set()
                 go_on.wait(20)
-                return PutStatus.PUT_OK
+                return flush.submit(end_offset, wait)
 
-        flush, appender._flush = appender._flush, Slow()
+        appender._flush = Slow()
         putting = threading.Thread(target=owner.put, args=(Message("t", b"late", queue_id=0),))
         putting.start()
         waits.wait(20)
+        assert reader.max_offset == owner.max_offset < owned_by(owner).log.appended
         assert len(list(reader.scan())) == 3
         assert len(reader.get("t", 0, 0, 9).messages) == 3
         go_on.set()
@@ -115,7 +126,7 @@ def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) ->
         assert reader.max_offset == results[4].end_offset
         assert reader.dispatched_offset == results[4].end_offset
         assert len(reader.get("t", 0, 0, 32).messages) == 5
-        positions.committed = results[-1].end_offset
+        positions.words[COMMITTED] = results[-1].end_offset
         assert len(list(reader.scan())) == 10
         time.sleep(0.005)
         assert len(reader.get("t", 0, 0, 32).messages) == 10
@@ -129,7 +140,7 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
         stale = PageView.open(FILES, tmp_path)
         assert stale is not None
         assert (stale.state, stale.readable) == (State.OPEN, end)
-        forge(tmp_path, CONFIRMED, 1 << 40)
+        forge(tmp_path, APPENDED, 1 << 40)
         forge(tmp_path, FLUSHED, 1 << 40)
         assert reader.max_offset == end
         assert reader.flushed_offset == 0, "nothing was synced, and the crash came"
@@ -173,7 +184,7 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
         results = fill(store, 5)
         log = owned_by(store).log
         log.sync()
-        stamp = log.last_timestamp_ms
+        stamp = log.positions.words[LAST_TIMESTAMP]
         time.sleep(0.002)
         fill(store, 5)
         deadline = time.monotonic() + 20
@@ -188,7 +199,7 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
     """RocketMQ locks byte 0; what the page of an earlier owner says is nothing then."""
     results = a_store(tmp_path, 20)
     forge(tmp_path, STATE, State.OPEN)
-    forge(tmp_path, CONFIRMED, results[3].end_offset)
+    forge(tmp_path, APPENDED, results[3].end_offset)
     lock = OwnerLock.take(FILES, tmp_path)
     with read_small(tmp_path) as reader:
         assert reader.max_offset == results[-1].end_offset
@@ -224,24 +235,28 @@ def forge(path: Path, word: int, value: int) -> None:
 
 def test_its_words(tmp_path: Path) -> None:
     with open_small(tmp_path, flush="inline") as store:
-        end = fill(store, 5)[-1].end_offset
+        last = fill(store, 5)[-1]
         store.wait_dispatched()
         assert is_published(FILES, tmp_path)
         content = page_path(tmp_path).read_bytes()
         assert len(content) == PAGE_BYTES
         words = memoryview(content).cast("Q")
-        expected = (MAGIC, end, end, end, end, end, 0, os.getpid(), process_start(os.getpid()))
-        assert tuple(words[:9]) == expected
+        me = os.getpid()
+        expected = {
+            **{at: last.end_offset for at in (APPENDED, FLUSHED, DISPATCHED)},
+            **{at: last.store_timestamp_ms for at in (LAST_TIMESTAMP, FLUSHED_TIMESTAMP)},
+            **{OWNER_PID: me, OWNER_START: process_start(me)},
+            **{DISPATCHER_PID: me, DISPATCHER_START: process_start(me)},
+            **{0: MAGIC, MINIMUM: 0, STATE: State.OPEN, FLAGS: DURABLE, RECORDS: 5, SYNCS: 5},
+            SEGMENT_BYTES: SEGMENT,
+        }
+        assert {at: words[at] for at in expected} == expected
         assert abs(words[HEARTBEAT] - time.time() * 1000) < 20_000
-        assert words[STATE] == State.OPEN
-        assert words[FLAGS] == 0
-        assert words[RECORDS] == 5
-        assert tuple(words[DISPATCHER_PID : DISPATCHER_START + 1]) == tuple(words[7:9])
         abort, boot = os.stat(tmp_path / "abort"), Path("/proc/sys/kernel/random/boot_id")
-        boot_id = uuid.UUID(boot.read_text().strip())
-        assert words[17] << 64 | words[18] == boot_id.int
-        assert tuple(words[19:21]) == (abort.st_ino, abort.st_ctime_ns)
-        assert not any(words[21:])
+        assert content[8:24] == uuid.UUID(boot.read_text().strip()).bytes
+        assert (words[PROOF[2]], words[PROOF[3]]) == (abort.st_ino, abort.st_ctime_ns)
+        assert not any(content[512:4096]), "nothing has failed"
+        assert content[4104:4106] == b"{}"
     assert not is_published(FILES, tmp_path)
     closed = PageView.open(FILES, tmp_path)
     assert closed is not None
@@ -266,8 +281,9 @@ def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
         store.put(Message("t", b""))
     assert page_of(tmp_path).state is State.FAILED
     with read_small(tmp_path) as reader:
-        assert reader.flushed_offset == end
-        assert len(list(reader.scan())) == 6
+        assert reader.flushed_offset == reader.max_offset == end
+        assert len(list(reader.scan())) == 5
+        assert "EIO" in (SharedPage.join(FILES, tmp_path).failure or "")
     with pytest.raises(StoreFailed):
         store.close()
     assert Belief(FILES, tmp_path).page() is None
@@ -287,11 +303,11 @@ def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:
 def test_no_room_for_a_page_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
     files = NthFails()
-    files.arm(1, errno.ENOSPC, lambda call, at: call == "allocate" and at.name == "positions")
+    files.arm(1, errno.ENOSPC, lambda call, at: call == "allocate" and at.name == "shared")
     with pytest.raises(OSError, match="ENOSPC"):
-        make_page(files, tmp_path)
+        SharedPage.make(files, tmp_path)
     assert not page_path(tmp_path).exists()
-    assert make_page(files, tmp_path)[STATE] == State.OPENING
+    assert SharedPage.make(files, tmp_path).words[STATE] == State.OPENING
 
 
 def test_who_looked_just_before_the_owner_changed_sees_no_empty_log(tmp_path: Path) -> None:
@@ -300,15 +316,23 @@ def test_who_looked_just_before_the_owner_changed_sees_no_empty_log(tmp_path: Pa
     with open_small(tmp_path) as owner:
         end = owner.max_offset
         page = page_of(tmp_path)
-    words = make_page(FILES, tmp_path)
-    assert words[STATE] == State.OPENING
+    assert SharedPage.make(FILES, tmp_path).words[STATE] == State.OPENING
     assert (page.readable, page.flushed) == (end, end)
 
 
-def test_words_of_no_page_are_not_kept(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    page_path(tmp_path).write_bytes(b"\x7f" * PAGE_BYTES)
-    assert not any(make_page(FILES, tmp_path)[1:OWNER_PID])
+def test_beside_a_page_that_is_gone(tmp_path: Path) -> None:
+    """The owner goes on with the file that it has mapped, readers go by the log."""
+    with open_small(tmp_path) as store, read_small(tmp_path) as reader:
+        fill(store, 3)
+        page_path(tmp_path).unlink()
+        end = fill(store, 3)[-1].end_offset
+        assert store.wait_dispatched()
+        assert (store.max_offset, reader.max_offset) == (end, end)
+        assert len(list(reader.scan())) == 6
+        assert len(reader.get("t", 0, 0, 32).messages) == 6
+    with open_small(tmp_path) as store:
+        assert store.max_offset == end
+        assert page_of(tmp_path).readable == end
 
 
 def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
@@ -337,24 +361,29 @@ def test_half_a_page_is_no_page(tmp_path: Path) -> None:
 
 WATCHER = """
 import mmap, os, sys
+from lakelog.pages import sharedpage as page
 fd = os.open(sys.argv[1], os.O_RDONLY)
-words = memoryview(mmap.mmap(fd, 4096, access=mmap.ACCESS_READ)).cast("Q")
-before, moves = [0] * 7, 0
+words = memoryview(mmap.mmap(fd, page.PAGE_BYTES, access=mmap.ACCESS_READ)).cast("Q")
+places = [getattr(page, name) for name in sys.argv[2:]]
+before, moves = dict.fromkeys(places, 0), 0
 print("ready", flush=True)
-while words[10] == 3:
-    for word in range(1, 7):
+while words[page.STATE] == page.State.OPEN:
+    for word in places:
         now = words[word]
         assert now >= before[word], (word, before[word], now)
         moves += now != before[word]
         before[word] = now
-print(moves, *before, flush=True)
+print(moves, *before.values(), flush=True)
 """
+
+
+WATCHED = ("APPENDED", "FLUSHED", "DISPATCHED", "LAST_TIMESTAMP", "FLUSHED_TIMESTAMP", "RECORDS")
 
 
 def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
     with open_small(tmp_path, flush="inline", segment_size_bytes=1 << 20) as store:
         watcher = subprocess.Popen(
-            [sys.executable, "-c", WATCHER, str(page_path(tmp_path))],
+            [sys.executable, "-c", WATCHER, str(page_path(tmp_path)), *WATCHED],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -366,17 +395,23 @@ def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
         for each in threads:
             each.join(30)
         end = store.max_offset
-    moves, *words = map(int, watcher.communicate(timeout=20)[0].split())
+    moves, *seen = map(int, watcher.communicate(timeout=20)[0].split())
     assert watcher.returncode == 0
     assert moves > 100
-    assert words[CONFIRMED] <= end
+    assert max(seen[:3]) <= end
 
 
 def test_positions_without_a_page_are_the_same(tmp_path: Path) -> None:
     """Whoever moves one stores its word, whatever words these are."""
-    positions = Positions.at(5, 10)
-    words = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("Q")
-    positions.publish(words)
-    positions.minimum, positions.flushed, positions.dispatched = 6, 8, 7
-    assert (words[MINIMUM], words[FLUSHED], words[DISPATCHED]) == (6, 8, 7)
-    assert (positions.minimum, positions.flushed, positions.dispatched) == (6, 8, 7)
+    for given in ({}, {"words": memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("Q")}):
+        positions = Positions(**given)
+        positions.start(5, 10, 7, 99, durable=True)
+        words = positions.words
+        assert (positions.minimum, positions.dispatched, positions.readable) == (5, 7, 10)
+        words[APPENDED], words[FLUSHED] = 20, 15
+        assert (positions.appended, positions.committed, positions.flushed) == (20, 20, 15)
+        assert positions.readable == positions.readable_elsewhere == 15
+        positions.start(5, 10, 7, 99, durable=False, staged=True)
+        words[APPENDED], words[COMMITTED] = 20, 15
+        assert (positions.readable, positions.readable_elsewhere) == (20, 15)
+        assert (positions.flushed, positions.flushed_timestamp_ms) == (10, 99)
