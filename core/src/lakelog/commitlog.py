@@ -121,12 +121,13 @@ class CommitLog:
                 raise self._health.refused()
             end = self._append(batch)
             section.leave()
+            if self._is_read_at_once:
+                self.positions.moved()
         except BaseException:
             if section.is_mine():
                 section.leave()
+            self.positions.moved()  # it may be in the log
             raise
-        if self._is_read_at_once:
-            self.positions.moved()
         return end
 
     def _append(self, batch: EncodedBatch) -> int:

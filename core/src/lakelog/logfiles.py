@@ -32,7 +32,7 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.define(eq=False)
 class LogFiles:
-    """A ``RepairedLog`` for the append section, and a ``SyncedLog`` for group commit."""
+    """What ``lakelog.shared`` calls a ``RepairedLog``, and what it calls a ``SyncedLog``."""
 
     segments: Segments
     positions: Positions

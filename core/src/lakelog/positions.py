@@ -123,7 +123,7 @@ class Positions:
 
     @property
     def flushed_timestamp_ms(self) -> int:
-        """Store time of a message that is durable, and all before it; none behind ``flushed``."""
+        """Store time of a message that is durable with all before it; not ahead of ``flushed``."""
         return self.words[FLUSHED_TIMESTAMP]
 
     @property
@@ -145,7 +145,11 @@ class Positions:
         """Wake who waits: a position has moved."""
         sleeper = self.sleeper
         if sleeper is not None:
-            self.sleeper = None
-            sleeper()
+            try:
+                self.sleeper = None
+                sleeper()
+            except BaseException:  # of a signal's handler: the next call wakes it
+                self.sleeper = sleeper
+                raise
         if self.asked[0]:
             self.wake()

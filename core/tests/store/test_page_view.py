@@ -243,11 +243,18 @@ def test_its_words(tmp_path: Path) -> None:
         words = memoryview(content).cast("Q")
         me = os.getpid()
         expected = {
-            **{at: last.end_offset for at in (APPENDED, FLUSHED, DISPATCHED)},
-            **{at: last.store_timestamp_ms for at in (LAST_TIMESTAMP, FLUSHED_TIMESTAMP)},
-            **{OWNER_PID: me, OWNER_START: process_start(me)},
-            **{DISPATCHER_PID: me, DISPATCHER_START: process_start(me)},
-            **{0: MAGIC, MINIMUM: 0, STATE: State.OPEN, FLAGS: DURABLE, RECORDS: 5, SYNCS: 5},
+            **dict.fromkeys((APPENDED, FLUSHED, DISPATCHED), last.end_offset),
+            **dict.fromkeys((LAST_TIMESTAMP, FLUSHED_TIMESTAMP), last.store_timestamp_ms),
+            OWNER_PID: me,
+            OWNER_START: process_start(me),
+            DISPATCHER_PID: me,
+            DISPATCHER_START: process_start(me),
+            0: MAGIC,
+            MINIMUM: 0,
+            STATE: State.OPEN,
+            FLAGS: DURABLE,
+            RECORDS: 5,
+            SYNCS: 5,
             SEGMENT_BYTES: SEGMENT,
         }
         assert {at: words[at] for at in expected} == expected
@@ -399,6 +406,23 @@ def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
     assert watcher.returncode == 0
     assert moves > 100
     assert max(seen[:3]) <= end
+
+
+def test_a_signal_while_somebody_is_woken() -> None:
+    """Who was not woken for it is woken by the next move."""
+    positions, calls = Positions(), list[int]()
+
+    def sleeper() -> None:
+        calls.append(0)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    positions.sleeper = sleeper
+    with pytest.raises(KeyboardInterrupt):
+        positions.moved()
+    positions.moved()
+    positions.moved()
+    assert len(calls) == 2
 
 
 def test_positions_without_a_page_are_the_same(tmp_path: Path) -> None:
