@@ -21,7 +21,7 @@ _NOBODY: Final = -1
 class FlushWait:
     """For those beside an owner, which wakes them; nothing of the log is read.
 
-    :param page: the positions page to go by now, if any
+    :param page: the shared page to go by now, if any
     """
 
     def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:

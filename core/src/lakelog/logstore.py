@@ -42,7 +42,7 @@ class LogStore(QueueStore):
         """Every message whose record starts from ``start`` up to ``end``, in the log's order.
 
         :param start: an offset where a record starts; ``None`` and 0 are the first that is there
-        :param end: an offset; ``None`` is the end of what is confirmed
+        :param end: an offset; ``None`` is the end of what can be read
         :param on_damage: told of bytes that are no whole record; without it they are logged. A
             damaged record is never yielded; whole ones behind it are.
 
@@ -83,7 +83,7 @@ class LogStore(QueueStore):
     def flushed_offset(self) -> int:
         """End of what is durable; 0 where that cannot be known, see :attr:`is_flushed_known`.
 
-        The owner knows it. A reader takes it from the owner's positions page while one lives; after
+        The owner knows it. A reader takes it from the owner's shared page while one lives; after
         a clean stop it is the end of the log; after a crash of lakelog what the checkpoint vouches
         for, until a recovery has looked at the rest. Within one open store it never falls: what
         was durable stays so, whatever becomes of the owner.

@@ -21,7 +21,7 @@ _OWNED: Final = 0
 _FOLLOWED: Final = 1
 """The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
 _PUBLISHED: Final = 2
-"""The byte that is locked while the owner keeps the positions page; RocketMQ has none."""
+"""The byte that is locked by those for whom the shared page is right; RocketMQ has none."""
 
 
 def is_owned(files: FileSystem, path: Path) -> bool:
@@ -38,7 +38,7 @@ def is_followed(files: FileSystem, path: Path) -> bool:
 
 
 def is_published(files: FileSystem, path: Path) -> bool:
-    """Whether a living owner keeps the positions page; changes nothing. RocketMQ never does."""
+    """Whether a living owner keeps the shared page; changes nothing. RocketMQ never does."""
     return _is_locked(files, path, _PUBLISHED)
 
 

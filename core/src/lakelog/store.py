@@ -183,7 +183,7 @@ class Store(LogStore):
     def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
         """Wait until queues and index know everything before ``offset``.
 
-        :param offset: such as a result's ``end_offset``; ``None`` is what is confirmed now
+        :param offset: such as a result's ``end_offset``; ``None`` is what can be read now
         :returns: whether they did in time
 
         Raises :class:`~lakelog.errors.DispatchStopped` if they do not get on.

@@ -171,7 +171,7 @@ def test_a_second_recovery_finds_nothing_to_do(tmp_path: Path) -> None:
     assert again.clean
     assert not again.changed
     after = tree(tmp_path)
-    own = {f"lakelog/{name}" for name in ("positions", "queues.json", "clean-stop.json")}
+    own = {f"lakelog/{name}" for name in ("shared", "queues.json", "clean-stop.json")}
     changing = {"abort.bak", *own}  # written at every close
     assert {name for name in before | after if before.get(name) != after.get(name)} <= changing
     assert not (tmp_path / "abort").exists()

@@ -91,7 +91,7 @@ class Claims:
         """Whether lakelog was the last to write the checkpoint.
 
         Its clean stop leaves one that confirms the last record with units; after any other stop
-        ``abort`` still names the process whose positions page is there.
+        ``abort`` still names the process whose shared page is there.
         """
         marks = self.kept.marks
         if marks and self.checkpoint.confirm_offset == marks[0].end:

@@ -7,7 +7,7 @@ one. The kinds, and who sends them:
 kind     sent by   meaning, and what else the packet has
 ======== ========= ===============================================================================
 start    owner     the first packet: see :mod:`.order`
-stop     owner     stop in order; ``finish``: dispatch first what is confirmed by now
+stop     owner     stop in order; ``finish``: dispatch first what can be read by now
 done     owner     answers ``lower``
 ready    process   queues and index are complete up to where the log ended when it began
 beat     process   it lives; ``last_ms``: store time of the last record that was dispatched

@@ -141,7 +141,6 @@ class DispatchProcess:
     def _beat(self) -> None:
         while True:
             time.sleep(BEAT_SECONDS)
-            self._page.look_again()
             loop, dispatching = self._loop, self._dispatching
             if loop is None or time.monotonic() - loop.turned < STUCK_SECONDS:
                 last_ms = dispatching.last_timestamp_ms if dispatching is not None else 0

@@ -1,4 +1,4 @@
-"""Follows an owner's log by its page and its files, and dispatches what is confirmed there."""
+"""Follows an owner's log by its page and its files, and dispatches what can be read there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DispatchLoop:
         self._known = page.dispatched
 
     def stop(self, *, finish: bool) -> None:
-        """Stop soon; with ``finish``, once everything that is confirmed by then is dispatched."""
+        """Stop soon; with ``finish``, once everything that can be read by then is dispatched."""
         self._finish = finish
         self._stop.set()
         self._sleeper.rouse()

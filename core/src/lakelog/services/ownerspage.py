@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import StoreError
 from lakelog.files import FileSystem
-from lakelog.pages.mappedfile import identity_of
 from lakelog.pages.pageview import process_start, readable_end
 from lakelog.pages.sharedpage import (
     DISPATCHED,
@@ -17,9 +15,8 @@ from lakelog.pages.sharedpage import (
     MAGIC,
     MINIMUM,
     OWNER_PID,
-    PAGE_BYTES,
     RECORDS,
-    page_path,
+    SharedPage,
 )
 
 WORD_MOST: Final = (1 << 64) - 1
@@ -29,43 +26,19 @@ class OwnersPage:
     """Bounds of the log, and the word ``dispatched``, which nobody else stores meanwhile."""
 
     def __init__(self, files: FileSystem, path: Path, owner: int) -> None:
-        self._files = files
-        self._path = page_path(path)
+        """Map the page of the store directory ``path``, and say who dispatches.
+
+        Raises :class:`~lakelog.errors.StoreError` where there is none.
+        """
         self._owner = owner
-        self._open()
-
-    def _open(self) -> None:
-        """Map the file that has the name now."""
-        self._identity = identity_of(self._path, PAGE_BYTES)
-        try:
-            file = self._files.open(self._path, write=True)
-        except OSError as error:
-            raise StoreError(f"the owner's page cannot be opened: {error}") from error
-        try:
-            if self._identity is None:
-                raise StoreError("it is no page of an owner", path=self._path)
-            self._words = memoryview(file.map(PAGE_BYTES, writable=True)).cast("Q")
-        finally:
-            file.close()
-        self.sign()
-
-    def sign(self) -> None:
-        """Say who dispatches."""
+        self._words = SharedPage.join(files, path).words
         pid = os.getpid()
         self._words[DISPATCHER_PID] = pid
         self._words[DISPATCHER_START] = process_start(pid) or 0
 
-    def look_again(self) -> None:
-        """Go on with the owner's new page, if it had to make one; raises ``StoreError``."""
-        found = identity_of(self._path, PAGE_BYTES)
-        if found not in (self._identity, None):
-            self._open()
-        elif self._words[DISPATCHER_PID] != os.getpid():
-            self.sign()
-
     @property
     def is_whole(self) -> bool:
-        """Whether it is the owner's; a damaged one is made good by its next heartbeat."""
+        """Whether it is the owner's; a damaged one says nothing."""
         return self._words[0] == MAGIC and self._words[OWNER_PID] == self._owner
 
     def minimum(self) -> int:

@@ -120,7 +120,7 @@ class RemoteReput:
         return None if process is None else process.pid
 
     def resume(self) -> None:
-        """Start the process again, and wait until it has come to what is confirmed now."""
+        """Start the process again, and wait until it has come to what can be read now."""
         if self._frozen and self._stopped is not None:
             raise self._stopped  # a sync failed: only a reopen can tell what is durable
         self._stopped, self._is_ready = None, False
@@ -144,7 +144,7 @@ class RemoteReput:
                     self._supervisor.want(True)
 
     def close(self) -> None:
-        """Let the process dispatch what is confirmed, and stop; do it here where it cannot.
+        """Let the process dispatch what can be read, and stop; do it here where it cannot.
 
         Raises :class:`~lakelog.errors.StoreFailed` if queues or index could not be synced.
         """

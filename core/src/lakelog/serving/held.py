@@ -1,6 +1,6 @@
 """What a view of a store says of an owner that is held, which cannot say so by itself.
 
-A living owner stores its heartbeat on the positions page every half second. One that a signal or
+A living owner stores its heartbeat on the shared page every half second. One that a signal or
 a debugger holds does not, and its last word is that all is well; Linux knows better.
 """
 

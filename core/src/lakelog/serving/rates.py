@@ -1,4 +1,4 @@
-"""Rates out of counts that only grow: two looks at a positions page, and the time between."""
+"""Rates out of counts that only grow: two looks at a shared page, and the time between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RATED: Final = ("appended", "flushed", "dispatched", "records", "syncs")
 
 @attrs.frozen
 class Look:
-    """The counts of a positions page at a time in seconds."""
+    """The counts of a shared page at a time in seconds."""
 
     time: float
     counts: Mapping[str, int]
@@ -43,7 +43,7 @@ def lags(counts: Mapping[str, int]) -> dict[str, int]:
     """How many bytes are not durable yet, and how many are not dispatched."""
     return {
         "flush_bytes": max(0, counts["appended"] - counts["flushed"]),
-        "dispatch_bytes": max(0, counts["confirmed"] - counts["dispatched"]),
+        "dispatch_bytes": max(0, counts["readable"] - counts["dispatched"]),
     }
 
 

@@ -2,7 +2,7 @@
 
 What ``serve`` says in its status file is taken if the process that wrote it lives, owns the store
 and wrote it a moment ago; positions and rates are looked at anew. Beside any other owner there is
-its positions page alone, and what Linux says of its processes.
+its shared page alone, and what Linux says of its processes.
 """
 
 from __future__ import annotations
