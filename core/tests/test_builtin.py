@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
+from typing import Any
+
 import pytest
 
 from lakelog.builtin import plugin
@@ -16,10 +19,12 @@ from lakelog.registry import Registry
 from lakelog.testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
+    FakeLog,
     FlushStrategyContract,
     PluginContract,
     WriterContract,
 )
+from lakelog.testing.threads import no_thread_left, running
 
 
 class TestNoFlush(FlushStrategyContract):
@@ -30,6 +35,38 @@ class TestNoFlush(FlushStrategyContract):
 class TestInlineFlush(DurableFlushStrategyContract):
     def make(self) -> InlineFlush:
         return InlineFlush()
+
+    def test_one_thread_is_started_by_puts_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The second put comes while the first one makes it."""
+        threads: list[Thread] = []
+
+        def make(**given: Any) -> Thread:
+            threads.append(Thread(**given))
+            if len(threads) == 1:
+                inline.submit(log.append(), wait=False)
+            return threads[-1]
+
+        monkeypatch.setattr("lakelog.builtin.flush.Thread", make)
+        log = FakeLog()
+        with running(self.make(), log) as inline:
+            inline.submit(log.append(), wait=False)
+            self.await_flushed(log)
+        assert len(threads) == 1
+
+    def test_a_close_while_the_thread_looks_is_seen(self) -> None:
+        """What the close sets comes before the thread clears it, behind a wake."""
+
+        class Asked(Event):
+            def clear(self) -> None:
+                inline._closing = True
+                self.set()
+                super().clear()
+
+        log, inline = FakeLog(), self.make()
+        inline._asked = Asked()
+        with no_thread_left(self.patience_seconds):
+            inline.start(log)
+            inline.submit(log.append(), wait=False)
 
 
 class TestFileWriter(WriterContract):

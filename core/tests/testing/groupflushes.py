@@ -20,6 +20,8 @@ def answer(future: Future[PutStatus], status: PutStatus) -> None:
 class Timely(Group):
     """Ends each put by a timer of its own, and is woken by puts that do not wait."""
 
+    waits_for_disk = True
+
     def __init__(self, timeout_ms: int = 5_000) -> None:
         self.timeout_seconds = timeout_ms / 1000
 

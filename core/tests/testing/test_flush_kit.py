@@ -95,6 +95,10 @@ class HastyGroup(GroupFlushStrategyContract):
         (groupflushes.Selfish, "test_a_callback_may_put_and_wait"),
         (groupflushes.Selfish, "test_what_a_callback_puts_is_durable_too"),
         (groupflushes.Deaf, "test_a_put_that_does_not_wait_wakes_it"),
+        (
+            groupflushes.Deaf,
+            "test_puts_that_do_not_wait_are_synced_soon_where_reads_wait_for_that",
+        ),
         (groupflushes.Restless, "test_a_log_that_is_flushed_is_not_synced_again"),
         (groupflushes.Blunt, "test_a_failed_sync_fails_every_waiter_and_every_later_put"),
     ],

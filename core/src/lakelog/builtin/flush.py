@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 from lakelog.errors import StoreFailed
@@ -55,6 +55,7 @@ class InlineFlush:
         self._log: Flushable | None = None
         self._asked = Event()
         self._closing = False
+        self._starting = Lock()
         self._thread: Thread | None = None
 
     def start(self, log: Flushable) -> None:
@@ -72,17 +73,28 @@ class InlineFlush:
             if log.staged:
                 log.commit()
             if self._thread is None:
-                self._thread = Thread(
-                    target=self._run, args=(log,), name="lakelog-inline-flush", daemon=True
-                )
-                started(self._thread)
+                self._start_thread(log)
             self._asked.set()
         return _PUT_OK
 
+    def _start_thread(self, log: Flushable) -> None:
+        """Unless another thread does, or this one does and a signal's handler puts."""
+        if self._starting.acquire(blocking=False):
+            try:
+                if self._thread is None:
+                    thread = Thread(
+                        target=self._run, args=(log,), name="lakelog-inline-flush", daemon=True
+                    )
+                    self._thread = started(thread)
+            finally:
+                self._starting.release()
+
     def _run(self, log: Flushable) -> None:
         """Sync for puts that do not wait, many at a time."""
-        while self._asked.wait() and not self._closing:
+        while self._asked.wait():
             self._asked.clear()
+            if self._closing:  # behind the clear, which may be of what the close has set
+                return
             with suppress(StoreFailed):  # the next put is told
                 log.sync()
             time.sleep(SOON_SECONDS)

@@ -87,6 +87,32 @@ class FlushStrategyContract:
             outcome.add_done_callback(again)
         return answered
 
+    def test_puts_that_do_not_wait_are_synced_soon_where_reads_wait_for_that(
+        self, log: FakeLog
+    ) -> None:
+        """Also one that comes during a sync, which does not cover it."""
+        flush = self.make()
+        if not getattr(flush, "waits_for_disk", False):
+            pytest.skip("reads do not wait for its syncs")
+        with running(flush, log):
+            with log.stalled():
+                flush.submit(log.append(), wait=False)
+                log.await_sync(self.patience_seconds)
+                put = partial(flush.submit, log.append(), wait=False)
+                with beside(put) as call, log.released_behind():
+                    call.result(self.patience_seconds)
+            self.await_flushed(log)
+            for _ in range(3):
+                flush.submit(log.append(), wait=False)
+                self.await_flushed(log)
+
+    def await_flushed(self, log: FakeLog) -> None:
+        """Wait until all that was appended is durable."""
+        deadline = time.monotonic() + self.patience_seconds
+        while log.flushed < log.appended:
+            assert time.monotonic() < deadline, "what was put without a wait is not synced"
+            time.sleep(0.001)
+
     def test_close_flushes_what_is_left(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
             for _ in range(7):
@@ -266,12 +292,8 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
 
     def test_a_put_that_does_not_wait_wakes_it(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
-            end = log.append()
-            flush.submit(end, wait=False)
-            deadline = time.monotonic() + self.patience_seconds
-            while log.flushed < end:
-                assert time.monotonic() < deadline, "it was not woken"
-                time.sleep(0.001)
+            flush.submit(log.append(), wait=False)
+            self.await_flushed(log)
 
     def test_a_log_that_is_flushed_is_not_synced_again(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
