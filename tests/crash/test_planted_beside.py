@@ -15,8 +15,10 @@ import pytest
 
 from lakelog.builtin.filewriter import FileSegmentWriter
 from lakelog.builtin.flush import InlineFlush
-from lakelog.commitlog import CommitLog
 from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.interfaces import Outcome
+from lakelog.logfiles import LogFiles
+from lakelog.pages.sharedpage import FLUSHED_TIMESTAMP, LAST_TIMESTAMP
 from lakelog.status import PutStatus
 from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.chunk import Chunk
@@ -77,11 +79,13 @@ def put_during_a_sync_taken_for_synced(patch: pytest.MonkeyPatch) -> None:
 
 def put_answered_by_a_sync_that_began_before(patch: pytest.MonkeyPatch) -> None:
     """Whoever finds a sync under way waits for its end."""
-    running = Lock()
+    running, real = Lock(), InlineFlush.submit
 
-    def submit(self: InlineFlush, end_offset: int, wait: bool) -> PutStatus:
+    def submit(self: InlineFlush, end_offset: int, wait: bool) -> Outcome:
         log = self._log
-        if wait and log is not None and log.flushed < end_offset:
+        if not wait:
+            return real(self, end_offset, wait)
+        if log is not None and log.flushed < end_offset:
             if running.acquire(blocking=False):
                 try:
                     log.sync()
@@ -101,13 +105,13 @@ def sync_answers_the_whole_line(patch: pytest.MonkeyPatch) -> None:
 
 def time_of_a_sync_read_behind_it(patch: pytest.MonkeyPatch) -> None:
     """The checkpoint then vouches for messages that came during the sync."""
-    real = CommitLog._sync
+    real = LogFiles.sync
 
-    def sync(self: CommitLog) -> None:
-        real(self)
-        self.flushed_timestamp_ms = self.last_timestamp_ms
+    def sync(self: LogFiles, start: int, end: int) -> None:
+        real(self, start, end)
+        self.positions.words[FLUSHED_TIMESTAMP] = self.positions.words[LAST_TIMESTAMP]
 
-    patch.setattr(CommitLog, "_sync", sync)
+    patch.setattr(LogFiles, "sync", sync)
 
 
 # --- recovery ---

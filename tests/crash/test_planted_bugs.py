@@ -14,13 +14,14 @@ from lakelog.builtin.filewriter import FileSegmentWriter
 from lakelog.builtin.flush import InlineFlush
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.codec import RecordBatch
-from lakelog.commitlog import CommitLog
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.simplequeue import SimpleQueue
+from lakelog.interfaces import Outcome
+from lakelog.logfiles import LogFiles
 from lakelog.owner import OwnedLog
 from lakelog.ownership import remove_abort
 from lakelog.segments import Segments
-from lakelog.status import PutStatus
+from lakelog.shared.groupsync import FLUSHED, MARKED, GroupSync
 from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.staged import StagedSegmentWriter
 
@@ -48,8 +49,11 @@ def all_good(batch: RecordBatch) -> Any:
 
 
 def acknowledge_before_sync(patch: pytest.MonkeyPatch) -> None:
-    def submit(self: InlineFlush, end_offset: int, wait: bool) -> PutStatus:
-        return PutStatus.PUT_OK
+    """It syncs soon, as for a put that does not wait."""
+    real = InlineFlush.submit
+
+    def submit(self: InlineFlush, end_offset: int, wait: bool) -> Outcome:
+        return real(self, end_offset, False)
 
     patch.setattr(InlineFlush, "submit", submit)
 
@@ -86,18 +90,18 @@ def retry_after_eio(patch: pytest.MonkeyPatch) -> None:
 
 def checkpoint_ahead_of_data(patch: pytest.MonkeyPatch) -> None:
     keepers: list[CheckpointKeeper] = []
-    ask, real = CheckpointKeeper.ask, CommitLog._sync
+    ask, real = CheckpointKeeper.ask, LogFiles.sync
 
     def asked(self: CheckpointKeeper, source: Any) -> None:
         keepers.append(self)
         ask(self, source)
 
-    def sync(self: CommitLog) -> None:
-        keepers[-1].advance(StoreCheckpoint(confirm_offset=self.appended))
-        real(self)
+    def sync(self: LogFiles, start: int, end: int) -> None:
+        keepers[-1].advance(StoreCheckpoint(confirm_offset=end))
+        real(self, start, end)
 
     patch.setattr(CheckpointKeeper, "ask", asked)
-    patch.setattr(CommitLog, "_sync", sync)
+    patch.setattr(LogFiles, "sync", sync)
 
 
 def tail_not_zeroed_after_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -162,12 +166,11 @@ def position_counted_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def flushed_read_after_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def sync(self: Any) -> None:
-        self.commit()
-        self.segments.sync()
-        self.positions.flushed = self.positions.appended
+    def sync(self: GroupSync) -> None:
+        self._log.sync(self.flushed, self._log.end_to_sync())
+        self._words[MARKED] = self._words[FLUSHED] = self._log.end_to_sync()
 
-    patch.setattr(CommitLog, "_sync", sync)
+    patch.setattr(GroupSync, "_sync", sync)
 
 
 def topic_removed_without_tombstone(patch: pytest.MonkeyPatch) -> None:
