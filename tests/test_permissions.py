@@ -345,7 +345,7 @@ def test_nothing_else_is_taken_for_a_file(
         assert victim.read_bytes() == b"precious", name
         assert sorted(each.name for each in tmp_path.iterdir()) == ["store", "victim"]
         shutil.rmtree(path)
-    assert {"lock", "checkpoint", "abort", "store.json", "positions", "0" * 20} <= refused
+    assert {"lock", "checkpoint", "abort", "store.json", "shared", "0" * 20} <= refused
     assert not refused & NEVER_REFUSED
 
 
