@@ -15,13 +15,11 @@ from typer.testing import CliRunner
 from core.tests.serving.support import IDLE, QUICK, service, serving, until
 from core.tests.store.support import open_small
 from lakelog import Message
-from lakelog.attach.attached import Attached
 from lakelog.cli.app import make_app
 from lakelog.cli.topview import frame
 from lakelog.files import RealFileSystem
 from lakelog.pins import Pin, write_pin
 from lakelog.serving import held, watching
-from lakelog.serving.producers import Producers
 from lakelog.serving.watching import Watcher
 from lakelog.testing.signals import hold
 
@@ -114,15 +112,12 @@ def test_what_other_processes_call_themselves_cannot_draw(tmp_path: Path) -> Non
         "problems": ["it\nis"],
         "disks": [],
         "processes": [row | {"health": "restarting", "restarts": 3, "last_exit": "ended"}],
-        "producers": Producers().rows([Attached(7, 0, "[b]" * 9, 0, 1, 2, 3, 1 << 20, 4)]),
     }
     console.print(frame(view))
     text = console.export_text()
     assert "\\x1b[2J[red]x" in text
     assert "it\\nis" in text
     assert "no lakelog" in text
-    assert "[b][b][b" in text
-    assert "4 B of 1.0 MiB" in text
 
 
 @pytest.mark.parametrize("width", [10, 20, 30, 39, 60, 80, 200])
@@ -143,12 +138,11 @@ def test_where_it_is_narrow_it_leaves_columns_out_and_cuts_no_number(width: int)
         "positions": dict.fromkeys(names, 123_456_789_012),
         "lags": {"flush_bytes": 0, "dispatch_bytes": 0, "followers": {}},
         "processes": [row | {"rss_bytes": 1 << 30, "cpu_percent": 12.5, "says": "many " * 99}],
-        "producers": Producers().rows([Attached(7654321, 0, "b" * 9, 0, 1, 2, 3, 1 << 20, 4)]),
     }
     console.print(frame(view))
     words = console.export_text().split()
     if width >= 20:
-        assert {"123456789012", "1234567", "7654321"} <= set(words)
+        assert {"123456789012", "1234567"} <= set(words)
     for word in words:
         assert "\N{HORIZONTAL ELLIPSIS}" not in word or word.startswith(
             ("m", "\N{HORIZONTAL ELLIPSIS}")

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from lakelog.files import RealFileSystem
+from lakelog.ofdlock import is_locked, set_lock
 from lakelog.shared import bytelock
-from lakelog.shared.bytelock import ByteLock, is_locked, set_lock
+from lakelog.shared.bytelock import ByteLock
 
 AT = 8
 WORDS_AT = 64

@@ -23,8 +23,8 @@ from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.files import File, RealFileSystem
+from lakelog.ofdlock import is_locked
 from lakelog.shared import groupsync
-from lakelog.shared.bytelock import is_locked
 from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
 
 AT = 128

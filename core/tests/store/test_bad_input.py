@@ -37,8 +37,8 @@ from lakelog.errors import (
     UnknownSetting,
 )
 from lakelog.files import RealFileSystem
-from lakelog.ownership import OwnerLock
 from lakelog.pieces import Damage
+from lakelog.shared.membership import alone
 
 NOBODY = 65534
 
@@ -57,10 +57,10 @@ def test_a_directory_with_other_files(tmp_path: Path) -> None:
 def test_a_store_that_another_owner_is_just_making(tmp_path: Path) -> None:
     """It holds something by then, and no log yet: that is no other directory."""
     (tmp_path / "consumequeue").mkdir()
-    lock = OwnerLock.take(RealFileSystem(), tmp_path)
+    lock = alone(RealFileSystem(), tmp_path)
     with refused(tmp_path, StoreLocked, "owns this store"):
         open_small(tmp_path, mode="owner")
-    lock.release()
+    lock.leave()
     with refused(tmp_path, NotAStore, "consumequeue"):
         open_small(tmp_path, mode="owner")
 

@@ -127,8 +127,8 @@ def test_what_was_appended_during_a_sync_counts_with_the_next(
         log = store._owned.log
         sync, first = log.segments.sync, store.put(Message("t", b""))
 
-        def slow() -> None:
-            sync()
+        def slow(start: int, end: int) -> None:
+            sync(start, end)
             time.sleep(0.002)
             store.put(Message("t", b""))
 

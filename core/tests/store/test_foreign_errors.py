@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from core.tests.attach.support import an_owned_hub
 from core.tests.registry.samples import plugin
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Message, PutRefused, PutStatus
-from lakelog.attach.producer import connect
 from lakelog.builtin.flush import NoFlush
 from lakelog.errors import StoreFailed, StrategyFailed
 from lakelog.interfaces import Factory, Kind, NoSettings, Outcome
@@ -70,25 +68,21 @@ COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("attached", [False, True])
 @pytest.mark.parametrize("put", PUTS)
 @pytest.mark.parametrize("first", [None, Later()], ids=["at once", "at last"])
 def test_a_put_is_told_and_the_next_one_is_not(
-    tmp_path: Path, first: Outcome | None, put: str, attached: bool
+    tmp_path: Path, first: Outcome | None, put: str
 ) -> None:
-    with an_owned_hub(tmp_path) as (store, _):
+    with open_small(tmp_path) as store:
         appender = owned_by(store).appender
         flush, appender._flush = appender._flush, Faulty(first)
-        producer = connect(tmp_path) if attached else store
-        with pytest.raises(StoreFailed if attached else StrategyFailed, match=r"at once|at last"):
-            PUTS[put](producer)
-        confirmed = store.max_offset
-        assert confirmed == owned_by(store).log.appended > 0
-        assert producer.put(M).physical_offset == confirmed
+        with pytest.raises(StrategyFailed, match=r"at once|at last"):
+            PUTS[put](store)
+        readable = store.max_offset
+        assert readable == owned_by(store).log.appended > 0
+        assert store.put(M).physical_offset == readable
         store.wait_dispatched()
         assert len(store.get("t", 0, 0, 10).messages) == (3 if "batch" in put else 2)
-        if attached:
-            producer.close()
         appender._flush = flush
 
 

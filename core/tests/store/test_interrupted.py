@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from core.tests.attach.support import until
 from core.tests.registry.samples import plugin
-from core.tests.store.support import bodies, open_small
+from core.tests.store.support import bodies, open_small, until
 from core.tests.testing.stagedwriters import SoundlyStaged
 from lakelog import Message, PutRefused, Store, reput
 from lakelog.errors import StoreFailed

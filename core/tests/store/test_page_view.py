@@ -24,7 +24,7 @@ from lakelog.checkpoint import read_checkpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files import RealFileSystem
 from lakelog.interfaces import Outcome
-from lakelog.ownership import OwnerLock, is_published
+from lakelog.ownership import is_published
 from lakelog.pages import publishing
 from lakelog.pages.belief import Belief, ReaderFlushed
 from lakelog.pages.pageview import PageView, process_start
@@ -56,6 +56,7 @@ from lakelog.pages.sharedpage import (
     page_path,
 )
 from lakelog.positions import Positions
+from lakelog.shared.membership import alone
 from lakelog.testing.crash.opener import owned_by
 
 FILES = RealFileSystem()
@@ -200,12 +201,12 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
     results = a_store(tmp_path, 20)
     forge(tmp_path, STATE, State.OPEN)
     forge(tmp_path, APPENDED, results[3].end_offset)
-    lock = OwnerLock.take(FILES, tmp_path)
+    lock = alone(FILES, tmp_path)
     with read_small(tmp_path) as reader:
         assert reader.max_offset == results[-1].end_offset
         assert not reader.is_flushed_known
         assert reader.flushed_offset == 0
-        lock.release()
+        lock.leave()
         assert reader.flushed_offset == results[-1].end_offset, "it was closed cleanly"
 
 

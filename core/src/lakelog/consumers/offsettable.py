@@ -270,7 +270,7 @@ class OffsetTable:
 
 
 def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
-    """The name in the table; raises ``StoreError`` and ``SettingsError`` for what it cannot have."""
+    """The name in the table; raises ``StoreError``, ``SettingsError`` for what cannot be kept."""
     name = offsets_name(topic, group)
     try:
         encode_topic(topic)
