@@ -29,7 +29,7 @@ from lakelog.shared.watch import MemberWatch, announce
 from lakelog.strategies import Strategies
 
 MAKING: Final = 10
-"""The byte of ``lock`` that is locked while a segment gets its name."""
+"""The byte of ``lock`` that is locked while a segment is made."""
 _LOG: Final = logging.getLogger("lakelog")
 _SHARED_SETTINGS: Final = (
     *("append", "store_host", "record_crc", "max_message_size_bytes", "segment_size_bytes"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import mmap
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -78,7 +77,7 @@ class SegmentMaker:
     :ivar temporary: a folder of the same file system
     :ivar step_bytes: length of the first step; later ones are up to :data:`MOST_STEPS` times that
     :ivar unit_bytes: blocks are allocated up to a multiple of this at least
-    :ivar turn: held while a segment is given its name: another process may make the same one
+    :ivar turn: held while a segment is made: another process may want the same one
     """
 
     files: FileSystem
@@ -94,16 +93,22 @@ class SegmentMaker:
         return self.directory / segment_name(start_offset)
 
     def make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
-        """Make a segment, with blocks for one step.
+        """Make a segment, with blocks for one step; or open one that another process has made.
 
         Raises ``OSError``, and then leaves nothing behind; :class:`MakingFailed` where a call
         failed otherwise than for want of room.
         """
+        with self.turn:
+            if self.is_there(start_offset):
+                return self.adopt(start_offset)
+            return self._made(start_offset, step_bytes or self.step_bytes)
+
+    def _made(self, start_offset: int, step_bytes: int) -> Blocks:
         target = self.path(start_offset)
-        temporary = self.temporary / f"{target.name}.{os.getpid()}"
+        temporary = self.temporary / target.name
         file = self.files.open(temporary, write=True, create=True)
         try:
-            blocks = self._make(file, temporary, target, step_bytes or self.step_bytes)
+            blocks = self._make(file, temporary, target, step_bytes)
         except BaseException:  # Ctrl-C too: a partial file would fill the disk
             file.close()
             with suppress(OSError):
@@ -118,13 +123,8 @@ class SegmentMaker:
         blocks.end = self.allocate(blocks, 1, step_bytes)
         with _grave():
             file.sync()
-        with self.turn:
-            if self.is_there(int(target.name)):
-                file.close()
-                self.files.unlink(temporary)
-                return self.adopt(int(target.name))
-            with _grave(but=NO_ROOM):
-                self.files.rename(temporary, target)
+        with _grave(but=NO_ROOM):
+            self.files.rename(temporary, target)
         with _grave():
             self.files.sync_dir(self.directory)
         return blocks

@@ -58,7 +58,7 @@ def test_a_store_that_another_owner_is_just_making(tmp_path: Path) -> None:
     """It holds something by then, and no log yet: that is no other directory."""
     (tmp_path / "consumequeue").mkdir()
     lock = alone(RealFileSystem(), tmp_path)
-    with refused(tmp_path, StoreLocked, "owns this store"):
+    with refused(tmp_path, StoreLocked, "has this store for itself"):
         open_small(tmp_path, mode="owner")
     lock.leave()
     with refused(tmp_path, NotAStore, "consumequeue"):
@@ -242,8 +242,7 @@ def as_nobody(program: str) -> str:
 
 PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog.store, lakelog.opening, lakelog.builtin.append
-import lakelog.codec.many, lakelog.codec.run, lakelog.attach.producer, lakelog.ring.writing
-lakelog.attach.hello.own_version()
+import lakelog.codec.many, lakelog.codec.run, lakelog.roles.joining
 """
 
 

@@ -251,7 +251,7 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
             sync()
 
         first.sync = meanwhile
-        log.sync()
+        owned(store).log.sync()
         assert refused
         assert [each.writer for each in log._unsynced] == [log.active]
         assert log.retreat() == SEGMENT

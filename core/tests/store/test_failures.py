@@ -105,7 +105,7 @@ def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_segment_cannot_be_written(tmp_path: Path) -> None:
-    """The next segment was ready; it is closed and deleted."""
+    """The next segment was ready; it is closed, and stays for the next open."""
     files = FaultyFiles()
     store = open_small(tmp_path, files=files, file={"map_below_bytes": 0})
     store.put(Message("t", bytes(SEGMENT // 2)))
@@ -114,9 +114,13 @@ def test_the_end_of_a_segment_cannot_be_written(tmp_path: Path) -> None:
         store.put(Message("t", bytes(SEGMENT // 2)))
     with pytest.raises(StoreFailed):
         store.close()
-    assert [each.name for each in (tmp_path / "commitlog").iterdir()] == [segment_name(0)]
+    names = sorted(each.name for each in (tmp_path / "commitlog").iterdir())
+    assert names == [segment_name(0), segment_name(SEGMENT)]
     held = [each for each in open_in(tmp_path) if segment_name(SEGMENT) in each]
     assert len(held) <= MAPS_OF_A_SEGMENT, "the file itself is open, too"
+    with open_small(tmp_path) as recovered:
+        fill(recovered, 100)
+        assert len(list(recovered.scan())) == 101
 
 
 def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_sync_closes_what_is_full_once_all_is_durable(
     view = segments.view(1, 10)
     synced(segments)  # commits what was sealed after the last commit
     begun = ["seal 0", "seal 1"]
-    durable = ["commit 0", "sync 0", "commit 1", "sync 1", "sync 2"]
+    durable = ["commit 0", "commit 1", "sync 0", "sync 1", "sync 2"]
     assert writer.told == [*begun, *durable, "close 0", "close 1"]
     assert bytes(view) == b"0" * 10
     assert bytes(segments.view(1, 10)) == b"0" * 10

@@ -17,8 +17,9 @@ from core.tests.store.support import a_store, fill, open_small, read_small, tree
 from lakelog import Store
 from lakelog.files import File, RealFileSystem
 from lakelog.layout import OWN_DIR
-from lakelog.pages import futex, publishing, wake
+from lakelog.pages import futex, wake
 from lakelog.pages.wake import FLAG, MAGIC, SEQUENCE, WAKE_BYTES, Sleeper, WakePage, wake_path
+from lakelog.shared import watch
 
 FILES = RealFileSystem()
 HAS_FUTEX = platform.machine() in futex._NUMBERS
@@ -159,7 +160,7 @@ def can_follow(store: Store, reader: Store, at: int) -> None:
 def test_a_page_that_is_gone_or_damaged_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "HEARTBEAT_MS", 50)
+    monkeypatch.setattr(watch, "TURN_S", 0.05)
     with open_small(tmp_path) as store, read_small(tmp_path) as reader:
         fill(store, 1)
         can_follow(store, reader, 1)

@@ -52,7 +52,7 @@ class Chooser:
         while True:
             try:
                 if is_owned(self.files, self.path):
-                    return ways.attach()
+                    return self._attached(ways)
                 found = self._owned(ways, last=time.monotonic() >= end)
                 if found is not None:
                     return found
@@ -79,20 +79,31 @@ class Chooser:
         if not is_owned(self.files, self.path):
             self._check_rights()
             raise no_owner(self.path)
-        return ways.attach()
+        return self._attached(ways)
+
+    def _attached(self, ways: Ways) -> Parts:
+        try:
+            return ways.attach()
+        except OSError as error:
+            if error.errno in _NO_WRITING:
+                raise self._not_ours() from error
+            raise
 
     def _check_rights(self) -> None:
         """Whether anybody has it open can be seen only by a user who may read ``lock``."""
         try:
             self.files.open(self.path / LOCK_FILE).close()
         except PermissionError as error:
-            raise AttachRefused(
-                "its files are another user's; open it as that user, or give the store a group by "
-                "the setting 'group'",
-                path=self.path,
-            ) from error
+            raise self._not_ours() from error
         except OSError:
             return  # no store, or none that lakelog has opened
+
+    def _not_ours(self) -> AttachRefused:
+        return AttachRefused(
+            "its files are another user's; open it as that user, or give the store a group by the "
+            "setting group",
+            path=self.path,
+        )
 
     def _unwritable(self, error: OSError) -> StoreReadOnly:
         return StoreReadOnly(
