@@ -131,7 +131,6 @@ class Segments:
         self._keeping = Lock()
         self._maps: dict[int, None] = {}  # the oldest first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
-        self._prepared: Opened | None = None
         self.on_roll: Callable[[int], None] = _ignore
 
     def _adopted(self, start: int, position: int) -> Opened:
@@ -164,9 +163,14 @@ class Segments:
         return opened
 
     def _use(self, opened: Opened) -> None:
-        """Write there from now on."""
+        """Write there from now on.
+
+        No call stands between the stores: the handler of a signal sees none or all of them.
+        """
+        start, reserved = opened.start, opened.start + opened.end // 2
         self.active, self._opened = opened.writer, opened
-        self.reserved_offset = self.active_offset + opened.end // 2
+        self.active_offset, self.reserved_offset = start, reserved
+        self._prepared: Opened | None = None
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts, in order."""
@@ -301,9 +305,8 @@ class Segments:
         self._open[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(_Unsynced(start, opened.writer))
-        former, self.active_offset = self.active_offset, start
+        former = self.active_offset
         self._use(opened)
-        self._prepared = None
         self.release()
         for each in range(former + self.size_bytes, start + 1, self.size_bytes):
             self.on_roll(each)

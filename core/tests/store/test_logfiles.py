@@ -1,0 +1,153 @@
+"""What the append section and group commit ask of a real log: to repair, and to write again."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.store.support import (
+    SEGMENT,
+    a_record_of,
+    bodies,
+    fill,
+    open_small,
+    read_small,
+    segments,
+)
+from core.tests.store.test_interrupted import STRIDES, interrupted
+from lakelog import Message, Store
+from lakelog.errors import StoreFailed
+from lakelog.pages.sharedpage import APPENDED, INTENT_END, INTENT_START, MARKED
+from lakelog.testing.crash.opener import owned_by
+
+NEXT = Message("t", b"next", queue_id=0)
+
+
+def begun(store: Store, start: int, end: int) -> None:
+    """Leave the intent of an append that a dead process began."""
+    words = owned_by(store).positions.words
+    words[INTENT_START], words[INTENT_END] = start, end
+
+
+@pytest.mark.parametrize("written", ["all", "the second half"])
+def test_what_was_not_committed_is_zeroed(tmp_path: Path, written: str) -> None:
+    """A copy that was cut leaves no prefix, and nothing of it behind what comes next."""
+    with open_small(tmp_path) as store:
+        first, lost = fill(store, 2, body_bytes=4000)
+        log, words = owned_by(store).log, owned_by(store).positions.words
+        log._table._words[log._table._known["t", 0]] = 1  # as if the second had not come
+        words[APPENDED] = first.end_offset
+        if written != "all":
+            log.segments.overwrite(first.end_offset, bytes(lost.size // 2))
+        begun(store, first.end_offset, lost.end_offset)
+        result = store.put(NEXT)
+        assert (result.physical_offset, result.queue_offset) == (first.end_offset, 1)
+        assert words[INTENT_END] == 0
+        held = segments(tmp_path)[0].read_bytes()
+        assert not any(held[result.end_offset :])
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.clean
+        assert bodies(list(store.scan()))[1:] == [b"next"]
+
+
+def test_queues_end_behind_what_was_committed(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        first, *_, last = fill(store, 60)
+        assert len(segments(tmp_path)) == 2
+        log = owned_by(store).log
+        log._table._words[log._table._known["t", 0]] = 1
+        begun(store, first.end_offset, last.end_offset)
+        assert store.put(NEXT).queue_offset == 60
+        assert len(list(store.scan())) == 61
+
+
+def test_committed_records_that_are_damaged_fail_the_store(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    (result,) = fill(store, 1)
+    owned_by(store).log.segments.overwrite(100, b"damage")
+    begun(store, 0, result.end_offset)
+    with pytest.raises(StoreFailed, match="a record that was appended is damaged"):
+        store.put(NEXT)
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+@STRIDES
+def test_a_roll_that_was_interrupted(tmp_path: Path, stride: int) -> None:
+    """The next put closes the segment, or goes on in the next one; no hole, and no segment lost."""
+    places = set[int]()
+    for at in range(0, 1000, stride):
+        path = tmp_path / str(at)
+        with open_small(path) as store:
+            store.put(a_record_of(SEGMENT - 1000))
+            came = interrupted(lambda: store.put(a_record_of(2000)), at)  # at once
+            result = store.put(a_record_of(2000))
+            places.add(result.physical_offset)
+            count = len(list(store.scan()))
+            assert result.queue_offset == count - 1, f"step {at}"
+            assert store.wait_dispatched(result.end_offset)
+        with open_small(path) as store:
+            assert store.recovery is not None
+            assert store.recovery.clean, f"step {at}"
+            assert not store.recovery.changed, f"step {at}"
+            assert len(list(store.scan())) == count
+        assert len(segments(path)) == 2
+        if not came:
+            break
+    assert places == {SEGMENT, SEGMENT + 2000}
+
+
+def written_again(store: Store, patched: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Where bytes are written past the writer from now on."""
+    found = []
+    held = owned_by(store).segments
+    overwrite = held.overwrite
+
+    def noted(offset: int, data: Any) -> None:
+        found.append((offset, offset + len(data)))
+        overwrite(offset, data)
+
+    patched.setattr(held, "overwrite", noted)
+    return found
+
+
+def test_what_a_dead_leader_may_have_lost_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all segments of it; only the kernel knows what that one's sync gave."""
+    with open_small(tmp_path) as store:
+        durable = fill(store, 5)[-1].end_offset
+        store.flush()
+        end = fill(store, 80)[-1].end_offset
+        content = b"".join(each.read_bytes() for each in segments(tmp_path))
+        owned_by(store).positions.words[MARKED] = end
+        ranges = written_again(store, monkeypatch)
+        assert store.flush() == end
+        assert len(segments(tmp_path)) == 3
+        assert (ranges[0][0], ranges[-1][1]) == (durable, end)
+        assert all(one[1] == other[0] for one, other in pairwise(ranges))
+        assert b"".join(each.read_bytes() for each in segments(tmp_path)) == content
+
+
+def test_damage_is_not_written_again(tmp_path: Path) -> None:
+    """The page cache lost a page that was never durable: nothing behind it counts as such."""
+    store = open_small(tmp_path)
+    store.flush()
+    end = fill(store, 5)[-1].end_offset
+    descriptor = os.open(segments(tmp_path)[0], os.O_WRONLY)
+    os.pwrite(descriptor, bytes(100), 600)
+    os.close(descriptor)
+    owned_by(store).positions.words[MARKED] = end
+    with pytest.raises(StoreFailed, match="a record that was appended is damaged"):
+        store.flush()
+    assert store.flushed_offset == 0
+    with suppress(StoreFailed):
+        store.close()
+    with read_small(tmp_path) as reader:
+        assert reader.flushed_offset == 0
