@@ -26,17 +26,15 @@ LAYERS: Final = (
     "codec arrow",
     "access files fileidentity cleanstop zeros segmentdir identity bodynote ownership checkpoint "
     "preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
-    "swap pages pins dispatchlock forks shared",
+    "swap pages ofdlock pins dispatchlock forks shared",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
     "committing decoding strategies segments source directory pieces dispatching knowndamage "
     "archived",
-    "resync scan survey commitlog outcomes appender logreader gathering bounds completion reput "
-    "reading flushwait consumers topicremoval housekeeping",
-    "ring",
+    "resync scan survey logfiles commitlog outcomes appender logreader gathering bounds completion "
+    "reput reading flushwait consumers topicremoval housekeeping",
     "recovery",
-    "attach",
-    "owner dispatchwait services",
+    "openlog owner dispatchwait services",
     "store opening rebuild recovering keeping roles queuestore logstore",
     "aio serving",
     "check repairing parallelscan",
