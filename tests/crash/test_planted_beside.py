@@ -16,9 +16,17 @@ import pytest
 from lakelog.builtin.filewriter import FileSegmentWriter
 from lakelog.builtin.flush import InlineFlush
 from lakelog.consumequeue.consumequeues import ConsumeQueues
+from lakelog.files import FileSystem, read_file
 from lakelog.interfaces import Outcome
 from lakelog.logfiles import LogFiles
-from lakelog.pages.sharedpage import FLUSHED_TIMESTAMP, LAST_TIMESTAMP
+from lakelog.pages.sharedpage import (
+    APPENDED,
+    FLUSHED_TIMESTAMP,
+    LAST_TIMESTAMP,
+    PAGE_BYTES,
+    page_path,
+)
+from lakelog.shared.queuetable import QueueTable, table_path
 from lakelog.status import PutStatus
 from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.chunk import Chunk
@@ -114,6 +122,36 @@ def time_of_a_sync_read_behind_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogFiles, "sync", sync)
 
 
+# --- what processes share ---
+
+
+def reads_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(InlineFlush, "waits_for_disk", False)
+
+
+def table_of_a_dead_process_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """A crash may have left its file as it was at any moment, or empty."""
+    made = QueueTable.make
+
+    def make(files: FileSystem, path: Path, generation: int, start: Any) -> QueueTable:
+        if table_path(path, generation).exists():
+            return QueueTable(files, path, generation)
+        return made(files, path, generation, start)
+
+    patch.setattr(QueueTable, "make", make)
+    patch.setattr("lakelog.owner.remove_tables", nothing)
+
+
+def end_in_the_page_of_a_dead_process_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """Its page may be older on the disk than its log, and the checkpoint knows more."""
+
+    def whole_end(files: FileSystem, path: Path) -> int | None:
+        data = read_file(files, page_path(path)) or b""
+        return memoryview(data).cast("Q")[APPENDED] if len(data) == PAGE_BYTES else None
+
+    patch.setattr("lakelog.recovery.examine.whole_end", whole_end)
+
+
 # --- recovery ---
 
 
@@ -163,6 +201,12 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     put_answered_by_a_sync_that_began_before: (rolled("file", "inline"), f"{LOST}|{AHEAD}"),
     sync_answers_the_whole_line: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
     time_of_a_sync_read_behind_it: (rolled("file", "timed"), f"{AHEAD}|claims more"),
+    reads_see_what_is_not_durable: (planned(flush="inline"), LOST),
+    table_of_a_dead_process_is_believed: (
+        planned(flush="inline", images_per_whole_check=1),
+        "does not open|is not found|is twice",
+    ),
+    end_in_the_page_of_a_dead_process_is_believed: (planned(flush="none"), AHEAD),
     checkpoint_not_lowered: (rolled("file", "none"), "claims more than the log has"),
     abort_is_not_durable: (planned(flush="group-commit"), "no abort file"),
     queues_trusted_after_a_kill: (twice(settings=SHORT_FILES), QUEUES),
@@ -170,7 +214,10 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
 }
 
 
-RARE: Final = (index_vouched_for_before_its_sync,)
+RARE: Final = (
+    index_vouched_for_before_its_sync,
+    end_in_the_page_of_a_dead_process_is_believed,
+)
 """Found by a thousand images or more."""
 
 

@@ -45,7 +45,6 @@ _BYTES_PER_SLOT: Final = 8 + 32
 """Room for entries: half of the slots are used, with 64 bytes for each."""
 _ENTRY: Final = Struct("=QIiI")
 _ID: Final = Struct("=i")
-_TABLE_NAME: Final = re.compile(r"queues\.[0-9]+")
 _AS_IT_IS: Final = "surrogatepass"
 """Of topics that are no UTF-8."""
 
@@ -196,10 +195,16 @@ def table_path(path: Path, generation: int) -> Path:
     return path / OWN_DIR / f"queues.{generation}"
 
 
+def is_table(name: str) -> bool:
+    """Whether a file of that name is a table; ``queues.json`` is none."""
+    kind, _, number = name.partition(".")
+    return kind == "queues" and number.isdigit()
+
+
 def remove_tables(files: FileSystem, path: Path) -> None:
     """Delete every table of the store directory ``path``, of processes that died, too."""
     for name, _ in files.list(path / OWN_DIR):
-        if _TABLE_NAME.fullmatch(name):  # not queues.json
+        if is_table(name):
             with suppress(FileNotFoundError):
                 files.unlink(path / OWN_DIR / name)
 

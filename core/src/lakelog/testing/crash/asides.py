@@ -13,6 +13,7 @@ from lakelog.files import FileSystem
 from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
 from lakelog.pages.sharedpage import PAGE_FILE
 from lakelog.properties import REPAIRED_TOPIC
+from lakelog.shared.queuetable import is_table
 from lakelog.testing.crash.ledger import Entry
 
 
@@ -38,13 +39,17 @@ class LogBytes:
         return {offset: data for offset, data in found.items() if data is not None}
 
     def others(self) -> tuple[tuple[str, bytes], ...]:
-        """All files but those of the log, and the positions, which an owner makes anew."""
-        log, positions = f"{self.store}/{COMMITLOG_DIR}/", f"{self.store}/{OWN_DIR}/{PAGE_FILE}"
+        """All files but those of the log, and what the processes of a store share: made anew."""
+        log = f"{self.store}/{COMMITLOG_DIR}/"
         return tuple(
             each
             for each in self.files.items()
-            if not each[0].startswith(log) and each[0] != positions
+            if not each[0].startswith(log) and not self._is_shared(each[0])
         )
+
+    def _is_shared(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return folder == f"{self.store}/{OWN_DIR}" and (name == PAGE_FILE or is_table(name))
 
     def _record(self, offset: int, end_offset: int) -> bytes | None:
         start = offset % self.segment_bytes

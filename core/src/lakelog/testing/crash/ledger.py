@@ -73,7 +73,7 @@ class Moment:
     """What was so at a crash point.
 
     :ivar clock: the ledger's clock
-    :ivar flushed: the log's ``flushed`` position
+    :ivar flushed: end of what must be found: the log's ``flushed`` position, or what reads saw
     :ivar is_open: whether the store was open, and nobody had begun to close it
     """
 
@@ -125,7 +125,7 @@ class Ledger:
 
     :param put_is_durable: whether ``PUT_OK`` promises durability; else only ``flushed`` does
     :param before: what the store may have held at the start
-    :ivar flushed: gives the log's ``flushed`` position while the store is open
+    :ivar flushed: gives the end of what must be found while the store is open
     :ivar is_open: whether the store is open, and nobody has begun to close it
     """
 

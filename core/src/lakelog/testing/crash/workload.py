@@ -86,7 +86,10 @@ class Workload:
         """Open as the owner."""
         store = self.opener.open(self.path, self.system)
         positions = owned_by(store).positions
-        self.ledger.flushed = lambda: positions.flushed  # of a store that is being closed, too
+        seen = self.ledger.put_is_durable  # what reads see is durable then, and never vanishes
+        self.ledger.flushed = lambda: max(  # of a store that is being closed, too
+            positions.flushed, positions.readable if seen else 0
+        )
         self.ledger.is_open = True
         if self.interleave:
             self._interleave(store)
