@@ -141,7 +141,7 @@ def test_a_blank_behind_damage_does_not_land(tmp_path: Path) -> None:
     with one.open("r+b") as file:
         os.pwrite(file.fileno(), bytes(first.offset - last), last)
     (path / "abort").write_text(str(os.getpid()))
-    for noted in (path / "checkpoint", path / "lakelog" / "positions"):  # what the close noted
+    for noted in (path / "checkpoint", path / "lakelog" / "shared"):  # what the close noted
         noted.unlink()
     bodies, end = landing(path)
     assert (len(bodies) > 0, end) == (True, last)
