@@ -56,7 +56,7 @@ def test_what_an_owner_alone_can_do_says_who_owns(
 def test_to_attach_takes_an_owner(lakelog: Run, tmp_path: Path) -> None:
     done = lakelog("put", "s", "t", "x", "--mode", "attach")
     assert done.returncode == 3
-    assert "nobody owns" in done.stderr
+    assert "nobody has the store open" in done.stderr
     assert not (tmp_path / "s").exists()
 
 

@@ -21,7 +21,6 @@ leaves nothing. A table that is full is written anew, larger, beside the old one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
