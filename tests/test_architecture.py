@@ -29,8 +29,8 @@ LAYERS: Final = (
     "swap pages ofdlock pins dispatchlock forks shared",
     "interfaces hookspecs verifying",
     "registry builtin consumequeue",
-    "committing decoding strategies segments source directory pieces dispatching knowndamage "
-    "archived",
+    "committing decoding strategies opensegment segments source directory pieces dispatching "
+    "knowndamage archived",
     "resync scan survey logfiles commitlog outcomes appender logreader gathering bounds completion "
     "reput reading flushwait consumers topicremoval housekeeping",
     "recovery",

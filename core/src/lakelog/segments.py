@@ -10,14 +10,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Final, Protocol
-
-import attrs
+from typing import Final
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.interfaces import Extendable, Sealable, SegmentWriter, Writer
+from lakelog.interfaces import Sealable, Writer
+from lakelog.opensegment import Opened, SealedSegment, Unsynced, Viewable
 from lakelog.positions import Positions
-from lakelog.preallocate import Blocks, Preallocator, SegmentMaker
+from lakelog.preallocate import Preallocator, SegmentMaker
 from lakelog.segmentdir import segment_files
 
 MOST_MAPS: Final = 64
@@ -26,65 +25,6 @@ MOST_MAPS: Final = 64
 
 def _ignore(_start_offset: int) -> None:
     """Nobody listens."""
-
-
-class _Viewable(Protocol):
-    """A segment that can be read."""
-
-    def view(self, position: int, length: int) -> memoryview: ...
-
-    def close(self) -> None: ...
-
-
-class _SealedSegment:
-    """A segment that is not written any more, mapped for reading when it is read."""
-
-    def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
-        file = maker.files.open(maker.path(start_offset))
-        try:
-            mapped = file.map(maker.size_bytes, writable=False)
-        finally:
-            file.close()
-        self._map = memoryview(mapped)
-        self.alive = weakref.ref(mapped)
-
-    def view(self, position: int, length: int) -> memoryview:
-        return self._map[position : position + length]
-
-    def close(self) -> None:
-        """The map goes when its last view goes."""
-
-
-@attrs.define(eq=False)
-class Opened:
-    """A segment that is open for writing.
-
-    :ivar start: where it starts
-    :ivar end: position up to which its writer was given blocks
-    """
-
-    start: int
-    writer: SegmentWriter
-    blocks: Blocks
-    end: int = 0
-
-    def extend(self, position: int) -> None:
-        """Give the writer, whose next write is at ``position``, the blocks that there are."""
-        if isinstance(self.writer, Extendable):
-            self.writer.extend(position, self.blocks.end)
-        self.end = self.blocks.end
-
-
-@attrs.frozen(eq=False)
-class _Unsynced:
-    """A segment of which not everything is durable; ``start`` is its first offset."""
-
-    start: int
-    writer: SegmentWriter
-
-    def commit(self) -> int:
-        """Where in the log its committed bytes end."""
-        return self.start + self.writer.commit()
 
 
 class Segments:
@@ -126,8 +66,8 @@ class Segments:
         self._positions = positions or Positions()
         opened = self._adopted(active_offset, position) if position or is_there else self._first()
         self._use(opened)
-        self._open: dict[int, _Viewable] = {active_offset: self.active}
-        self._unsynced = [_Unsynced(active_offset, self.active)]
+        self._open: dict[int, Viewable] = {active_offset: self.active}
+        self._unsynced = [Unsynced(active_offset, self.active)]
         self._keeping = Lock()
         self._maps: dict[int, None] = {}  # the oldest first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
@@ -197,7 +137,7 @@ class Segments:
             if self._open.get(start) is segment:  # or it was closed, and may have read elsewhere
                 return found
 
-    def _segment(self, start: int, offset: int) -> _Viewable:
+    def _segment(self, start: int, offset: int) -> Viewable:
         if offset < self.first_offset:
             raise deleted(offset, self.first_offset)
         if offset >= self.active_offset + self.size_bytes:
@@ -210,9 +150,9 @@ class Segments:
         segment = self._open.get(start)
         return self._map(start, offset) if segment is None else segment
 
-    def _map(self, start: int, offset: int) -> _Viewable:
+    def _map(self, start: int, offset: int) -> Viewable:
         try:
-            made = _SealedSegment(self._maker, start)
+            made = SealedSegment(self._maker, start)
         except FileNotFoundError:
             if offset < self.first_offset:
                 raise deleted(offset, self.first_offset) from None
@@ -304,7 +244,7 @@ class Segments:
         start = opened.start
         self._open[start] = opened.writer
         if self._unsynced[-1].start != start:
-            self._unsynced.append(_Unsynced(start, opened.writer))
+            self._unsynced.append(Unsynced(start, opened.writer))
         former = self.active_offset
         self._use(opened)
         self.release()
@@ -364,7 +304,7 @@ class Segments:
         finally:
             file.close()
 
-    def _retire(self, sealed: _Unsynced) -> None:
+    def _retire(self, sealed: Unsynced) -> None:
         with suppress(ValueError):  # one that was deleted meanwhile
             self._unsynced.remove(sealed)
             self._open.pop(sealed.start, None)
@@ -380,7 +320,7 @@ class Segments:
         if start not in self._alive:
             return 0
         with self._keeping:
-            if isinstance(self._open.get(start), _SealedSegment):
+            if isinstance(self._open.get(start), SealedSegment):
                 self._open.pop(start, None)  # mapped again at the next view
                 self._maps.pop(start, None)
         held = [each for each in self._alive.pop(start, ()) if each() is not None]

@@ -16,8 +16,9 @@ from lakelog import segments as module
 from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import WriterTraits
 from lakelog.message import Body
+from lakelog.opensegment import SealedSegment
 from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.segments import MOST_MAPS, Segments, _SealedSegment
+from lakelog.segments import MOST_MAPS, Segments
 
 SIZE: Final = 4096
 
@@ -196,14 +197,14 @@ def test_a_segment_that_is_looked_at_again_and_again_stays_readable(
     """As by retention, which asks for its readers in each round while a pin holds it."""
     made = 0
 
-    class Counted(_SealedSegment):
+    class Counted(SealedSegment):
         def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
             nonlocal made
             made += 1
             assert made <= 4 * MOST_MAPS, "it is mapped over and over"
             super().__init__(maker, start_offset)
 
-    monkeypatch.setattr(module, "_SealedSegment", Counted)
+    monkeypatch.setattr(module, "SealedSegment", Counted)
     rolled(segments, 3)
     synced(segments)
     for _ in range(3 * MOST_MAPS):
