@@ -289,7 +289,7 @@ def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
     def put() -> None:
         nonlocal in_time
         disk.words[APPENDED] += 10
-        in_time += sync.reach(disk.words[APPENDED], 0)
+        in_time += sync.reach(disk.words[APPENDED], 60)
         assert words[FLUSHED] <= disk.words[DURABLE]
 
     for step in itertools.count():

@@ -199,6 +199,38 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
     assert set(told) == {PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE}
 
 
+@STRIDES
+def test_a_handler_that_puts_in_the_middle_of_a_sync(
+    tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It syncs for itself, or says that it could not: it never waits for what it interrupts."""
+    monkeypatch.setattr(
+        f"{__name__}.SOURCES", ("lakelog/shared/groupsync", "lakelog/builtin/flush")
+    )
+    told: list[PutStatus] = []
+
+    def put(store: Store) -> None:
+        result = store.put(Message("t", b"handler", queue_id=0))
+        told.append(result.status)
+        if result.status is PutStatus.PUT_OK:
+            assert store.flushed_offset >= result.end_offset
+
+    for at in count(0, stride):
+        with open_small(tmp_path / str(at), flush="inline") as store:
+            handler = Handler(at, partial(put, store))
+            sys.setprofile(handler)
+            try:
+                assert store.put(MESSAGES[0]).status is PutStatus.PUT_OK
+            finally:
+                sys.setprofile(None)
+            if handler.left >= 0:
+                break
+            assert store.put(Message("t", b"behind")).status is PutStatus.PUT_OK
+            assert len(list(store.scan())) == 3
+    statuses = {PutStatus.PUT_OK, PutStatus.FLUSH_DISK_TIMEOUT}
+    assert set(told) == statuses or (stride > 1 and set(told) < statuses)
+
+
 def put_in_a_handler(store: Store, told: list[PutStatus]) -> None:
     try:
         told.append(store.put(Message("t", b"handler", queue_id=0)).status)

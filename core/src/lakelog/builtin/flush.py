@@ -68,8 +68,8 @@ class InlineFlush:
         if log is None:
             return _PUT_OK
         if wait and log.flushed < end_offset:
-            log.sync()
-        elif not wait:
+            return _PUT_OK if log.sync() >= end_offset else PutStatus.FLUSH_DISK_TIMEOUT
+        if not wait:
             if log.staged:
                 log.commit()
             if self._thread is None:

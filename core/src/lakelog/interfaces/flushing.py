@@ -46,6 +46,8 @@ class Flushable(Protocol):
     def sync(self) -> int:
         """Make durable what was appended before the call; the new ``flushed``.
 
+        That may be less in the handler of a signal, whose thread was about to sync, too.
+
         Raises :class:`~lakelog.errors.StoreFailed`: what was not durable by then never counts
         as durable again, and every waiter must be failed.
         """

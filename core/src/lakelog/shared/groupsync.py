@@ -86,7 +86,8 @@ class GroupSync:
     def reach(self, end_offset: int, timeout_s: float) -> bool:
         """Wait until all before ``end_offset`` is durable, or sync it; whether it was in time.
 
-        A sync of its own is waited for, however long it takes. Raises what ``fail`` gives.
+        A sync of its own is waited for, however long it takes. In the handler of a signal that came
+        while its thread locked or unlocked the byte, it is not in time. Raises what ``fail`` gives.
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         while words[FLUSHED] < end_offset:
@@ -94,6 +95,8 @@ class GroupSync:
                 raise self._fail(None)
             if self._lead(end_offset):
                 continue
+            if self._leading.is_mine():  # only what the handler has interrupted could go on
+                return False
             seen = self._halves[_SEQUENCE]
             if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
                 continue
