@@ -125,7 +125,7 @@ class Workload:
         self.ledger.is_open = False
         try:
             with self._still():
-                end = store.max_offset
+                end = _appended(store)
                 store.close()
         finally:
             store.close()
@@ -212,7 +212,7 @@ class Workload:
         if topics:
             topic = self.rng.choice(topics)
             with self._still():
-                deletion = self.ledger.begin_deletion(topic, store.max_offset)
+                deletion = self.ledger.begin_deletion(topic, _appended(store))
                 store.delete_topic(topic)
                 self.ledger.end_deletion(deletion)
             self.system.point("topic deleted")
@@ -243,3 +243,8 @@ class Workload:
             keys=rng.choice(KEYS) if self.key_bytes is None else "K" * self.key_bytes,
             wait_store_ok=rng.random() < 0.8,
         )
+
+
+def _appended(store: Store) -> int:
+    """End of the log; what was put and did not wait is in it before reads see it."""
+    return owned_by(store).positions.appended
