@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
 import lakelog
-from lakelog import Message, Store
+from lakelog import Message
 from lakelog.layout import OWN_DIR
 from lakelog.pages.sharedpage import page_path
 from lakelog.shared.queuetable import is_table, table_path
 from lakelog.testing.copies import copy_store
 
 PUTS: Final = 5
-SEGMENT: Final = 1 << 16
 Change: TypeAlias = Callable[[Path], object]
 
 
@@ -39,20 +41,28 @@ STATES: Final[dict[str, Change]] = {
 }
 
 
-def opened(path: Path) -> Store:
-    return lakelog.open(path, flush="inline", segment_size_bytes=SEGMENT, preallocate=False)
+SETTINGS: Final[dict[str, Any]] = {
+    "flush": "inline",
+    "segment_size_bytes": 1 << 16,
+    "preallocate": False,
+}
+KILLED: Final = f"""
+import lakelog, os, signal, sys
+store = lakelog.open(sys.argv[1], **{SETTINGS})
+for _ in range({PUTS}):
+    store.put(lakelog.Message("t", b"before", queue_id=0))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a kill leaves, with the table of a larger generation beside the one that counted."""
     path = tmp_path_factory.mktemp("killed") / "store"
-    with opened(path / "living") as store:
-        for _ in range(PUTS):
-            store.put(Message("t", b"before", queue_id=0))
-        copy_store(path / "living", path / "dead")
-    shutil.copy(table_path(path / "dead", 1), table_path(path / "dead", 2))
-    return path / "dead"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    shutil.copy(table_path(path, 1), table_path(path, 2))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -60,10 +70,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_an_open_recovers(page: str, table: str, killed: Path, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    shutil.copytree(killed, path)
+    copy_store(killed, path)
     STATES[page](page_path(path))
     STATES[table](table_path(path, 1))
-    with opened(path) as store:
+    with lakelog.open(path, **SETTINGS) as store:
         put = store.put(Message("t", b"behind", queue_id=0))
         assert (put.queue_offset, put.status) == (PUTS, lakelog.PutStatus.PUT_OK)
         store.wait_dispatched()
