@@ -35,11 +35,10 @@ GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, ST
 """One that this process may give files to, and a stranger is no member of."""
 IMPORTS: Final = """
 import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors, lakelog.opening, lakelog.store
-import lakelog.attach.producer, lakelog.builtin.append, lakelog.codec.many, lakelog.codec.run
-import lakelog.ring.writing, lakelog.reading.finder, lakelog.consumequeue.consumequeues
-import lakelog.roles.ownerparts, lakelog.attach.hub, lakelog_hash_index, lakelog_flush
+import lakelog.builtin.append, lakelog.codec.many, lakelog.codec.run
+import lakelog.reading.finder, lakelog.consumequeue.consumequeues
+import lakelog.roles.ownerparts, lakelog.roles.joining, lakelog_hash_index, lakelog_flush
 import lakelog.builtin.filewriter
-lakelog.attach.hello.own_version()
 """
 """What another user may have no leave to read, such as the folder of this interpreter."""
 
@@ -133,7 +132,7 @@ def test_what_an_open_store_keeps_is_its_users_alone(
         store.put(Message("t", b"x", keys="k"))
         assert store.wait_dispatched()
         write_pin(RealFileSystem.of_store(store.path), store.path, Pin("p", 0, 1))
-        assert (store.path / "lakelog" / "owner.sock").exists()
+        assert (store.path / "lakelog" / "shared").exists()
         assert {mode for _, mode, _ in modes(store.path)} == {0o700, 0o600}
 
 
@@ -331,7 +330,7 @@ def test_nothing_else_is_taken_for_a_file(
     names = [each.relative_to(used) for each in used.rglob("*") if each.is_file()]
     assert {"lock", "checkpoint", "abort.bak"} <= set(map(str, names))
     refused = set()
-    for name in [*names, Path("abort"), Path("lakelog/owner.sock"), Path("lakelog/lakelog.toml")]:
+    for name in [*names, Path("abort"), Path("lakelog/queues.1"), Path("lakelog/lakelog.toml")]:
         path = tmp_path / "store"
         shutil.copytree(used, path)
         victim.write_bytes(b"precious")

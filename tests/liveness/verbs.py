@@ -187,7 +187,6 @@ def _settings(random: Random, flush: str) -> dict[str, Any]:
         "flush": flush,
         "segment_size_bytes": random.choice([1 << 20, 4 << 20]),
         "max_message_size_bytes": 30_000,
-        "attach": {"ring_bytes": random.choice([1 << 17, 1 << 18, 8 << 20])},
     }
 
 

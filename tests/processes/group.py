@@ -48,7 +48,6 @@ file_entries = {queue}
 slots = {slots}
 entries = {entries}
 [attach]
-ring_bytes = 262144
 reconnect_timeout_ms = 20000
 [services]
 dispatch = "process"

@@ -62,7 +62,7 @@ class Told:
 
     def add(self, name: str, line: Sequence[str]) -> None:
         """One line of a producer's journal."""
-        if line[0] not in (*_SETTLED, "begun", "refused", "unknown"):
+        if line[0] not in (*_SETTLED, "begun", "refused"):
             return
         word, first, last = line[0], int(line[1]), int(line[2])
         self.counts[word] += last - first + 1

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from lakelog.layout import OWN_DIR
+from lakelog.files import RealFileSystem
+from lakelog.layout import LOCK_FILE
+from lakelog.ofdlock import is_locked
+from lakelog.pages.pageview import PageView
+from lakelog.shared.membership import SERVICES
 from tests.processes.words import JOURNALS, STORE
 from tests.support.killing import ROOT
 
 ERRORS: Final = "errors"
-SOCKET: Final = "owner.sock"
 PATIENCE_SECONDS: Final = 60
 _LAST_CHARACTERS: Final = 4000
-_CREDENTIALS: Final = struct.Struct("3i")
 
 
 @attrs.define
@@ -107,25 +107,19 @@ class Member:
 
 
 def owner_of(folder: Path) -> int | None:
-    """The process that listens at the owner's socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
-        try:
-            with _short(folder / STORE / OWN_DIR) as short:
-                asking.connect(f"{short}/{SOCKET}")
-        except OSError:
-            return None
-        given = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return int(_CREDENTIALS.unpack(given)[0])
-
-
-@contextmanager
-def _short(folder: Path) -> Iterator[str]:
-    """Another path of a folder: those of sockets have at most 107 bytes."""
-    descriptor = os.open(folder, os.O_PATH)
+    """The process that has the services of the store, if one lives."""
+    files, path = RealFileSystem(), folder / STORE
     try:
-        yield f"/proc/self/fd/{descriptor}"
+        file = files.open(path / LOCK_FILE)
+    except OSError:
+        return None
+    try:
+        if not is_locked(file, SERVICES, fcntl.F_WRLCK):
+            return None
     finally:
-        os.close(descriptor)
+        file.close()
+    page = PageView.open(files, path)
+    return None if page is None else page.owner[0]
 
 
 def descendants(pid: int) -> list[int]:

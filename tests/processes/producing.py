@@ -9,7 +9,6 @@ and last:
 - ``acked``: they are answered with ``PUT_OK``; behind that, where each stands
 - ``late``: they are in the log, but something could not be had in time; likewise
 - ``refused``: none of them is in the log
-- ``unknown``: nobody can say
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog import PutRefused, PutResult, PutStatus, Store
-from lakelog.errors import OutcomeUnknown
 from tests.processes.program import end_with_parent, guarded, opened, said, stop_at_sigterm
 from tests.processes.words import (
     STORE,
@@ -96,8 +94,6 @@ class Producer:
         """Tell what becomes of some messages."""
         try:
             results = put()
-        except OutcomeUnknown as error:
-            self.journal.tell("unknown", first, last, said(error))
         except PutRefused as error:
             self._refused(first, last, error)
         else:

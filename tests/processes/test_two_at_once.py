@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,10 +15,10 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog.layout import LOCK_FILE, OWN_DIR
+from lakelog.layout import LOCK_FILE
 from lakelog.pages.sharedpage import PAGE_BYTES, page_path
 from tests.processes.group import prepared
-from tests.processes.member import ERRORS, SOCKET, Member, owner_of, wait_until
+from tests.processes.member import ERRORS, Member, owner_of, wait_until
 from tests.processes.remote import Remote, RemoteError, remote
 from tests.processes.words import STORE
 
@@ -122,47 +121,6 @@ def test_one_of_several_that_serve_wins(folder: Path) -> None:
     finally:
         for each in serving:
             each.kill()
-
-
-def test_the_socket_of_a_dead_owner_is_replaced(starters: list[Remote], folder: Path) -> None:
-    first, second, third, _ = starters
-    first.call("open", AUTO)
-    first.call("put", "p0-0")
-    first.kill()
-    assert (folder / STORE / OWN_DIR / SOCKET).is_socket()
-    with pytest.raises(RemoteError) as raised:
-        second.call("open", ATTACH)
-    assert raised.value.name == "NoOwner"
-    second.call("open", AUTO)
-    third.call("open", ATTACH)
-    third.call("put", "p1-0")
-    assert third.call("keys") == ["p0-0", "p1-0"]
-
-
-def test_a_socket_that_somebody_else_left_is_replaced(starters: list[Remote], folder: Path) -> None:
-    left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    place = Path.cwd()
-    os.chdir(folder / STORE / OWN_DIR)
-    try:
-        left.bind(SOCKET)
-    finally:
-        os.chdir(place)
-    left.close()
-    starters[0].call("open", AUTO)
-    starters[1].call("open", ATTACH)
-    starters[1].call("put", "p0-0")
-
-
-def test_a_file_in_the_place_of_the_socket_is_replaced_or_said(
-    starters: list[Remote], folder: Path
-) -> None:
-    (folder / STORE / OWN_DIR / SOCKET).write_text("no socket")
-    with pytest.raises(RemoteError) as raised:
-        starters[0].call("open", ATTACH)
-    assert raised.value.name in ("NoOwner", "NotAStore")
-    starters[0].call("open", AUTO)
-    starters[1].call("open", ATTACH)
-    starters[1].call("put", "p0-0")
 
 
 def test_the_lock_file_of_a_dead_owner_locks_nobody_out(

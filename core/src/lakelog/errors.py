@@ -352,26 +352,6 @@ class IllegalMessage(LakelogError, ValueError):
         self.status = status
 
 
-class RingNonsense(LakelogError):
-    """An attached process wrote to its ring what cannot be: only that process is dropped."""
-
-
-class EntryTooLarge(LakelogError, ValueError):
-    """Records that a ring has never room for.
-
-    :ivar needed_bytes: of the entry
-    :ivar limit_bytes: of the largest one that there can be
-    """
-
-    def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"an entry of {needed_bytes} bytes is more than half of the ring, {limit_bytes} bytes; "
-            "put fewer messages at once, or set attach.ring_bytes higher"
-        )
-        self.needed_bytes = needed_bytes
-        self.limit_bytes = limit_bytes
-
-
 class PutRefused(LakelogError):
     """A put that is not in the log; nothing of it can be read later.
 
@@ -386,10 +366,3 @@ class PutRefused(LakelogError):
         super().__init__(f"{status.name}: {what}")
         self.status = status
         self.accepted: Sequence[PutResult] = ()
-
-
-class OutcomeUnknown(LakelogError):
-    """The owner died while it appended this put, and no successor came to say what became of it.
-
-    The message is in the log once, or not at all: look before you put it again.
-    """

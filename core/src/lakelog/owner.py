@@ -21,7 +21,7 @@ from lakelog.cleanstop import forget_clean_stop
 from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.dispatchlock import DispatchLock
-from lakelog.errors import DispatchStopped
+from lakelog.errors import DispatchStopped, StoreError
 from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
@@ -52,6 +52,8 @@ from lakelog.strategies import Strategies
 from lakelog.swap import REBUILD_DIR, remove_tree
 
 _LOG: Final = logging.getLogger("lakelog")
+_FORMER: Final = ("positions", "owner.sock")
+"""Files of earlier versions."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -111,7 +113,11 @@ class OwnedLog(OpenLog):
         remove_abort(files, path)
 
     def _write_checkpoint(self) -> None:
-        self.log.sync()
+        if self.log.sync() < self.positions.appended and self.lock.is_alone:
+            raise StoreError(  # a signal's handler that closes cannot wait for the sync around it
+                "it was closed in the middle of a sync of the same thread; the next open recovers it",
+                path=self.directory.path,
+            )
         self.checkpoint.advance()  # the log is one of its sources
 
 
@@ -375,6 +381,9 @@ class _Taking:
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
+        for former in _FORMER:
+            with suppress(FileNotFoundError):
+                files.unlink(path / OWN_DIR / former)
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)

@@ -8,7 +8,6 @@ from lakelog.errors import (
     CorruptRecord,
     IllegalMessage,
     LakelogError,
-    OutcomeUnknown,
     PutRefused,
     StoreError,
     StoreFailed,
@@ -32,7 +31,6 @@ HELP: Final = (
 
 _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
     (PutRefused, REFUSED),
-    (OutcomeUnknown, REFUSED),
     (IllegalMessage, REFUSED),
     (StoreFailed, REFUSED),
     (StoreError, NOT_OPENED),
