@@ -32,7 +32,6 @@ SAMPLES = [
     errors.CorruptRecord("magic", offset=1, expected=2, found=3, path="/a"),
     errors.OffsetOutOfRange("behind the end", offset=5),
     errors.IllegalMessage("no topic", status=PutStatus.MESSAGE_ILLEGAL),
-    errors.EntryTooLarge(8, 4),
     errors.ReadFailed("cannot read: no luck", path="/a", error=OSError(5, "cannot read: no luck")),
     errors.ThreadNotStarted("lakelog-reput", "can't start new thread"),
     refused(),

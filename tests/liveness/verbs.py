@@ -27,7 +27,7 @@ MOST_CALLBACKS: Final = 1000
 MODES: Final[dict[str, Any]] = {"owner": "owner", "attach": "attach", "heir": "auto"}
 OWNER: Final = """
 import json, sys, lakelog
-with lakelog.open(sys.argv[1], mode="owner", **json.loads(sys.argv[2])):
+with lakelog.open(sys.argv[1], **json.loads(sys.argv[2])):
     print("up", flush=True)
     sys.stdin.read()
 """

@@ -163,8 +163,8 @@ def test_a_shared_page_that_is_removed_under_an_owner_loses_nothing(
     second.call("put", "p0-1")
     third.call("open", READ)
     assert set(third.call("keys")) <= {"p0-0", "p0-1"}
-    first.call("close")
-    third.call("close")
+    for each in (first, second, third):
+        each.call("close")
     with lakelog.open(folder / STORE, mode="auto") as store:
         assert [str(each.properties["KEYS"]) for each in store.scan()] == ["p0-0", "p0-1"]
 

@@ -115,7 +115,7 @@ class OwnedLog(OpenLog):
     def _write_checkpoint(self) -> None:
         if self.log.sync() < self.positions.appended and self.lock.is_alone:
             raise StoreError(  # a signal's handler that closes cannot wait for the sync around it
-                "it was closed in the middle of a sync of the same thread; the next open recovers it",
+                "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
         self.checkpoint.advance()  # the log is one of its sources

@@ -279,10 +279,10 @@ class Preallocator:
                 blocks.end = coming.result()
         blocks.coming = None
 
-    def close(self, *, keep: bool = False) -> None:
-        """Stop, and delete segments that were made and never used.
+    def close(self, is_unused: Callable[[int], bool]) -> None:
+        """Stop, and delete segments that were made and never used, of any process.
 
-        :param keep: do not: other processes may use them
+        :param is_unused: says whether the one that starts at an offset is
         """
         self._pool.shutdown()
         for start_offset in sorted(self._ready, reverse=True):
@@ -290,7 +290,7 @@ class Preallocator:
             if future.exception() is None:
                 with suppress(OSError):
                     future.result().file.close()
-                    if not keep:
+                    if is_unused(start_offset):
                         self._maker.remove(start_offset)
 
 

@@ -86,7 +86,7 @@ class Segments:
         try:
             return self._new(self.active_offset)
         except BaseException:  # Ctrl-C too: what was made must go
-            self._preallocator.close()
+            self._preallocator.close(lambda _: True)  # nobody else has the store open
             raise
 
     def _new(self, start: int, length: int = 0) -> Opened:
@@ -376,7 +376,8 @@ class Segments:
             _, segment = self._open.popitem()
             with suppress(OSError):
                 segment.close()
-        self._preallocator.close(keep=keep)
+        end = self._positions.appended
+        self._preallocator.close(lambda start: not keep and start > end)
 
     def remove_unused(self) -> None:
         """Delete segments behind the end of the log, whoever made them; for a process alone."""

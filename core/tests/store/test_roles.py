@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, open_small, read_small, until
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import NoOwner, SettingsError, StoreLocked, StoreReadOnly
@@ -104,6 +104,24 @@ def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:
         assert bodies(attached) == []
         assert attached.topics() == []
         assert attached.put(Message("t", b"first", queue_id=0)).physical_offset == 0
+
+
+@pytest.mark.parametrize("ahead", ["owner", "attach"])
+def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahead: str) -> None:
+    """Who made it has a descriptor of it, and never wrote there; a close deletes unused ones."""
+    stores = {"owner": open_small(tmp_path, preallocate=True)}
+    stores["attach"] = open_small(tmp_path, preallocate=True)
+    (other,) = stores.keys() - {ahead}
+    stores[ahead].put(Message("t", bytes(100), queue_id=0))  # which asks for the next segment
+    until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)
+    for _ in range(3 * SEGMENT // 1000):
+        stores[other].put(Message("t", bytes(1000), queue_id=0))
+    for name in (ahead, other):
+        stores[name].close()
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.clean
+        assert len(bodies(store)) == 1 + 3 * SEGMENT // 1000
 
 
 # --- what each can do --------------------------------------------------------------------------
