@@ -135,7 +135,7 @@ def sealed_segment_not_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def sync_of_the_newest_segment_only(patch: pytest.MonkeyPatch) -> None:
-    def sync(self: Any) -> None:
+    def sync(self: Any, _start: int, _end: int) -> None:
         *sealed, active = list(self._unsynced)
         active.writer.sync()
         for each in sealed:

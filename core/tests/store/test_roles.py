@@ -116,7 +116,7 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
     until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)
     for _ in range(3 * SEGMENT // 1000):
         stores[other].put(Message("t", bytes(1000), queue_id=0))
-    for name in (ahead, other):
+    for name in (other, ahead):
         stores[name].close()
     with open_small(tmp_path) as store:
         assert store.recovery is not None

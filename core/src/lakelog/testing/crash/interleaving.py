@@ -56,13 +56,13 @@ class Interleaving:
         for name in ("commit", "sync"):
             setattr(owned.segments, name, self._around(name, getattr(owned.segments, name)))
 
-    def _around(self, name: str, call: Callable[[], Any]) -> Callable[[], Any]:
+    def _around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """With moments before and behind; those inside come from the file system."""
 
-        def watched() -> Any:
+        def watched(*offsets: int) -> Any:
             with self._within(self._roll):
                 self.moment(f"before {name}")
-                result = call()
+                result = call(*offsets)
                 self.moment(f"behind {name}")
             return result
 
