@@ -123,7 +123,7 @@ def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
 def sealed_segment_not_committed(patch: pytest.MonkeyPatch) -> None:
     """Its last bytes came after the commit that went before the sync."""
 
-    def sync(self: Any) -> None:
+    def sync(self: Any, _start: int, _end: int) -> None:
         *sealed, active = list(self._unsynced)
         for each in sealed:
             each.writer.sync()
