@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import math
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.errors import PutRefused, StoreFailed
+from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files import File
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
@@ -233,25 +235,38 @@ class CommitLog:
         return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
 
     def let_go(self) -> None:
-        """Give the append lock back, once other processes append as well."""
+        """Give the append lock back, and files that are full; called while others append as well.
+
+        An idle process would else keep segments on the disk that were deleted since.
+        """
         self._section.let_go()
         self.positions.moved()  # who waits in this process alone is to wait for all
-        self.segments.release()
+        segments = self.segments
+        if self.positions.appended > segments.active_offset + segments.size_bytes:
+            with suppress(LakelogError):  # the next put is told
+                self._inside(lambda: self._follow(self.positions.appended))
+        segments.release()
+
+    def _inside(self, work: Callable[[], object]) -> None:
+        """Do ``work`` in the section."""
+        section = self._section
+        section.check()
+        try:
+            section.enter()
+            work()
+        finally:
+            if section.is_mine():
+                section.leave()
 
     def settle(self) -> None:
         """Wait for an append that is under way; none follows once puts are refused."""
-        section = self._section
-        section.check()
         while True:
             try:
-                section.enter()  # repairs what an exception of a signal's handler left
+                self._inside(lambda: None)  # which repairs what a signal's handler has cut short
             except PutRefused:  # somebody takes long
                 continue
             except StoreFailed:
                 return
-            finally:
-                if section.is_mine():
-                    section.leave()
             return
 
     # --- durability: the log as a flush strategy sees it ---

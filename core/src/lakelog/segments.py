@@ -242,7 +242,9 @@ class Segments:
     def _go_on(self, opened: Opened) -> None:
         """Write in another segment; nothing happens twice."""
         start = opened.start
-        self._open[start] = opened.writer
+        with self._keeping:
+            self._maps.pop(start, None)  # it was read before, as another process wrote it
+            self._open[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(Unsynced(start, opened.writer))
         former = self.active_offset

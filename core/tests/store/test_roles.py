@@ -19,7 +19,9 @@ from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import NoOwner, SettingsError, StoreLocked, StoreReadOnly
 from lakelog.files import RealFileSystem
+from lakelog.layout import segment_name
 from lakelog.ownership import is_owned
+from lakelog.testing.descriptors import open_in
 
 FILES = RealFileSystem()
 
@@ -122,6 +124,19 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
         assert store.recovery is not None
         assert store.recovery.clean
         assert len(bodies(store)) == 1 + 3 * SEGMENT // 1000
+
+
+def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> None:
+    """It has written to the first one, and follows the log although it puts no more."""
+    with open_small(tmp_path) as owner, open_small(tmp_path) as attached:
+        owner.put(Message("t", bytes(100), queue_id=0))
+        attached.put(Message("t", bytes(100), queue_id=0))
+        for _ in range(3 * SEGMENT // 1000):
+            attached.put(Message("t", bytes(1000), queue_id=0))
+        attached.flush()
+        until(lambda: not open_in(tmp_path / "commitlog" / segment_name(0)))
+        owner.put(Message("t", b"last", queue_id=0))
+        assert len(bodies(owner)) == 3 + 3 * SEGMENT // 1000
 
 
 # --- what each can do --------------------------------------------------------------------------
