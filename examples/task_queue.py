@@ -1,7 +1,7 @@
 """How do tasks of a pool such as Celery's put, whichever process runs them, and whichever dies?
 
-A task's process opens the store once and keeps it. Nobody has to be the owner: the first process
-becomes it, and when it goes, another one takes over at its next put. Nothing is lost or doubled.
+A task's process opens the store once and keeps it. Each appends by itself, and one of them builds
+the queues; when that goes, another one does. Nothing is lost or doubled.
 """
 
 from __future__ import annotations

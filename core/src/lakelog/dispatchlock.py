@@ -1,8 +1,8 @@
 """Who may write queues and index: a lock on byte 3 of ``lock``.
 
-An owner that dispatches in a thread holds it beside its own lock. With a process for it, that
-process does, and its owner only while it acts on queues itself. The next owner waits for it: a
-process that dispatches ends with its owner, but not in the same instant.
+A process that dispatches in a thread holds it beside the services. With a process for it, that
+one does, and the other only while it acts on queues itself. Whoever has the services next waits
+for it: a process that dispatches ends with its parent, but not in the same instant.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Onlooker:
         """Say what would go; raises :class:`~lakelog.errors.StoreReadOnly` if asked for more."""
         if not only_look:
             raise StoreReadOnly(
-                "the store was opened for reading; its owner deletes", path=self._path
+                "this process does not delete: the one that has the services does", path=self._path
             )
         cleaner = self._cleaner
         return None if cleaner is None else self._look(cleaner)

@@ -40,10 +40,10 @@ def open_store(  # all but the path are optional, and given by name
 ) -> Store:
     """Open the store in ``path``; as its owner, make it if nothing is there.
 
-    :param mode: ``owner`` appends and reads, and there is one at a time; ``attach`` hands what is
-        put to the owner, a living process, and reads beside it; ``auto`` attaches if an owner
-        lives and owns if none does, and takes over when the owner is gone and something is put;
-        ``read`` takes no lock, changes no byte, and needs no owner
+    :param mode: ``auto`` appends and reads, beside others or alone; one process has the services
+        (dispatching, retention, the checkpoint), and another one when that is gone. ``owner`` has
+        them or is refused; ``attach`` appends beside others, and never has them; ``read`` takes no
+        lock, changes no byte, and needs nobody
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file; ``path`` beats the paths in it
     :param plugins: plugins to use instead of those that are installed
@@ -55,8 +55,8 @@ def open_store(  # all but the path are optional, and given by name
     :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
     :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
     held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
-    :class:`~lakelog.errors.StoreLocked` where another process owns the store and cannot be
-    attached to, :class:`~lakelog.errors.NoOwner` for ``attach`` without an owner,
+    :class:`~lakelog.errors.StoreLocked` where another process has the store for itself, or
+    its services, :class:`~lakelog.errors.NoOwner` for ``attach`` where nobody has it open,
     :class:`~lakelog.errors.ThreadNotStarted`, and :class:`~lakelog.errors.ReadFailed` for a reader.
     """
     if mode not in MODES:

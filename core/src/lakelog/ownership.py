@@ -80,7 +80,8 @@ def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLoc
     if advice is None:
         advice = _CLOSE_IT
     pid = owner_pid(files, path)
-    who = f"process {pid}{_command(pid)}" if pid else "another process"
+    alive = pid is not None and Path(f"/proc/{pid}").exists()
+    who = f"process {pid}{_command(pid)}" if pid and alive else "another process"
     return StoreLocked(f"{who} owns this store{advice}", path=path, owner_pid=pid)
 
 

@@ -289,6 +289,7 @@ def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCapt
         ("segment_size_bytes", 2 * SEGMENT),
         ("flush", "inline"),
         ("record_crc", True),
+        ("append", "compress"),
         ("commitlog_path", "elsewhere"),
     ],
 )

@@ -197,6 +197,20 @@ def test_who_may_not_have_them_appends_all_the_same(tmp_path: Path, how: dict[st
             assert store.role == "attach"
 
 
+def test_an_owner_comes_back_beside_those_who_go_on(tmp_path: Path) -> None:
+    """As a daemon does that is started again."""
+    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+        owner.kill()
+        store.put(Message("t", b"0", queue_id=0))
+        with an_owner(tmp_path) as again:
+            assert again.ask("put", "a", 1)["offsets"]
+            assert store.wait_dispatched()
+            assert is_followed(FILES, tmp_path)
+            with a_worker(tmp_path, "owner") as third:
+                assert third.hear()["error"] == "StoreLocked"
+        assert bodies(store) == ["0", "a 0"]
+
+
 def test_services_that_cannot_be_had_are_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

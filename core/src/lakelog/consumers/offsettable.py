@@ -165,7 +165,7 @@ class OffsetTable:
         if self.read_only:
             raise StoreReadOnly(
                 "offsets cannot be committed in a store that is open for reading; open it with "
-                "mode='auto', and its owner keeps them",
+                "mode='auto'",
                 path=self._path,
             )
         if self._closed:

@@ -1,7 +1,8 @@
 """The settings of a process that joins others: theirs are in force, and promises hold.
 
-Who asked for another segment size would read another log, and who asked for a flush, a replicator
-or a checksum that the others do not have would be promised less than was asked for: both are
+Who asked for another segment size would read another log, who asked for another append callback
+would store other records (perhaps not encrypted), and who asked for a flush, a replicator
+or a checksum that the others do not have would be promised less than was asked for: all are
 refused. Whatever else was asked for and is not in force is told in the log.
 """
 
@@ -19,7 +20,7 @@ from lakelog.settings.effective import Settings
 from lakelog.settings.model import StoreSettings
 
 _LOG: Final = logging.getLogger("lakelog")
-_SAME: Final = ("segment_size_bytes", "commitlog_path", "replicator")
+_SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
 OTHERS: Final = "the store's processes"
 """Where a value came from that those have that have the store open."""
 

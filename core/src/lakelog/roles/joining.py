@@ -87,6 +87,18 @@ class Joined:
 
     # --- services ---
 
+    def serve(self) -> Parts | None:
+        """Have the services now; ``None`` where somebody else has, and the store is left then."""
+        if self.log.lock.take_services():
+            try:
+                return serving_parts(self.prepared, self.log, self._strategies)
+            except BaseException:  # Ctrl-C too
+                self.log.lock.drop_services()
+                self.close()
+                raise
+        self.close()
+        return None
+
     def _turn(self) -> None:
         """Have the services, if nobody has; in a thread, since queues may have to be completed."""
         if not self._may_take_over or self._store is None or self._is_closing:

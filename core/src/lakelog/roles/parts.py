@@ -1,4 +1,4 @@
-"""What a store's role decides, as one thing: it is swapped when an attached store takes over.
+"""What a store's role decides, as one thing: it is swapped when a process gets the services.
 
 Roles: the ``owner`` appends, dispatches, deletes and writes the checkpoint; who is attached
 (``attach``) appends, and reads the files; ``read`` only reads them.
@@ -111,7 +111,7 @@ class Parts:
     :ivar make_finder: puts together what finds messages; it brings NumPy, so not before a question
     :ivar owned: the owner's log, if this is the owner
     :ivar joined: the log that this process appends to, if it has no services
-    :ivar tell_store: to be told which store has these parts, for the one that may take over
+    :ivar tell_store: to be told which store has these parts, for one that may get the services
     """
 
     role: Role

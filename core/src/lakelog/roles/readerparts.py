@@ -44,7 +44,7 @@ def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
     directory = StoreDirectory.of(prepared.files, prepared.path, core)
     if appender is None:
         directory.check_readable()
-    prepared.registry.events.store_opening(prepared.path, read_only=True)
+    prepared.registry.events.store_opening(prepared.path, read_only=appender is None)
     source = FileSource(
         prepared.files,
         directory.commitlog,

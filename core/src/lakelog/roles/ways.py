@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from lakelog.errors import StoreLocked
 from lakelog.roles.choosing import Chooser, Mode, no_owner
 from lakelog.roles.joining import Joined
 from lakelog.roles.ownerparts import owner_parts
@@ -32,8 +33,31 @@ class Ways:
     may_take_over: bool
 
     def own(self) -> Parts:
-        """Take the directory, and let others join."""
-        return owner_parts(self.prepared, shared=True)
+        """Take the directory, and let others join; or have the services that nobody else has.
+
+        Raises :class:`~lakelog.errors.StoreLocked` where somebody has them.
+        """
+        try:
+            return owner_parts(self.prepared, shared=True)
+        except StoreLocked:
+            parts = self._serving()
+            if parts is None:
+                raise
+            return parts
+
+    def _serving(self) -> Parts | None:
+        """Have the services beside others; ``None`` where that cannot be."""
+        prepared = self.prepared
+        try:
+            lock = Membership.join(prepared.files, prepared.path, 1.0)
+        except StoreLocked:
+            return None
+        if lock.is_alone:
+            lock.leave()
+            return None
+        joined = Joined(prepared, lock, may_take_over=False)
+        self.prepared = joined.prepared
+        return joined.serve()
 
     def attach(self) -> Parts:
         """Append beside those who have the store open.

@@ -59,7 +59,7 @@ def serve(
 ) -> None:
     """Own a store until SIGTERM or Ctrl-C; a store is made where there is none.
 
-    Other processes open the store meanwhile and put into it through this one. Queues and index are
+    Other processes open the store meanwhile and put into it. Queues and index are
     built in a process of their own (unless services.dispatch is set). Followers of the settings,
     what serve.services names, and each --service run beside it: a program that ends, or hangs, is
     started again, after longer and longer pauses, and puts go on. A stop is in order, takes
