@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,10 +14,8 @@ from typing import Final
 import attrs
 
 from lakelog.files import RealFileSystem
-from lakelog.layout import LOCK_FILE
-from lakelog.ofdlock import is_locked
+from lakelog.ownership import is_served
 from lakelog.pages.pageview import PageView
-from lakelog.shared.membership import SERVICES
 from tests.processes.words import JOURNALS, STORE
 from tests.support.killing import ROOT
 
@@ -109,16 +106,7 @@ class Member:
 def owner_of(folder: Path) -> int | None:
     """The process that has the services of the store, if one lives."""
     files, path = RealFileSystem(), folder / STORE
-    try:
-        file = files.open(path / LOCK_FILE)
-    except OSError:
-        return None
-    try:
-        if not is_locked(file, SERVICES, fcntl.F_WRLCK):
-            return None
-    finally:
-        file.close()
-    page = PageView.open(files, path)
+    page = PageView.open(files, path) if is_served(files, path) else None
     return None if page is None else page.owner[0]
 
 

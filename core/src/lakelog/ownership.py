@@ -17,6 +17,10 @@ from lakelog.files import FileSystem, overwrite_file, read_file
 from lakelog.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
 from lakelog.ofdlock import is_locked
 
+SERVICES: Final = 16
+"""The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
+checkpoint.
+"""
 _OWNED: Final = 0
 _FOLLOWED: Final = 1
 """The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
@@ -40,6 +44,11 @@ def is_followed(files: FileSystem, path: Path) -> bool:
 def is_published(files: FileSystem, path: Path) -> bool:
     """Whether a living owner keeps the shared page; changes nothing. RocketMQ never does."""
     return _is_locked(files, path, _PUBLISHED)
+
+
+def is_served(files: FileSystem, path: Path) -> bool:
+    """Whether a living process dispatches and deletes for all; changes nothing."""
+    return _is_locked(files, path, SERVICES)
 
 
 def _is_locked(files: FileSystem, path: Path, at: int) -> bool:

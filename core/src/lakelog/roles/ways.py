@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from lakelog.errors import StoreLocked
+from lakelog.ownership import is_served
 from lakelog.roles.choosing import Chooser, Mode, no_owner
 from lakelog.roles.joining import Joined
 from lakelog.roles.ownerparts import owner_parts
@@ -48,6 +49,8 @@ class Ways:
     def _serving(self) -> Parts | None:
         """Have the services beside others; ``None`` where that cannot be."""
         prepared = self.prepared
+        if is_served(prepared.files, prepared.path):
+            return None
         try:
             lock = Membership.join(prepared.files, prepared.path, 1.0)
         except StoreLocked:

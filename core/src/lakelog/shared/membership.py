@@ -27,7 +27,7 @@ from lakelog.files import File, FileSystem
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.ofdlock import set_lock, unlock_all
-from lakelog.ownership import locked, owner_pid
+from lakelog.ownership import SERVICES, locked, owner_pid
 
 OPEN: Final = 0
 FOLLOWED: Final = 1
@@ -35,8 +35,6 @@ FOLLOWED: Final = 1
 PUBLISHED: Final = 2
 """The byte that all share for whom the shared page is right."""
 SET_UP: Final = 5
-SERVICES: Final = 16
-"""The byte that is locked by the process that dispatches, deletes and writes the checkpoint."""
 LEAVE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
 
