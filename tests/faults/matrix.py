@@ -32,14 +32,12 @@ FAULTS: Final = (
     ("stat", "EIO"),
     ("opendir", "EMFILE"),
     ("fcntl", "ENOLCK"),
-    ("eventfd", "EMFILE"),
     ("sendmsg", "ENOBUFS"),
-    ("memfd_create", "EMFILE"),
 )
 HARMLESS: Final = ("SHORT",)
 """Errors that a store gets over by itself."""
-UNUSED: Final = ("msync", "write", "memfd_create")
-"""Calls that no store sees to which no other process is attached."""
+UNUSED: Final = ("msync", "write")
+"""Calls that no store makes."""
 ALL: Final = tuple(
     {"writer": writer, "flush": flush}
     for writer in ("file", "mmap", "staged", "direct")

@@ -1,7 +1,6 @@
 /* Fails the n-th call of one kind on the files below a folder; for LD_PRELOAD.
  *
- * Calls that know no file (pthread_create, eventfd, memfd_create, sendmsg, msync) fail wherever they
- * come from. The names are those of the calls; what glibc calls them for CPython (fstat64, fcntl64,
+ * Calls that know no file (pthread_create, sendmsg, msync) fail wherever they come from. The names are those of the calls; what glibc calls them for CPython (fstat64, fcntl64,
  * mmap64, ...) is seen as the same call.
  *
  * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck, and
@@ -20,7 +19,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -306,18 +304,6 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(v
 {
     REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     return at_any("pthread_create") ? armed_error : real(thread, how, work, what);
-}
-
-int eventfd(unsigned count, int flags)
-{
-    REAL(int, "eventfd", unsigned, int);
-    return at_any("eventfd") ? failed() : real(count, flags);
-}
-
-int memfd_create(const char *name, unsigned flags)
-{
-    REAL(int, "memfd_create", const char *, unsigned);
-    return at_any("memfd_create") ? failed() : real(name, flags);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)

@@ -32,7 +32,7 @@ MANY: Final = 200
 OTHERS: Final = [
     {"writer": "file", "flush": "timed"},
     {"writer": "mmap", "flush": "group-commit"},
-    {"writer": "staged", "flush": "group-commit"},
+    {"writer": "file", "flush": "group-commit"},
     {"writer": "mmap", "flush": "inline"},
 ]
 

@@ -63,8 +63,11 @@ class OpenLog:
         if not self.lock.is_parting:
             try:
                 self.lock.part(LEAVE_SECONDS)
-            except StoreLocked as error:  # whoever goes last closes the store, or recovers it
-                _LOG.warning("%s", error)
+            except (
+                StoreLocked,
+                OSError,
+            ) as error:  # the next open recovers it
+                _LOG.warning("%s: it is left without a clean stop: %s", self.directory.path, error)
         return self.lock.is_alone
 
     def leave(self) -> None:

@@ -85,7 +85,7 @@ def _parts(
         shared=shared and _may_be_shared(prepared, strategies),
         away=None if service is None else service.begin,
     )
-    return _housed(prepared, owned, strategies, archive, arrivals, service)
+    return _housed(prepared, owned, strategies, archive, arrivals, service, owned.close)
 
 
 def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
@@ -107,7 +107,8 @@ def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -
         arrivals = Arrivals()
         away = None if service is None else service.begin
         owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals, away)
-        parts = _housed(prepared, owned, all_of_them, archive, arrivals, service)
+        back = owned.reput.close
+        parts = _housed(prepared, owned, all_of_them, archive, arrivals, service, back)
         undo.pop_all()
     return parts
 
@@ -125,11 +126,12 @@ def _housed(
     archive: SegmentSource | None,
     arrivals: Arrivals,
     service: Service | None,
+    back: Callable[[], None],
 ) -> Parts:
-    """The parts around a log, with what keeps house in it."""
+    """The parts around a log, with what keeps house in it; else go ``back``."""
     core, events, directory = prepared.settings.core, prepared.registry.events, owned.directory
     with ExitStack() as undo:
-        undo.callback(owned.close)
+        undo.callback(back)
         if archive is not None:
             owned.reader.add_archive(archive, core.segment_size_bytes)
         events.store_recovered(prepared.path, owned.recovery)

@@ -17,6 +17,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -52,7 +53,10 @@ class Turn:
 
     def __exit__(self, *_: object) -> None:
         """Let the next one have it."""
-        set_lock(self._file, self._at, fcntl.F_UNLCK)
+        for _try in range(2):  # once more: what stays locked holds all up
+            with suppress(OSError):
+                set_lock(self._file, self._at, fcntl.F_UNLCK)
+                break
         self._local.release()
 
 
