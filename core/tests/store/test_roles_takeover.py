@@ -22,8 +22,11 @@ from lakelog.dispatchwait import ReaderWait
 from lakelog.errors import StoreClosed
 from lakelog.files import RealFileSystem
 from lakelog.ownership import is_followed, is_owned
+from lakelog.pages.sharedpage import SharedPage
 from lakelog.putfuture import BatchFuture
 from lakelog.reading.arrivals import Arrivals, CurrentArrivals
+from lakelog.shared import watch
+from lakelog.shared.watch import announce
 from lakelog.testing.signals import hold
 
 FILES = RealFileSystem()
@@ -216,12 +219,17 @@ def test_services_that_cannot_be_had_are_told_and_tried_again(
 ) -> None:
     """A process that dispatched for the dead one still writes queues."""
     monkeypatch.setattr(dispatchlock, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "TURN_S", 3600)
     a_store(tmp_path, 3)
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         owner.kill()
         with ExitStack() as held:
             held.callback(DispatchLock.take(FILES, tmp_path, 10).release)
-            until(lambda: "taking its services over failed" in caplog.text)
+            monkeypatch.setattr(watch, "TURN_S", 0.05)
+            page = SharedPage.join(FILES, tmp_path)
+            while "taking its services over failed" not in caplog.text:
+                announce(page)  # the next turn is now
+                time.sleep(0.01)
             assert store.put(Message("t", b"later", queue_id=0)).queue_offset == 3
         until(lambda: has_services(store))
         assert caplog.text.count("taking its services over failed") == 1
