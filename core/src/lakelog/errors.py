@@ -14,9 +14,9 @@
     │   └── DecodeFailed         a body cannot be had as it was put; the record itself is whole
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
-    │   ├── StoreLocked          another process owns it
-    │   ├── NoOwner              no process owns it that one could attach to
-    │   ├── AttachRefused        its owner does not let this process attach
+    │   ├── StoreLocked          another process has it for itself, or its services
+    │   ├── NoOwner              nobody has it open beside whom one could append
+    │   ├── AttachRefused        its files are another user's
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
@@ -31,9 +31,6 @@
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
     ├── IllegalMessage           a message that no record can hold
-    ├── RingNonsense             what an attached process wrote to its ring cannot be
-    ├── EntryTooLarge            records that a ring has never room for
-    ├── OutcomeUnknown           a put of which nobody can say whether it is in the log
     └── PutRefused               a put that is *not* in the log, with RocketMQ's status
 
 A message says what is wrong, where, and what to do; the parts are attributes too, for programs.

@@ -58,7 +58,7 @@ def test_a_store_that_another_owner_is_just_making(tmp_path: Path) -> None:
     """It holds something by then, and no log yet: that is no other directory."""
     (tmp_path / "consumequeue").mkdir()
     lock = alone(RealFileSystem(), tmp_path)
-    with refused(tmp_path, StoreLocked, "has this store for itself"):
+    with refused(tmp_path, StoreLocked, "owns this store and lets nobody in"):
         open_small(tmp_path, mode="owner")
     lock.leave()
     with refused(tmp_path, NotAStore, "consumequeue"):

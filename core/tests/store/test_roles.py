@@ -246,7 +246,9 @@ def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any]) -> N
     """As the settings say, or since bytes are in its memory that no other process sees."""
     with open_small(tmp_path, plugins=None, **alone) as owner:
         owner.put(Message("t", b"x"))
-        with pytest.raises(StoreLocked, match=f"process {os.getpid()} has this store for itself"):
+        with pytest.raises(
+            StoreLocked, match=f"process {os.getpid()} owns this store and lets nobody in"
+        ):
             open_small(tmp_path)
 
 

@@ -175,8 +175,8 @@ def _taken(files: FileSystem, path: Path) -> StoreLocked:
     pid = owner_pid(files, path)
     who = f"process {pid}" if pid else "another program"
     return StoreLocked(
-        f"{who} has this store for itself: it is RocketMQ, or lets nobody in (attach.listen = "
-        "false, or a writer that stages bytes); close it there, or open it here with mode='read'",
+        f"{who} owns this store and lets nobody in: it is RocketMQ, or has attach.listen = false "
+        "or a writer that stages bytes; close it there, or open it here with mode='read'",
         path=path,
         owner_pid=pid,
     )
