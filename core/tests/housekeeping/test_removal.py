@@ -90,7 +90,7 @@ def test_a_dry_run_deletes_nothing_and_says_the_same(tmp_path: Path) -> None:
         assert names(tmp_path) == before
         with house.open(tmp_path, mode="read") as reader:
             assert reader.delete_expired(dry_run=True) == would
-            with pytest.raises(StoreReadOnly, match="its owner deletes"):
+            with pytest.raises(StoreReadOnly, match="the one that has the services does"):
                 reader.delete_expired()
         assert store.delete_expired().deleted == would.deleted
 

@@ -127,7 +127,9 @@ def test_another_program_with_byte_0(tmp_path: Path) -> None:
     (tmp_path / "abort").write_text("4711")
     with (tmp_path / "lock").open("w") as java:
         fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        with pytest.raises(StoreLocked, match="process 4711 has this store for itself") as caught:
+        with pytest.raises(
+            StoreLocked, match="process 4711 owns this store and lets nobody in"
+        ) as caught:
             join(tmp_path)
         assert caught.value.owner_pid == 4711
     member = join(tmp_path)
