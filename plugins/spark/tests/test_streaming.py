@@ -133,9 +133,10 @@ def test_latest_begins_with_what_comes(tmp_path: Path) -> None:
 
 def test_only_what_is_durable_is_read_beside_a_living_owner(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with open_small(path, flush="inline") as owner:
-        durable = owner.put_batch(list(messages(20)))[-1].end_offset
-        later = [lakelog.Message("t", b"x", wait_store_ok=False) for _ in range(5)]
+    with open_small(path, flush="none") as owner:
+        owner.put_batch(list(messages(20)))
+        durable = owner.flush()
+        later = [lakelog.Message("t", b"x") for _ in range(5)]
         end = owner.put_batch(later)[-1].end_offset
         assert stream(path).latestOffset()["offset"] == durable
         assert stream(path, until="readable").latestOffset()["offset"] == end
