@@ -63,11 +63,8 @@ class OpenLog:
         if not self.lock.is_parting:
             try:
                 self.lock.part(LEAVE_SECONDS)
-            except (
-                StoreLocked,
-                OSError,
-            ) as error:  # the next open recovers it
-                _LOG.warning("%s: it is left without a clean stop: %s", self.directory.path, error)
+            except (StoreLocked, OSError) as error:
+                _LOG.warning("%s: the next open has to recover it: %s", self.directory.path, error)
         return self.lock.is_alone
 
     def leave(self) -> None:

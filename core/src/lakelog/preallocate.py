@@ -218,9 +218,11 @@ class Preallocator:
     def forget_before(self, start_offset: int) -> None:
         """Close segments that were made ahead of need, and that other processes came to first."""
         for start in [each for each in list(self._ready) if each < start_offset]:
-            future = self._ready.pop(start, None)
-            if future is not None and future.done() and future.exception() is None:
-                future.result().file.close()
+            future = self._ready.get(start)
+            if future is not None and future.done():  # else it is closed by a later call
+                self._ready.pop(start, None)
+                if future.exception() is None:
+                    future.result().file.close()
 
     def _make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
         with self._failing():

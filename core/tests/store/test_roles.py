@@ -17,7 +17,7 @@ import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, until
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
-from lakelog.errors import NoOwner, SettingsError, StoreLocked, StoreReadOnly
+from lakelog.errors import NoOwner, SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
 from lakelog.ownership import is_owned
@@ -124,6 +124,15 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
         assert store.recovery is not None
         assert store.recovery.clean
         assert len(bodies(store)) == 1 + 3 * SEGMENT // 1000
+
+
+def test_nonsense_in_the_settings_of_the_page_lets_nobody_in(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner:
+        assert owner._owned is not None
+        owner._owned.page.memory[4104:4112] = b"nonsense"
+        with pytest.raises(StoreError, match="settings in its shared page are damaged"):
+            open_small(tmp_path)
+        owner.put(Message("t", b"unharmed"))
 
 
 def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> None:

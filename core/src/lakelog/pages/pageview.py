@@ -176,11 +176,6 @@ class PageView:
         proof = proof_words(path)
         return proof != NO_PROOF and tuple(self._words[at] for at in PROOF[2:]) == proof[2:]
 
-    def is_of_a_living_process(self) -> bool:
-        """Whether the process that it names is there; the lock is for the caller to look at."""
-        pid, start = self.owner
-        return self._words[0] == MAGIC and pid > 0 and process_start(pid) == start
-
     @property
     def dispatcher(self) -> tuple[int, int]:
         """Process id and start time of who writes queues and index."""

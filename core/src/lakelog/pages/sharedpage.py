@@ -14,7 +14,6 @@ Words of 8 bytes in the machine's byte order, each stored at once; offsets are b
     byte  136  store time of the last record, in ms since 1970
     byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
     byte  160  generation of the table of queue ends (lakelog.shared.queuetable)
-    byte  168  how far the last segment has blocks; an offset of the log
     byte  192  sync lock: u32 waited, u32 sequence
     byte  256  group commit, 32 bytes (lakelog.shared.groupsync); its first word is flushed
     byte  288  store time of a record that is durable with all before it, in ms since 1970
@@ -67,7 +66,6 @@ LAST_TIMESTAMP: Final = 17
 INTENT_START: Final = 18
 INTENT_END: Final = 19
 TABLE_GENERATION: Final = 20
-ALLOCATED: Final = 21
 FLUSHED: Final = 32
 MARKED: Final = 33
 FAILED: Final = 34
@@ -226,17 +224,6 @@ class SharedPage:
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
-
-    def check(self, settings: Mapping[str, Any], path: Path) -> None:
-        """Raise :class:`~lakelog.errors.SettingsError` for the first that differs from all's."""
-        theirs, ours = self.settings, json.loads(_dumped(settings))
-        for key in sorted({*theirs, *ours}):
-            if theirs.get(key) != ours.get(key):
-                raise SettingsError(
-                    f"the processes that have {path} open go by {theirs.get(key)!r}, and this one "
-                    f"by {ours.get(key)!r}; all have to have the same",
-                    key=key,
-                )
 
     @property
     def failure(self) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from lakelog.directory import StoreDirectory
-from lakelog.errors import LakelogError, StoreReadOnly, ThreadNotStarted
+from lakelog.errors import LakelogError, StoreError, StoreReadOnly, ThreadNotStarted
 from lakelog.health import Health
 from lakelog.openlog import join_log
 from lakelog.pages.sharedpage import SharedPage
@@ -49,7 +49,7 @@ class Joined:
         self._failed = ""
         try:
             page = SharedPage.join(prepared.files, prepared.path)
-            settings = agreed(prepared.settings, page.settings, prepared.path)
+            settings = agreed(prepared.settings, self._said(page, prepared), prepared.path)
             self.prepared = attrs.evolve(prepared, settings=settings)
             self._strategies = self._made()
             directory = StoreDirectory.of(prepared.files, prepared.path, settings.core)
@@ -60,6 +60,17 @@ class Joined:
         except BaseException:  # Ctrl-C too
             lock.leave()
             raise
+
+    @staticmethod
+    def _said(page: SharedPage, prepared: Prepared) -> dict[str, Any]:
+        said = page.settings
+        if not said:  # by its own settings it could write another log
+            raise StoreError(
+                "the settings in its shared page are damaged; close the store in all processes, "
+                "then open it again",
+                path=prepared.path,
+            )
+        return said
 
     def _made(self) -> Strategies:
         prepared = self.prepared
