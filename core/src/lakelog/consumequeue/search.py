@@ -35,12 +35,20 @@ def first_behind(read: Callable[[int, int], RawUnits], low: int, high: int, offs
     return high
 
 
-def last_real(read: Callable[[int, int], RawUnits], low: int, high: int) -> int | None:
-    """The last of the units ``low`` to ``high`` that is no filler, if there is one."""
+def last_real(
+    read: Callable[[int, int], RawUnits],
+    low: int,
+    high: int,
+    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
+) -> int | None:
+    """The last of the units ``low`` to ``high`` that is no filler, if there is one.
+
+    :param fills: which units are fillers
+    """
     look = 1
     while high > low:
         start = max(low, high - look)
-        real = np.flatnonzero(~is_filler(read(start, high - start)))
+        real = np.flatnonzero(~fills(read(start, high - start)))
         if len(real):
             return start + int(real[-1])
         high, look = start, _MANY

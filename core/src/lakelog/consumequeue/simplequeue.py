@@ -199,6 +199,8 @@ class SimpleQueue:
         before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
+        if units.queue_offsets[0] > end:
+            reached = self._before_lost(reached)
         places = placed(self.queue, units, end, reached)
         raw = pack(units)
         if self._ext is not None and self._ext_writes:
@@ -212,6 +214,17 @@ class SimpleQueue:
             self._replaced.lead_front(before, int(units.offsets[0]))
         self._store(join(before, raw) if len(before) else raw)
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
+
+    def _before_lost(self, reached: int) -> int:
+        """Physical offset behind the last record before those that are lost at the queue's end.
+
+        A crash can leave only some of the units that stand for them.
+        """
+        if not self._fills(self._raw(self.end - 1, 1)).any():
+            return reached
+        last = last_real(self._raw, self.first, self.end, self._fills)
+        there = NONE if last is None else self._raw(last, 1)
+        return int(there[0]["offset"]) + int(there[0]["size"]) if len(there) else 0
 
     def _begin(self, queue_offset: int) -> RawUnits:
         """Start a queue without units at ``queue_offset``; the fillers that go before it."""

@@ -107,8 +107,11 @@ class UnitFiles:
 
     def cut(self, end: int) -> None:
         """Remove units from queue offset ``end`` on, durably: nothing of them can show up again."""
-        for base in [base for base in reversed(self.bases) if base >= end]:
+        gone = [base for base in reversed(self.bases) if base >= end]
+        for base in gone:
             self._remove(base)
+        if gone:
+            self._files.sync_dir(self.directory)
         if self.bases:
             self._wipe(self.bases[-1], end)
 
