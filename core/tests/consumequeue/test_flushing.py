@@ -65,6 +65,15 @@ def logics_ms(path: Path) -> int:
     return read_checkpoint(RealFileSystem(), path).logics_timestamp_ms
 
 
+def test_files_that_are_cut_off_are_durably_gone(tmp_path: Path, files: Watched) -> None:
+    """A power cut must not bring units of a record back that the log has lost."""
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(25)))
+    made.truncate(2000)
+    assert files.folders == [tmp_path / "consumequeue" / "t" / "0"]
+    made.close()
+
+
 def test_flush_syncs_each_file_once_then_moves_the_checkpoint(
     tmp_path: Path, files: Watched
 ) -> None:

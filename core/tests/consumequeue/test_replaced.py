@@ -105,6 +105,21 @@ def test_a_crash_forgets_no_more_than_others_do(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_crash_left_the_first_ones_only(tmp_path: Path) -> None:
+    """The record behind takes the place that it states, and not the one behind these."""
+    made = mended(tmp_path, 25)
+    before = raw(tmp_path, 0, 33)
+    made.close()
+    for first in (10, 20):
+        (tmp_path / "consumequeue" / "t" / "0" / f"{first * 20:020d}").unlink()
+    again = opened(tmp_path, clean=False)
+    again.dispatch(plain("t", range(5)))
+    again.dispatch(replacement(1000, 5000))
+    again.dispatch(plain("t", range(30, 33), 6000))
+    assert raw(tmp_path, 0, 33) == before
+    again.close()
+
+
 def test_the_first_records_of_a_queue_were_lost(tmp_path: Path) -> None:
     made = opened(tmp_path)
     made.dispatch(both(0, 400, 2))
