@@ -6,6 +6,7 @@ Most need a put, or a roll, in the middle of a commit or a sync; each is found b
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -26,6 +27,7 @@ from lakelog.pages.sharedpage import (
     PAGE_BYTES,
     page_path,
 )
+from lakelog.shared.groupsync import GroupSync
 from lakelog.shared.queuetable import QueueTable, table_path
 from lakelog.status import PutStatus
 from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
@@ -107,7 +109,14 @@ def put_answered_by_a_sync_that_began_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InlineFlush, "submit", submit)
 
 
-def sync_answers_the_whole_line(patch: pytest.MonkeyPatch) -> None:
+def sync_answers_all_who_wait(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes before it ends is taken for one of those whom it is for."""
+
+    def wait(self: GroupSync, _end: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        return real(self, self.flushed + 1, timeout_s, ask)
+
+    real = GroupSync.wait
+    patch.setattr(GroupSync, "wait", wait)
     patch.setattr(Line, "take_covered", lambda self, _flushed: self.take_all())
 
 
@@ -199,7 +208,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     rest_of_a_block_taken_for_written: (rolled("direct", "inline"), f"{LOST}|{AHEAD}"),
     put_during_a_sync_taken_for_synced: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
     put_answered_by_a_sync_that_began_before: (rolled("file", "inline"), f"{LOST}|{AHEAD}"),
-    sync_answers_the_whole_line: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
+    sync_answers_all_who_wait: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
     time_of_a_sync_read_behind_it: (rolled("file", "timed"), f"{AHEAD}|claims more"),
     reads_see_what_is_not_durable: (planned(flush="inline"), LOST),
     table_of_a_dead_process_is_believed: (

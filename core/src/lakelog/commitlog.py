@@ -306,3 +306,17 @@ class CommitLog:
         if flushed > before:
             self.positions.moved()
         return flushed
+
+    def try_sync(self) -> bool:
+        """As :meth:`sync`, unless somebody syncs just now; whether it did, or had nothing to do."""
+        if self._health.failure is not None:
+            raise self._health.failed()
+        before = self.positions.flushed
+        led = self._sync.lead(self.positions.appended)
+        if self.positions.flushed > before:
+            self.positions.moved()
+        return led
+
+    def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Wait until all before ``end_offset`` is durable; whether it was in time."""
+        return self._sync.wait(end_offset, timeout_s, ask)

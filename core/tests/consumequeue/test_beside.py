@@ -204,7 +204,7 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
         thread = threading.Thread(target=put, args=(store,))
         thread.start()
         try:
-            for _ in range(5):
+            while len(starts) < 5 or starts[-1] <= 50_000:
                 assert is_followed(FILES, tmp_path)
                 reader, made = log_reader(tmp_path), queues(tmp_path, UNITS, read_only=True)
                 completion = Completion(tmp_path, reader, [Named("consume-queue", made)])
@@ -217,7 +217,6 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
             stop.set()
             thread.join()
     assert wrong == []
-    assert starts[-1] > 50_000
 
 
 def test_an_owner_that_opens_after_the_reader_is_seen(tmp_path: Path) -> None:

@@ -163,6 +163,75 @@ def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     assert other.reach(10, 0)
 
 
+def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
+    """It asks where nobody syncs, and waits for a sync of another process without asking."""
+    (one, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    with ThreadPoolExecutor(1) as thread:
+        assert one.wait(10, 60, lambda: thread.submit(one.lead, 10))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def take_long() -> None:
+        inside.set()
+        go_on.wait()
+
+    disk.on_sync = take_long
+    disk.words[APPENDED] = 20
+    asked: list[int] = []
+    with ThreadPoolExecutor(2) as thread:
+        led = thread.submit(one.lead, 20)
+        inside.wait()
+        assert not other.lead(20)
+        waited = thread.submit(other.wait, 20, 60, lambda: asked.append(0))
+        go_on.set()
+        assert waited.result()
+        assert led.result()
+    assert disk.words[SYNCS] == 2
+
+
+def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
+    sync, disk, _ = a_sync(tmp_path)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        go_on.wait()
+
+    disk.on_sync = hang
+    disk.words[APPENDED] = 10
+    with ThreadPoolExecutor(1) as thread:
+        led = thread.submit(sync.lead, 10)
+        inside.wait()
+        assert not sync.wait(10, 0.01, nothing)
+        go_on.set()
+        assert led.result()
+    assert sync.wait(10, 0, nothing)
+
+
+def test_who_waits_for_one_that_died_in_its_sync_asks_again(tmp_path: Path) -> None:
+    sync, disk, words = a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    disk.on_sync = disk.kills
+    assert os.waitpid(fork(partial(sync.lead, 10)), 0)[1] == signal.SIGKILL
+    disk.on_sync = nothing
+    assert words[MARKED] == 10
+    with ThreadPoolExecutor(1) as thread:
+        assert sync.wait(10, 60, lambda: thread.submit(sync.lead, 10))
+    assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
+
+
+def test_who_waits_is_told_of_an_error(tmp_path: Path) -> None:
+    (sync, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+    disk.words[APPENDED] = 10
+    disk.on_sync = disk.breaks
+    with ThreadPoolExecutor(1) as thread:
+        for each in (sync, other):
+            with pytest.raises(Lost):
+                each.wait(10, 60, lambda: thread.submit(sync.lead, 10))
+    with pytest.raises(Lost):
+        other.lead(10)
+
+
 def test_an_error_fails_the_store_for_all(tmp_path: Path) -> None:
     (one, disk, words), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
     disk.words[APPENDED] = 10

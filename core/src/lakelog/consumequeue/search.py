@@ -74,3 +74,15 @@ def first_real(
             return None
         low += len(units)
     return None
+
+
+def end_of_last(
+    read: Callable[[int, int], RawUnits],
+    low: int,
+    high: int,
+    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
+) -> int:
+    """Physical offset behind the record of the last unit that is no filler; 0 without one."""
+    last = last_real(read, low, high, fills)
+    unit = None if last is None else read(last, 1)[0]
+    return 0 if unit is None else int(unit["offset"]) + int(unit["size"])

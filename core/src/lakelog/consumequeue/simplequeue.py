@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lakelog.consumequeue.overlay import Overlay
 from lakelog.consumequeue.placement import placed
-from lakelog.consumequeue.search import first_behind, first_real, last_real
+from lakelog.consumequeue.search import end_of_last, first_behind, first_real, last_real
 from lakelog.consumequeue.unitbytes import (
     NONE,
     RawUnits,
@@ -199,8 +199,9 @@ class SimpleQueue:
         before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
-        if units.queue_offsets[0] > end:
-            reached = self._before_lost(reached)
+        if units.queue_offsets[0] > end and self._fills(self._raw(self.end - 1, 1)).any():
+            # A crash can leave only some of the units that lead to what replaces lost records.
+            reached = end_of_last(self._raw, self.first, self.end, self._fills)
         places = placed(self.queue, units, end, reached)
         raw = pack(units)
         if self._ext is not None and self._ext_writes:
@@ -214,17 +215,6 @@ class SimpleQueue:
             self._replaced.lead_front(before, int(units.offsets[0]))
         self._store(join(before, raw) if len(before) else raw)
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
-
-    def _before_lost(self, reached: int) -> int:
-        """Physical offset behind the last record before those that are lost at the queue's end.
-
-        A crash can leave only some of the units that stand for them.
-        """
-        if not self._fills(self._raw(self.end - 1, 1)).any():
-            return reached
-        last = last_real(self._raw, self.first, self.end, self._fills)
-        there = NONE if last is None else self._raw(last, 1)
-        return int(there[0]["offset"]) + int(there[0]["size"]) if len(there) else 0
 
     def _begin(self, queue_offset: int) -> RawUnits:
         """Start a queue without units at ``queue_offset``; the fillers that go before it."""
@@ -365,13 +355,7 @@ class SimpleQueue:
             ext.truncate_after(int(last[0]) if len(last) else None)
 
     def _set_reached(self) -> None:
-        last = self._real(self.end - 1)
-        self.reached = int(last[0]["offset"]) + int(last[0]["size"]) if len(last) else 0
-
-    def _real(self, queue_offset: int) -> RawUnits:
-        """One unit, unless it is a filler."""
-        unit = self._raw(queue_offset, 1)
-        return NONE if is_filler(unit).any() else unit
+        self.reached = end_of_last(self._raw, self.end - 1, self.end)
 
     def remove(self) -> None:
         """Forget everything, files and all."""

@@ -52,6 +52,23 @@ class Flushable(Protocol):
         as durable again, and every waiter must be failed.
         """
 
+    def try_sync(self) -> bool:
+        """As :meth:`sync`, unless a thread of any process syncs just now; whether it did.
+
+        ``True``, too, where nothing was to do. Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+
+    def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Wait until all before ``end_offset`` is durable; whether it was in time.
+
+        The thread syncs nothing itself, so that no sync that hangs can hold it up.
+
+        :param ask: called where nobody syncs; it has another thread call :meth:`try_sync`, and is
+            called again where that came to nothing
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+
 
 @runtime_checkable
 class FlushStrategy(Protocol):

@@ -1,4 +1,4 @@
-"""Group commit without a flusher: a process that needs durability syncs for all that wait for it.
+"""Group commit of all processes: one syncs for all that need durability, the others wait for it.
 
 The words are in memory that all processes map, each in the machine's byte order::
 
@@ -28,6 +28,8 @@ FLUSHED: Final = 0
 MARKED: Final = 1
 FAILED: Final = 2
 _SEQUENCE: Final = 6
+_LONGEST_NAP_S: Final = 0.05
+"""A leader that dies wakes nobody, so that no sleep is longer."""
 _MOST: Final = 0xFFFF_FFFF
 
 
@@ -91,8 +93,7 @@ class GroupSync:
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         while words[FLUSHED] < end_offset:
-            if words[FAILED]:
-                raise self._fail(None)
+            self._check()
             if self._lead(end_offset):
                 continue
             if self._leading.is_mine():  # only what the handler has interrupted could go on
@@ -105,6 +106,39 @@ class GroupSync:
                 return False
             self._sleep(seen, min(left, LONGEST_SLEEP_S))
         return True
+
+    def wait(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Wait until all before ``end_offset`` is durable; whether it was in time.
+
+        This thread syncs nothing, so that a sync that hangs cannot hold it up.
+
+        :param ask: has another thread call :meth:`lead`; called again where that came to nothing
+        """
+        words, deadline = self._words, time.monotonic() + timeout_s
+        before, nap = -1, LONGEST_SLEEP_S
+        while words[FLUSHED] < end_offset:
+            self._check()
+            seen = self._halves[_SEQUENCE]
+            if seen == before:
+                nap = min(2 * nap, _LONGEST_NAP_S)
+            if words[FLUSHED] >= end_offset:
+                break
+            if seen == before or words[MARKED] <= words[FLUSHED]:  # else a sync is under way
+                ask()
+            before, left = seen, deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._sleep(seen, min(left, nap))
+        return True
+
+    def lead(self, end_offset: int) -> bool:
+        """Sync for all, unless somebody does so now; whether this did, or nothing was to do."""
+        self._check()
+        return self._words[FLUSHED] >= end_offset or self._lead(end_offset)
+
+    def _check(self) -> None:
+        if self._words[FAILED]:
+            raise self._fail(None)
 
     def _sleep(self, seen: int, seconds: float) -> None:
         if self._futex is None or not self._futex.wait(seen, seconds):

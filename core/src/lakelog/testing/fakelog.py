@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakelog.errors import StoreFailed
@@ -32,7 +32,8 @@ class FakeLog:
         self._lock = threading.Lock()
         self._open = threading.Event()
         self._open.set()
-        self._broken = False
+        self._broken = self._failed = False
+        self._turn = threading.Lock()
 
     def append(self, size: int = 100) -> int:
         """Append ``size`` bytes; the end of the log."""
@@ -54,11 +55,41 @@ class FakeLog:
         time.sleep(self.sync_seconds)
         self._open.wait()
         if self._broken:
-            cause = OSError(errno.EIO, "this test's disk fails")
-            raise StoreFailed("the disk of this test is broken; reopen the store") from cause
+            self._failed = True
+            raise self._failure()
         with self._lock:
             self.flushed = max(self.flushed, end)
             return self.flushed
+
+    def try_sync(self) -> bool:
+        """Sync, unless a thread does so by this call just now."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self.flushed < self.appended:
+                self.sync()
+        finally:
+            self._turn.release()
+        return True
+
+    def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Look again and again whether all before ``end_offset`` is durable."""
+        deadline = time.monotonic() + timeout_s
+        while self.flushed < end_offset:
+            if self._failed:
+                raise self._failure()
+            if time.monotonic() >= deadline:
+                return False
+            if not self._turn.locked():
+                ask()
+            time.sleep(0.0005)
+        return True
+
+    @staticmethod
+    def _failure() -> StoreFailed:
+        error = StoreFailed("the disk of this test is broken; reopen the store")
+        error.__cause__ = OSError(errno.EIO, "this test's disk fails")
+        return error
 
     def break_disk(self) -> None:
         """Let this and every later sync fail."""

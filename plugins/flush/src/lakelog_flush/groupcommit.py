@@ -5,13 +5,17 @@ and began after its bytes were written, and after a sync that failed nobody hear
 One thread syncs. Another watches the clock, so that a sync that hangs holds up nobody for longer
 than ``sync_flush_timeout_ms``; a put that synced in its own thread, which would save two changes of
 threads, could not be ended.
+
+A put that waits alone in its process waits at the word that all processes share, and asks for a
+sync only where nobody syncs: so one process syncs for many. Those beside it stand in a line, and
+are woken one by one: threads that are woken together fight for the interpreter lock.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from threading import Event, Thread, get_ident
+from threading import Event, Lock, Thread, get_ident
 from typing import Final
 
 from lakelog.errors import StoreFailed
@@ -25,8 +29,8 @@ from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.tardy import Tardy
 from lakelog_flush.waiter import Rousing, Waiter
 
-TICK_SECONDS: Final = 0.01
-"""How long bytes that nobody waits for stay unflushed at most, beside the sync itself."""
+TICK_SECONDS: Final = 0.5
+"""How long a ring could be lost at most, if one could."""
 _BEHIND_ALL: Final = 1 << 63
 """No put ends there."""
 _PUT_OK: Final = PutStatus.PUT_OK
@@ -40,13 +44,16 @@ class GroupCommit:
     waits_for_disk = True
 
     def __init__(self, settings: GroupCommitSettings) -> None:
-        self._line = Line(settings.sync_flush_timeout_ms / 1000, self._serve)
+        self._line = Line(settings.sync_flush_timeout_ms / 1000)
+        self._at_word = Lock()
         self._waiting = self._line.waiting
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
         self._rousing = Rousing(self._roused)
         self._wanted = 0
+        self._owed = 0
+        self._asked = False
         self._over = Event()
         self._closing = False
         self._ended = False
@@ -66,16 +73,55 @@ class GroupCommit:
         self._flusher, self._watcher = flusher.ident, watcher.ident
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Join the line; who does not wait wakes the flusher all the same."""
-        if not wait:
+        """Give back what waits; who does not wait wakes the flusher."""
+        if wait:
+            deadline = time.monotonic() + self._line.timeout_seconds
+            return Waiter(end_offset, deadline, self._serve)
+        self._owed = end_offset
+        self._bell.ring()
+        return _PUT_OK
+
+    def _serve(self, waiter: Waiter, sleeps: bool) -> None:
+        """Wait at the word, where nobody else of this process does; else join the line."""
+        here = get_ident()
+        if not sleeps or self._waiting or here in (self._flusher, self._watcher):
+            self._join(waiter)
+            self._serve_here(waiter, here)
+        elif self._at_word.acquire(blocking=False):
+            try:
+                self._wait_at_word(waiter)
+            finally:
+                self._at_word.release()
+        else:
+            self._join(waiter)
+
+    def _join(self, waiter: Waiter) -> None:
+        self._waiting.append(waiter)
+        if waiter.end_offset >= self._wanted:
             self._bell.ring()
-            return _PUT_OK
-        waiter = self._line.join(end_offset)
-        if end_offset >= self._wanted:
-            self._bell.ring()
-        if self._ended:  # behind join: the flusher may have left before
+        if self._ended:  # behind the append: the flusher may have left before
             self._answer_late()
-        return waiter
+
+    def _wait_at_word(self, waiter: Waiter) -> None:
+        log, left = self._log, waiter.deadline - time.monotonic()
+        try:
+            in_time = log is None or log.wait_flushed(waiter.end_offset, left, self._ask)
+        except StoreFailed as error:
+            waiter.finish(error)
+            return
+        except BaseException:  # Ctrl-C; the put may be asked again what became of it
+            self._join(waiter)
+            raise
+        waiter.finish(_PUT_OK if in_time else _TIMEOUT)
+        if not in_time:
+            self._tardy.add(1)
+
+    def _ask(self) -> None:
+        """Have the flusher sync, unless somebody does."""
+        self._asked = True
+        self._bell.ring()
+        if self._ended and self._log is not None:  # behind the ring: it may have left before
+            self._log.try_sync()
 
     def _answer_late(self) -> None:
         """The flusher is gone: for a failure, or because the store is being closed."""
@@ -88,9 +134,9 @@ class GroupCommit:
             self._fail_all(self._failure)
         self._rousing.end()
 
-    def _serve(self, waiter: Waiter) -> None:
+    def _serve_here(self, waiter: Waiter, here: int) -> None:
         """A callback puts and waits in one of our threads, where nobody else would answer it."""
-        here, log = get_ident(), self._log
+        log = self._log
         while here == self._flusher and log is not None and not waiter.done():
             self._answer(log.sync())
         while here == self._watcher and not waiter.done():
@@ -99,7 +145,7 @@ class GroupCommit:
 
     def wake(self) -> None:
         """A staged writer has committed something."""
-        self._bell.ring()
+        self._ask()
 
     # --- the thread that syncs ---
 
@@ -107,8 +153,11 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
-                if log.flushed < log.appended or self._waiting:
+                if self._waiting or log.flushed < self._owed:
                     self._sync(log)
+                elif self._asked:
+                    self._asked = False
+                    log.try_sync()
                 else:
                     self._rousing.go_on()
         except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
@@ -156,10 +205,10 @@ class GroupCommit:
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
     def _has_work(self) -> bool:
-        if self._waiting:
+        if self._waiting or self._asked:
             return True
         log = self._log
-        return log is not None and log.flushed < log.appended
+        return log is not None and log.flushed < self._owed
 
     def _answer(self, flushed: int) -> int:
         covered = self._line.take_covered(flushed)
@@ -202,6 +251,8 @@ class GroupCommit:
             thread.join()
         if self._failure is not None:
             raise _fresh(self._failure)
+        if self._log is not None:
+            self._log.sync()
 
 
 def _fresh(error: Exception) -> Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
@@ -13,24 +12,14 @@ from lakelog_flush.waiter import Waiter
 class Line:
     """Anybody joins without a lock; whoever takes a waiter out is the one to answer it.
 
-    :param serve: what a waiter is given as such
     :ivar timeout_seconds: how long each waits at most
     :ivar waiting: in their order; to be looked at
     """
 
-    def __init__(
-        self, timeout_seconds: float, serve: Callable[[Waiter], object] | None = None
-    ) -> None:
+    def __init__(self, timeout_seconds: float) -> None:
         self.timeout_seconds = timeout_seconds
-        self._serve = serve
         self.waiting: deque[Waiter] = deque()
         self._taking = Lock()
-
-    def join(self, end_offset: int) -> Waiter:
-        """Wait at the end of the line."""
-        waiter = Waiter(end_offset, time.monotonic() + self.timeout_seconds, self._serve)
-        self.waiting.append(waiter)
-        return waiter
 
     def take_covered(self, flushed: int) -> list[Waiter]:
         """Those at the front whose bytes are durable.

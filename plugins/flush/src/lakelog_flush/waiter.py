@@ -18,8 +18,8 @@ class Waiter:
 
     :ivar end_offset: end of what it wants to be durable
     :ivar deadline: when it stops waiting, by ``time.monotonic``
-    :param serve: called by who is about to sleep here; one of the threads that answer, which is
-        there by a callback, does its work in it instead
+    :param serve: called once, by who is about to sleep here, or (with ``False``) wants to be called
+        back: it answers, or sees to it that somebody does
     """
 
     __slots__ = (
@@ -34,7 +34,10 @@ class Waiter:
     )
 
     def __init__(
-        self, end_offset: int, deadline: float, serve: Callable[[Waiter], object] | None = None
+        self,
+        end_offset: int,
+        deadline: float,
+        serve: Callable[[Waiter, bool], object] | None = None,
     ) -> None:
         self.end_offset = end_offset
         self.deadline = deadline
@@ -77,12 +80,17 @@ class Waiter:
 
     def done(self) -> bool:
         """Whether the status is known."""
+        self._ask(sleeps=False)
         return self._answer is not None
+
+    def _ask(self, *, sleeps: bool) -> None:
+        serve, self._serve = self._serve, None
+        if serve is not None and self._answer is None:
+            serve(self, sleeps)
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Wait for the status; raises ``TimeoutError``, or what it came to."""
-        if self._answer is None and self._serve is not None:
-            self._serve(self)
+        self._ask(sleeps=timeout is None)
         if self._answer is None:
             self._sleep(timeout)
         answer = self._answer
@@ -109,6 +117,7 @@ class Waiter:
         if calls is None:
             calls = self._calls = []
         calls.append(fn)
+        self._ask(sleeps=False)
         if self._answer is not None:
             self._call()
 
