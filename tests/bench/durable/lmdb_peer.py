@@ -1,6 +1,7 @@
 """LMDB with its default, synchronous commits: number -> properties and body.
 
-Option `grouped`: threads that wait share a transaction, as `gathering` says.
+Options: `grouped`: threads that wait share a transaction, as `gathering` says; `sync`: whether a
+commit waits for the disk; `shared`: other processes write, so that numbers go on behind the last.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Peer:
         self._numbers = count_from()
 
     def open(self, directory: Path, options: Options) -> None:
-        self._env = lmdb.open(str(directory), map_size=_MAP_BYTES, max_spare_txns=4)
+        sync = options.get("sync", True)
+        self._env = lmdb.open(str(directory), map_size=_MAP_BYTES, max_spare_txns=4, sync=sync)
+        self._is_shared = options.get("shared", False)
         if options.get("grouped"):
             self.put = Gathering(self._commit).put  # type: ignore[method-assign]  # grouped, as asked for
 
@@ -39,6 +42,9 @@ class Peer:
     def _commit(self, bodies: Sequence[bytes]) -> None:
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             # Numbered inside the transaction: writers are in order, so keys ascend.
+            if self._is_shared:
+                at = int.from_bytes(cursor.key()) + 1 if cursor.last() else 0
+                self._numbers = count_from(at)
             numbers = [next(self._numbers) for _ in bodies]
             cursor.putmulti(
                 [

@@ -1,6 +1,7 @@
-"""SQLite with `synchronous=FULL`; a row for each message, tag and key in columns of their own.
+"""SQLite; a row for each message, tag and key in columns of their own.
 
-Option `journal`: `WAL` or `DELETE`. One connection, which threads share under a lock.
+Options: `journal`: `WAL` or `DELETE`; `synchronous`: `FULL` by itself. Threads share one connection
+under a lock; other processes are waited for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from threading import Lock
 from tests.bench.content import QUEUES, TAGS, TOPIC, key
 from tests.bench.durable.work import Options
 
+_PATIENCE_SECONDS = 60.0
 _INSERT = "INSERT INTO messages (topic, queue_id, tags, keys, body) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -23,14 +25,17 @@ class Peer:
 
     def open(self, directory: Path, options: Options) -> None:
         self._connection = sqlite3.connect(
-            directory / "messages.db", isolation_level=None, check_same_thread=False
+            directory / "messages.db",
+            timeout=_PATIENCE_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
         execute = self._connection.execute
         execute(f"PRAGMA journal_mode={options['journal']}")
-        execute("PRAGMA synchronous=FULL")
+        execute(f"PRAGMA synchronous={options.get('synchronous', 'FULL')}")
         execute(
-            "CREATE TABLE messages (number INTEGER PRIMARY KEY, topic TEXT, queue_id INTEGER, "
-            "tags TEXT, keys TEXT, body BLOB)"
+            "CREATE TABLE IF NOT EXISTS messages (number INTEGER PRIMARY KEY, topic TEXT, "
+            "queue_id INTEGER, tags TEXT, keys TEXT, body BLOB)"
         )
 
     def put(self, body: bytes) -> None:
@@ -41,7 +46,7 @@ class Peer:
     def put_batch(self, size: int, body: bytes) -> None:
         rows = [self._row(body) for _ in range(size)]
         with self._lock:
-            self._connection.execute("BEGIN")
+            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_INSERT, rows)
             self._connection.execute("COMMIT")
 

@@ -13,7 +13,7 @@ from typing import Final
 import lakelog
 from tests.bench.durable.work import Work
 from tests.bench.model import CannotRunError, Sample
-from tests.bench.processes.owner import attached, go, line_of, serving
+from tests.bench.processes.owner import go, line_of, producers, serving
 from tests.processes.words import STORE
 
 NEEDED: Final = "strace"
@@ -27,7 +27,7 @@ def calls(settings: str, works: Sequence[Work], seconds: float, folder: Path) ->
     """
     if shutil.which(NEEDED) is None:
         raise CannotRunError(f"{NEEDED} is not installed")
-    with serving(folder, settings) as owner, attached(folder, works) as processes:
+    with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
         go(processes)
         time.sleep(works[0].seconds / 4)
         counted, messages = traced(folder, owner.pid, seconds)

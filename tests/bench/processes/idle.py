@@ -11,15 +11,16 @@ import psutil
 
 from tests.bench.durable.work import Work
 from tests.bench.model import Sample
-from tests.bench.processes.owner import ATTACHED, attached, cpu_seconds, family, serving
+from tests.bench.processes.owner import ATTACHED, cpu_seconds, family, producers, serving
+from tests.processes.words import STORE
 
 _SETTLING_SECONDS: Final = 3.0
 
 
-def idle(settings: str, producers: int, seconds: float, folder: Path) -> Sample:
-    """Watch it for so long, with so many producers attached that put nothing."""
-    works = [Work(0.0, options=ATTACHED)] * producers
-    with serving(folder, settings) as owner, attached(folder, works) as processes:
+def idle(settings: str, count: int, seconds: float, folder: Path) -> Sample:
+    """Watch it for so long, with so many producers beside it that put nothing."""
+    works = [Work(0.0, options=ATTACHED)] * count
+    with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
         time.sleep(min(_SETTLING_SECONDS, seconds))
         before = cpu_seconds(owner)
         time.sleep(seconds)

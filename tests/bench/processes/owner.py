@@ -1,4 +1,4 @@
-"""An owner under ``lakelog serve``, and producers attached to it, all in processes of their own."""
+"""``lakelog serve`` and producers, in processes of their own; or producers of another store."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any, Final
 import psutil
 
 from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from tests.bench import durable
 from tests.bench.durable.work import Work
 from tests.bench.model import CannotRunError, Sample
 from tests.bench.processes.producer import READY
@@ -66,10 +67,12 @@ def _ended(process: subprocess.Popen[Any]) -> None:
 
 
 @contextmanager
-def attached(folder: Path, works: Sequence[Work]) -> Iterator[list[subprocess.Popen[str]]]:
+def producers(
+    directory: Path, works: Sequence[Work], driver: str = "lakelog"
+) -> Iterator[list[subprocess.Popen[str]]]:
     """Producers that are ready, each with its work."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(_producer(folder, work)) for work in works]
+        processes = [stack.enter_context(_producer(driver, directory, work)) for work in works]
         for process in processes:
             if line_of(process) != READY:
                 raise CannotRunError(f"a producer died: {process.wait()}")
@@ -77,9 +80,9 @@ def attached(folder: Path, works: Sequence[Work]) -> Iterator[list[subprocess.Po
 
 
 @contextmanager
-def _producer(folder: Path, work: Work) -> Iterator[subprocess.Popen[str]]:
-    module = "tests.bench.processes.producer"
-    command = [sys.executable, "-m", module, str(folder / STORE), json.dumps(asdict(work))]
+def _producer(driver: str, directory: Path, work: Work) -> Iterator[subprocess.Popen[str]]:
+    module, given = "tests.bench.processes.producer", json.dumps(asdict(work))
+    command = [sys.executable, "-m", module, driver, str(directory), given]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         try:
@@ -108,7 +111,7 @@ def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
 
     ``cores`` is the time on processors of the owner and its services, while all put.
     """
-    with serving(folder, settings) as owner, attached(folder, works) as processes:
+    with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
         go(processes)
         begin, before = time.monotonic(), cpu_seconds(owner)
         lines = [line_of(process) for process in processes]
@@ -117,6 +120,20 @@ def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
         if not all(lines):
             raise CannotRunError("a producer died")
     return {**_together([json.loads(line) for line in lines]), "cores": cores}
+
+
+def produced_elsewhere(folder: Path, driver: str, works: Sequence[Work]) -> Sample:
+    """The same figures of processes that open another store together."""
+    made = durable.module(driver).Peer()
+    made.open(folder, works[0].options)
+    made.close()
+    with producers(folder, works, driver) as processes:
+        go(processes)
+        lines = [line_of(process) for process in processes]
+        go(processes)
+        if not all(lines):
+            raise CannotRunError("a producer died")
+    return _together([json.loads(line) for line in lines])
 
 
 def _together(samples: Sequence[Sample]) -> Sample:

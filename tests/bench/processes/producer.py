@@ -1,7 +1,7 @@
 """One of several producers, in a process of its own; see :mod:`tests.bench.processes.owner`.
 
-``python -m tests.bench.processes.producer STORE WORK``: attaches, says that it is ready, waits for
-a line, warms up, measures, and prints its figures as JSON.
+``python -m tests.bench.processes.producer DRIVER DIRECTORY WORK``: opens the store, says that it is
+ready, waits for a line, warms up, measures, and prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tests.bench.durable.work import Work
 READY: Final = "ready"
 
 
-def main(directory: str, work: str) -> None:
+def main(name: str, directory: str, work: str) -> None:
     """Put beside others, and say how that went."""
     wanted = Work(**json.loads(work))
-    driver = durable.module("lakelog").Peer()
+    driver = durable.module(name).Peer()
     driver.open(Path(directory), wanted.options)
     _say(READY)
     sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""Producers in 1, 2 and 4 processes beside one process alone, and the real store's threads.
+"""Producers in 1 to 16 processes, beside one alone, the real store's threads, and other stores.
 
 Nothing waits for the disk, or on both sides everything does. Then what an owner costs: system calls
 for a message, and memory and processors while nothing happens.
@@ -10,25 +10,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.bench.durable.work import COLUMNS, Work
 from tests.bench.model import LAKELOG, CannotRunError, Column, Contender, Contest, Sample
 from tests.bench.peers import java
 from tests.bench.processes.calls import calls
 from tests.bench.processes.idle import idle
-from tests.bench.processes.owner import ATTACHED, produced
+from tests.bench.processes.owner import ATTACHED, produced, produced_elsewhere
 from tests.bench.suites.durable import contender
 from tests.oracle.java import build_oracle, missing
 
 _SECONDS: Final = 1.0
 _QUICK_SECONDS: Final = 0.3
-_PRODUCERS: Final = (1, 2, 4)
+_PRODUCERS: Final = (1, 2, 4, 8, 16)
+_BATCH_PRODUCERS: Final = (1, 4)
 _BATCH: Final = 1024
 _IN_FLIGHT: Final = 256
 _JAVA_BATCHES: Final = (32, 256, 1024)
 _WARM_UP_MS: Final = 2000
 _SETTINGS: Final = 'flush = "{flush}"\n[services]\ndispatch = "{dispatch}"\n'
+_WAIT_FOR_DISK: Final = ("group-commit",)
 _JAVA_FLUSH: Final = {"timed": "ASYNC", "group-commit": "SYNC"}
 _JAVA_BUFFER_BYTES: Final = {"append": 128 << 10, "batch": 2 << 20}
 _CALLS_SECONDS: Final = 2.0
@@ -55,7 +57,7 @@ class Processes:
         seconds = _QUICK_SECONDS if quick else _SECONDS
         return [
             *(self._singles(Work(seconds), count) for count in _PRODUCERS),
-            *(self._batches(Work(seconds, batch_size=_BATCH), count) for count in _PRODUCERS),
+            *(self._batches(Work(seconds, batch_size=_BATCH), count) for count in _BATCH_PRODUCERS),
         ]
 
     def _singles(self, work: Work, count: int) -> Contest:
@@ -67,6 +69,7 @@ class Processes:
                 self._attached("lakelog put_async", background, count, "256 under way"),
                 self._alone("alone", work, "put, one thread"),
                 self._java(work, count, "append", ()),
+                *self._others(work, count),
             ],
         )
 
@@ -79,6 +82,7 @@ class Processes:
                 self._attached("lakelog messages", work, count, "put_batch of Message"),
                 self._alone("alone", columns, "MessageColumns, one thread"),
                 self._java(work, count, "batch", _JAVA_BATCHES),
+                *self._others(work, count),
             ],
         )
 
@@ -92,6 +96,21 @@ class Processes:
         said = f"{note}; lakelog.open in one process, flush={self._flush}"
         return contender(name, "lakelog", work, said, flush=self._flush)
 
+    def _others(self, work: Work, count: int) -> list[Contender]:
+        """Stores whose processes all write, too."""
+        waits = self._flush in _WAIT_FOR_DISK
+        return [
+            _elsewhere("lmdb", work, count, "a transaction", shared=True, sync=waits),
+            _elsewhere(
+                "sqlite",
+                work,
+                count,
+                "a transaction",
+                journal="WAL",
+                synchronous="FULL" if waits else "NORMAL",
+            ),
+        ]
+
     def _java(self, work: Work, count: int, mode: str, sizes: Sequence[int]) -> Contender:
         said = (
             f"DefaultMessageStore 5.3.3, {_JAVA_FLUSH[self._flush]}_FLUSH, default files, a thread "
@@ -102,6 +121,13 @@ class Processes:
         return Contender(
             java.NAME, said, partial(_run_java, work.seconds, mode, flush, count, sizes)
         )
+
+
+def _elsewhere(driver: str, work: Work, count: int, what: str, **options: Any) -> Contender:
+    works = [replace(work, options=options)] * count
+    said = ", ".join(f"{name}={value}" for name, value in options.items())
+    note = f"{what} for each call, processes; {said}"
+    return Contender(driver, note, lambda folder: produced_elsewhere(folder, driver, works))
 
 
 def _named(count: int) -> str:
