@@ -41,7 +41,7 @@ def offsets(store: Store, start: int = 0) -> list[int]:
     return [each.queue_offset for each in store.get("t", 0, start, 1000).messages]
 
 
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_places_that_are_not_there(path: Path, mode: str) -> None:
     with opened(path, mode) as store:
         assert store.get("nobody", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
@@ -81,7 +81,7 @@ def test_a_corrupt_unit_is_passed_over_and_a_rebuild_mends_it(
     assert file.read_bytes() == before
     assert rebuild(path, index=False, **SETTINGS).records == COUNT
     assert file.read_bytes() == good
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         assert offsets(store) == list(range(COUNT))
 
 
@@ -101,7 +101,7 @@ def make_a_cycle(data: bytearray) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_header, make_a_cycle])
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_a_damaged_index_ends_is_reported_and_rebuilt(
     path: Path, damage: Any, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -125,43 +125,43 @@ def test_a_damaged_index_ends_is_reported_and_rebuilt(
 def test_a_torn_offsets_file_is_read_from_its_backup(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(path, "owner") as store, store.consumer("g", "t", start="earliest") as consumer:
+    with opened(path, "write") as store, store.consumer("g", "t", start="earliest") as consumer:
         consumer.poll(5)
         consumer.commit()
         consumer.poll(5)
         consumer.commit()
     file = path / "config" / "consumerOffset.json"
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with opened(path, "owner") as store, store.consumer("g", "t") as consumer:
+    with opened(path, "write") as store, store.consumer("g", "t") as consumer:
         assert "consumerOffset.json.bak" in caplog.text
         assert [each.queue_offset for each in consumer.poll(1)] == [5]
 
 
 def test_a_removed_topic_stays_away_until_a_rebuild(path: Path) -> None:
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         store.delete_topic("t")
         assert store.topics() == []
         assert store.get("t", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
         assert len(list(store.scan())) == COUNT
-    for mode in ("owner", "read"):
+    for mode in ("write", "read"):
         with opened(path, mode) as store:
             assert store.topics() == []
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         assert store.put(Message("t", b"new", queue_id=0)).queue_offset == COUNT
         assert store.wait_dispatched()
         assert store.queue_bounds("t", 0) == (COUNT, COUNT + 1)
     rebuild(path, **SETTINGS)
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         assert offsets(store) == list(range(COUNT + 1))
 
 
 def test_topics_without_messages_can_be_removed(path: Path) -> None:
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         assert store.delete_unused_topics() == []
         for _ in range(3):
             store.put(Message("u", bytes(30_000)))
     (path / "commitlog" / "00000000000000000000").unlink()
-    with opened(path, "owner") as store:
+    with opened(path, "write") as store:
         assert store.queue_bounds("t", 0) == (COUNT, COUNT)
         assert store.delete_unused_topics() == ["t"]
         assert store.topics() == ["u"]
@@ -183,7 +183,7 @@ def zero_last_file(path: Path) -> None:
     (path / "consumequeue" / "t" / "0" / "00000000000000000800").write_bytes(bytes(800))
 
 
-@pytest.mark.parametrize("mode", ["read", "owner"])
+@pytest.mark.parametrize("mode", ["read", "write"])
 @pytest.mark.parametrize("harm", [remove_topic, remove_queue, remove_last_file, zero_last_file])
 def test_what_a_queue_lost_while_closed_is_completed(tmp_path: Path, harm: Any, mode: Any) -> None:
     path = tmp_path / "store"

@@ -38,7 +38,7 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 def a_closed_store(path: Path) -> None:
-    with lakelog.open(path, mode="owner", **SETTINGS) as store:
+    with lakelog.open(path, **SETTINGS) as store:
         for number in range(150):
             store.put(Message("topic", b"%06d" % number * 100, queue_id=0, keys=f"k{number}"))
     assert dry(path).start_reason == UNCHANGED
@@ -70,7 +70,7 @@ def test_what_the_real_store_opened_is_read(
     beside.close()
     report = dry(tmp_path)
     assert report.start_reason != UNCHANGED
-    with lakelog.open(tmp_path, mode="owner", **SETTINGS) as store:
+    with lakelog.open(tmp_path, **SETTINGS) as store:
         assert [each.physical_offset for each in store.scan()] == found
         end_offset = store.max_offset
     assert dry(tmp_path).start_reason == UNCHANGED
@@ -98,7 +98,7 @@ def test_the_real_store_reads_what_lakelog_opened_by_its_note(
     store_path = tmp_path / "store"
     a_closed_store(store_path)
     for number in range(3):
-        with lakelog.open(store_path, mode="owner", **SETTINGS) as store:
+        with lakelog.open(store_path, **SETTINGS) as store:
             assert store.recovery is not None
             assert store.recovery.start_reason == UNCHANGED
             store.put(Message("topic", b"%06d" % number * 100, queue_id=0))

@@ -41,7 +41,7 @@ def counted(action):
     return [after - first for after, first in zip(reads(), before)]
 
 def own(path):
-    with lakelog.open(path, mode="owner") as store:
+    with lakelog.open(path) as store:
         return store.recovery
 
 def find(path):
@@ -51,7 +51,7 @@ def find(path):
         store.max_offset, store.min_offset, store.topics(), store.queues()
 
 def append(path):
-    with lakelog.open(path, mode="owner") as store:
+    with lakelog.open(path) as store:
         store.put(lakelog.Message("t", b"again", keys="k", queue_id=0))
 
 def dry(path):
@@ -66,9 +66,7 @@ print(json.dumps({name: counted(lambda: way(sys.argv[2])) for name, way in ways.
 
 def a_store(path: Path, size_bytes: int, segments: int = 1) -> None:
     """Closed cleanly; its segments but the last one are full."""
-    with lakelog.open(
-        path, mode="owner", segment_size_bytes=size_bytes, preallocate=False
-    ) as store:
+    with lakelog.open(path, segment_size_bytes=size_bytes, preallocate=False) as store:
         body, number = bytes(min(size_bytes // 4, 3 * MIB)), 0
         while store.max_offset < (segments - 1) * size_bytes:
             store.put(Message("t", body, queue_id=0, keys=f"k{number}"))

@@ -45,7 +45,7 @@ import lakelog.builtin.filewriter
 
 def use(path: Path, **more: Any) -> None:
     """Do to a store all that makes, writes or reads files in it."""
-    with lakelog.open(path, mode="owner", **SETTINGS, **more) as store:
+    with lakelog.open(path, **SETTINGS, **more) as store:
         for topic in ("t", "gone"):
             keys = map("k{}".format, range(40))
             store.put_batch(

@@ -129,8 +129,8 @@ def main(path: str, seed: str, role: str, flush: str) -> None:
     random = Random(int(seed))
     settings: dict[str, Any] = {"flush": flush, "segment_size_bytes": 1 << 20, **ATTACH}
     reading_end, answer = os.pipe()
-    with lakelog.open(path, mode="owner", **settings) as owner:
-        store = owner if role == "owner" else lakelog.open(path, mode="attach", **ATTACH)
+    with lakelog.open(path, **settings) as owner:
+        store = owner if role == "owner" else lakelog.open(path, **ATTACH)
         reader = lakelog.open(path, mode="read")
         stop = Event()
         busy = [Busy(number, store, reader) for number in range(2)]

@@ -24,7 +24,6 @@ from lakelog.errors import LakelogError
 
 LONGEST_SECONDS: Final = 100
 MOST_CALLBACKS: Final = 1000
-MODES: Final[dict[str, Any]] = {"owner": "owner", "attach": "attach", "heir": "auto"}
 OWNER: Final = """
 import json, sys, lakelog
 with lakelog.open(sys.argv[1], **json.loads(sys.argv[2])):
@@ -166,7 +165,7 @@ def main(path: str, seed: str, role: str, flush: str) -> None:
         coalesce.MAX_WAITING = random.choice([4, 64, 1024])  # type: ignore[misc]  # sooner full
     settings = _settings(random, flush)
     owner = None if role == "owner" else Owner(path, settings)
-    store = lakelog.open(path, mode=MODES[role], **settings)
+    store = lakelog.open(path, attach={"take_over": role != "attach"}, **settings)
     verbs = Verbs(store, random)
     threads = verbs.begin(random.choice([1, 2, 8]))
     if owner is not None:

@@ -93,7 +93,7 @@ class Group:
         """
         found = {SERVE: Member(folder, SERVE, lambda _: _serving(folder))}
         for at in range(producers):
-            arguments = partial(_producing, folder, at, "auto" if at < heirs else "attach")
+            arguments = partial(_producing, folder, at, at < heirs)
             found[f"p{at}"] = Member(folder, f"p{at}", arguments, renamed=True)
         for at, way in enumerate(("follow", "poll")):
             found[f"reader{at}"] = Member(folder, f"reader{at}", partial(_reading, folder, way))
@@ -254,9 +254,10 @@ def _serving(folder: Path) -> list[str]:
     return ["tests.processes.command", "serve", str(folder / STORE)]
 
 
-def _producing(folder: Path, at: int, mode: str, name: str) -> list[str]:
+def _producing(folder: Path, at: int, takes_over: bool, name: str) -> list[str]:
     way = list(WAYS)[at % len(WAYS)]
-    return ["tests.processes.producing", str(folder), name, way, json.dumps({"mode": mode})]
+    given = json.dumps({"attach": {"take_over": takes_over}})
+    return ["tests.processes.producing", str(folder), name, way, given]
 
 
 def _reading(folder: Path, way: str, name: str) -> list[str]:

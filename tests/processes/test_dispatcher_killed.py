@@ -31,7 +31,7 @@ def _command(folder: Path, *more: str) -> list[str]:
 @pytest.mark.timeout(1800)
 def test_a_dispatcher_is_killed_among_the_others(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "g")
-    lakelog.open(folder / STORE, mode="owner").close()  # who dispatches wants one to be there
+    lakelog.open(folder / STORE).close()  # who dispatches wants one to be there
     arguments = ["tests.processes.command", *_command(folder, *_FEW_AT_ONCE)]
     dispatcher = Member(folder, "dispatcher", lambda _: arguments)
     counts = play(

@@ -73,7 +73,7 @@ def _kill(group: Group, victims: list[str]) -> None:
 )
 def test_the_table_is_the_log(tmp_path: Path, victims: list[str]) -> None:
     folder = prepared(tmp_path / "g")
-    lakelog.open(folder / STORE, mode="owner").close()  # who dispatches wants one to be there
+    lakelog.open(folder / STORE).close()  # who dispatches wants one to be there
     group = _group(folder, producers=2)
     with running(group):
         wait_until(lambda: _landed(folder) > 0, "nothing lands", _START_SECONDS)

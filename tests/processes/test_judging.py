@@ -21,7 +21,7 @@ COUNT: Final = 6
 def _store(folder: Path, keys: list[str], *others: Message) -> dict[str, int]:
     """A store with messages of those keys; where they are."""
     prepared(folder)
-    with lakelog.open(folder / STORE, mode="owner", flush="timed") as store:
+    with lakelog.open(folder / STORE, flush="timed") as store:
         places = {key: store.put(message_of(key)).physical_offset for key in keys}
         for message in others:
             store.put(message)

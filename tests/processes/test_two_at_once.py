@@ -23,9 +23,8 @@ from tests.processes.remote import Remote, RemoteError, remote
 from tests.processes.words import STORE
 
 STARTERS: Final = 4
-ATTACH: Final = {"mode": "attach"}
-AUTO: Final = {"mode": "auto"}
-OWNER: Final = {"mode": "owner"}
+WRITE: Final = {"mode": "write"}
+EXCLUSIVE: Final = {"mode": "exclusive"}
 READ: Final = {"mode": "read"}
 
 
@@ -82,7 +81,7 @@ def _outcome(starter: Remote) -> str:
 
 
 def test_one_of_several_owns_and_the_others_attach(starters: list[Remote], folder: Path) -> None:
-    opened = _at_once(starters, AUTO)
+    opened = _at_once(starters, WRITE)
     assert sum("owned" in each for each in opened) == 1, opened
     assert not any("Error" in each for each in opened)
     for at, each in enumerate(starters):
@@ -92,8 +91,8 @@ def test_one_of_several_owns_and_the_others_attach(starters: list[Remote], folde
     assert found == [f"p{at}-0" for at in range(STARTERS)]
 
 
-def test_one_of_several_that_want_to_own_wins(starters: list[Remote]) -> None:
-    opened = _at_once(starters, OWNER)
+def test_one_of_several_that_want_it_alone_wins(starters: list[Remote]) -> None:
+    opened = _at_once(starters, EXCLUSIVE)
     assert sum("owned" in each for each in opened) == 1, opened
     assert opened.count("StoreLocked") == STARTERS - 1, opened
 
@@ -127,15 +126,15 @@ def test_the_lock_file_of_a_dead_owner_locks_nobody_out(
     starters: list[Remote], folder: Path
 ) -> None:
     (folder / STORE / LOCK_FILE).write_bytes(b"a process that is gone\n" * 3)
-    starters[0].call("open", AUTO)
-    starters[1].call("open", AUTO)
+    starters[0].call("open", WRITE)
+    starters[1].call("open", WRITE)
     starters[1].call("put", "p0-0")
     assert starters[0].call("keys") == ["p0-0"]
 
 
 def test_a_shared_page_of_nobody_is_made_again(starters: list[Remote], folder: Path) -> None:
     first, second, third, _ = starters
-    first.call("open", AUTO)
+    first.call("open", WRITE)
     first.call("put", "p0-0")
     first.kill()
     page = page_path(folder / STORE)
@@ -145,7 +144,7 @@ def test_a_shared_page_of_nobody_is_made_again(starters: list[Remote], folder: P
         page.write_bytes(each)
         with lakelog.open(folder / STORE, mode="read") as reader:
             assert len(list(reader.scan())) == 1
-    second.call("open", AUTO)
+    second.call("open", WRITE)
     second.call("put", "p1-0")
     third.call("open", READ)
     assert third.call("keys") == ["p0-0", "p1-0"]
@@ -156,8 +155,8 @@ def test_a_shared_page_that_is_removed_under_an_owner_loses_nothing(
 ) -> None:
     """Who has it goes on with it; nobody else knows how far they are."""
     first, second, third, _ = starters
-    first.call("open", AUTO)
-    second.call("open", ATTACH)
+    first.call("open", WRITE)
+    second.call("open", WRITE)
     second.call("put", "p0-0")
     page_path(folder / STORE).unlink()
     second.call("put", "p0-1")
@@ -165,13 +164,13 @@ def test_a_shared_page_that_is_removed_under_an_owner_loses_nothing(
     assert set(third.call("keys")) <= {"p0-0", "p0-1"}
     for each in (first, second, third):
         each.call("close")
-    with lakelog.open(folder / STORE, mode="auto") as store:
+    with lakelog.open(folder / STORE) as store:
         assert [str(each.properties["KEYS"]) for each in store.scan()] == ["p0-0", "p0-1"]
 
 
 def test_verify_beside_all_of_them(starters: list[Remote], folder: Path) -> None:
     for at, each in enumerate(starters):
-        each.call("open", AUTO)
+        each.call("open", WRITE)
         each.call("put_batch", [f"p{at}-{number}" for number in range(50)])
     command = [sys.executable, "-m", "lakelog.cli.main", "verify", str(folder / STORE), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -20,7 +20,7 @@ SEGMENT = 64 << 10
 COUNT = 300
 
 
-def opened(path: Path, mode: Any = "owner", **settings: Any) -> lakelog.Store:
+def opened(path: Path, mode: Any = "write", **settings: Any) -> lakelog.Store:
     return lakelog.open(
         path,
         mode=mode,
@@ -32,7 +32,7 @@ def opened(path: Path, mode: Any = "owner", **settings: Any) -> lakelog.Store:
     )
 
 
-def archived(path: Path, mode: Any = "owner") -> lakelog.Store:
+def archived(path: Path, mode: Any = "write") -> lakelog.Store:
     return opened(path, mode, archive="fsspec", fsspec={"url": str(path.with_name("old"))})
 
 
@@ -62,7 +62,7 @@ def before(store: Path) -> list[Any]:
         return list(old.scan())
 
 
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_old_offsets_are_served(store: Path, before: list[Any], mode: str) -> None:
     assert len(before) == COUNT
     with archived(store, mode) as now:
@@ -73,7 +73,7 @@ def test_old_offsets_are_served(store: Path, before: list[Any], mode: str) -> No
         assert now.look_up(before[-1].physical_offset) == before[-1]
 
 
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_a_scan_goes_from_the_archive_into_the_log(
     store: Path, before: list[Any], mode: str
 ) -> None:

@@ -14,8 +14,8 @@
     │   └── DecodeFailed         a body cannot be had as it was put; the record itself is whole
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
-    │   ├── StoreLocked          another process has it for itself, or its services
-    │   ├── NoOwner              nobody has it open beside whom one could append
+    │   ├── StoreLocked          another process has it for itself, or would have it open beside
+    │   ├── NoOwner              nobody has it open, so that nothing is at work
     │   ├── AttachRefused        its files are another user's
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
@@ -169,9 +169,9 @@ class NotAStore(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process, or another open store of this one, owns the directory.
+    """Another process, or another open store of this one, has the directory open.
 
-    :ivar owner_pid: the process that owns it, where it can be known
+    :ivar owner_pid: the process that recovered it, where it can be known
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class StoreLocked(StoreError):
 
 
 class NoOwner(StoreError):
-    """No process owns the store that another one could attach to."""
+    """No process has the store open, so that nothing is at work in it."""
 
 
 class AttachRefused(StoreError):

@@ -14,11 +14,10 @@ from lakelog.directory import readable, unread
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.housekeeping.clock import Clock, SystemClock
 from lakelog.registry import Registry
-from lakelog.roles.choosing import MODES, Mode
+from lakelog.roles.choosing import Former, Mode, known_mode
 from lakelog.roles.ownerparts import owner_parts
 from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
-from lakelog.roles.readerparts import reader_parts
 from lakelog.roles.ways import Ways
 from lakelog.settings.resolver import resolve
 from lakelog.store import Store
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def open_store(  # all but the path are optional, and given by name
     path: str | os.PathLike[str],
     *,
-    mode: Mode = "auto",
+    mode: Mode | Former = "write",
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
@@ -38,12 +37,12 @@ def open_store(  # all but the path are optional, and given by name
     clock: Clock | None = None,
     **arguments: Any,
 ) -> Store:
-    """Open the store in ``path``; as its owner, make it if nothing is there.
+    """Open the store in ``path``; unless for reading, make it if nothing is there.
 
-    :param mode: ``auto`` appends and reads, beside others or alone; one process has the services
-        (dispatching, retention, the checkpoint), and another one when that is gone. ``owner`` has
-        them or is refused; ``attach`` appends beside others, and never has them; ``read`` takes no
-        lock, changes no byte, and needs nobody
+    :param mode: ``write`` appends and reads, beside others or alone; one process has the services
+        (dispatching, retention, the checkpoint), and another one when that is gone. ``exclusive``
+        does so with nobody beside it but readers; ``read`` takes no lock, changes no byte, and
+        needs nobody. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file; ``path`` beats the paths in it
     :param plugins: plugins to use instead of those that are installed
@@ -55,12 +54,11 @@ def open_store(  # all but the path are optional, and given by name
     :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
     :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
     held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
-    :class:`~lakelog.errors.StoreLocked` where another process has the store for itself, or
-    its services, :class:`~lakelog.errors.NoOwner` for ``attach`` where nobody has it open,
-    :class:`~lakelog.errors.ThreadNotStarted`, and :class:`~lakelog.errors.ReadFailed` for a reader.
+    :class:`~lakelog.errors.StoreLocked` where a process has the store for itself, or this one
+    would, and others have it open, :class:`~lakelog.errors.ThreadNotStarted`,
+    and :class:`~lakelog.errors.ReadFailed` for a reader.
     """
-    if mode not in MODES:
-        raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    mode = known_mode(mode)
     place = _place(path)
     opening = prepare(
         place,
@@ -69,13 +67,42 @@ def open_store(  # all but the path are optional, and given by name
         plugins=plugins,
         files=files,
         clock=clock,
-        tolerate_missing=mode in ("read", "attach"),
+        tolerate_missing=mode == "read",
         arguments=arguments,
     )
     try:
         return opening.in_mode(mode)
     except OSError as error:
         raise (unread if mode == "read" else readable)(error, place) from error
+
+
+def open_to_serve(
+    path: str | os.PathLike[str],
+    *,
+    settings: object | None = None,
+    broker_conf: str | os.PathLike[str] | None = None,
+    plugins: Sequence[object] | None = None,
+    arguments: Mapping[str, Any],
+) -> Store:
+    """Open the store in ``path`` with its services, for ``lakelog serve``.
+
+    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` where another
+    process has them.
+    """
+    place = _place(path)
+    opening = prepare(
+        place,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=plugins,
+        files=None,
+        tolerate_missing=False,
+        arguments=arguments,
+    )
+    try:
+        return opening.with_services()
+    except OSError as error:
+        raise readable(error, place) from error
 
 
 def prepare(
@@ -131,10 +158,13 @@ class Opening(Prepared):
 
     def in_mode(self, mode: Mode) -> Store:
         """What :func:`lakelog.open` returns."""
-        if mode == "read":
-            return self.for_reading()
-        ways = Ways(self, may_take_over=mode == "auto")
-        return self._store(ways.own() if mode == "owner" else ways.found(mode), ways, mode)
+        ways = Ways(self)
+        return self._store(ways.found(mode), ways, mode)
+
+    def with_services(self) -> Store:
+        """Have the services from the beginning."""
+        ways = Ways(self)
+        return self._store(ways.own(), ways, "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Take over the directory, for oneself alone.
@@ -142,12 +172,8 @@ class Opening(Prepared):
         :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
         :param full: whether the recovery reads the whole log
         """
-        parts = owner_parts(self, progress, full=full)
-        return self._store(parts, Ways(self, may_take_over=False), "owner")
-
-    def for_reading(self) -> Store:
-        """Look at the files."""
-        return self._store(reader_parts(self), Ways(self, may_take_over=False), "read")
+        parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")
+        return self._store(parts, Ways(self), "exclusive")
 
     def _store(self, parts: Parts, ways: Ways, mode: Mode) -> Store:
         settings, events = ways.prepared.settings, self.registry.events

@@ -45,7 +45,7 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog.recovery.unchanged import note_clean_stop
 from lakelog.reput import Dispatches, Reput, Signal
 from lakelog.settings.model import StoreSettings
-from lakelog.shared.membership import Membership
+from lakelog.shared.membership import ALONE, Membership
 from lakelog.shared.queuetable import QueueTable, remove_tables
 from lakelog.source import ViewSource
 from lakelog.strategies import Strategies
@@ -136,7 +136,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     progress: Progress | None = None,
     *,
     full: bool = False,
-    shared: bool = False,
+    alone: str | None = None,
     away: Away | None = None,
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
@@ -144,7 +144,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     :param settings: which all processes of the store go by
     :param progress: see :mod:`lakelog.recovery.phases`
     :param full: read the whole log
-    :param shared: let other processes join, once it returns
+    :param alone: why no other process may join, once it returns; ``None`` lets them join
     :param away: lets another process dispatch, once queues and index are complete
 
     Queues and index are complete when it returns, unless a dispatcher fails.
@@ -153,7 +153,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
-        lock, is_new = _take(directory, core, undo)
+        lock, is_new = _take(directory, core, undo, alone)
         dispatch_lock = DispatchLock.take(directory.files, directory.path)
         undo.callback(dispatch_lock.release)
         begin(progress, READING)
@@ -166,7 +166,8 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
         taking = _Taking(directory, core, strategies, health, lock, publisher, undo)
-        opened, start = taking.open(plan, settings, is_new=is_new)
+        told = settings if alone is None else {**settings, ALONE: alone}
+        opened, start = taking.open(plan, told, is_new=is_new)
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
         publisher.start(opened.positions)
         owned, reput = with_services(
@@ -185,7 +186,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         undo.callback(owned.watch.close)
         owned = begin_services(owned, reput, strategies.dispatchers, away)
         undo.callback(owned.reput.close)
-        lock.let_in(share=shared)
+        lock.let_in(share=alone is None)
         undo.pop_all()
     owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
@@ -303,7 +304,7 @@ def _keep_queues(dispatchers: Sequence[Named]) -> bool:
 
 
 def _take(
-    directory: StoreDirectory, core: StoreSettings, undo: ExitStack
+    directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
 ) -> tuple[Membership, bool]:
     """Look, lock, look again; the lock, and whether nothing was there."""
     is_new = directory.is_new_or_being_made()
@@ -312,7 +313,7 @@ def _take(
         directory.files.make_dir(directory.path)
         with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
             directory.files.sync_dir(directory.path.parent)
-    lock = Membership.alone(directory.files, directory.path)
+    lock = Membership.alone(directory.files, directory.path, why=alone)
     undo.callback(lock.leave)
     directory.check_segments(core.segment_size_bytes)
     return lock, directory.is_new() if is_new is None else is_new

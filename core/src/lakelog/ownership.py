@@ -62,7 +62,7 @@ def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
         file.close()
 
 
-_CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
+CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
 
 _STOP_IT: Final = "; stop it first: this is done while nobody has the store open"
 
@@ -82,16 +82,33 @@ def unowned(files: FileSystem, path: Path) -> Iterator[None]:
 
 
 def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLocked:
-    """The error for a store directory that somebody owns.
+    """The error for a store directory that somebody has open.
 
     :param advice: what else there is to say of it, and what to do
     """
     if advice is None:
-        advice = _CLOSE_IT
+        advice = CLOSE_IT
     pid = owner_pid(files, path)
+    return StoreLocked(f"{_who(pid)} has this store open{advice}", path=path, owner_pid=pid)
+
+
+def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked:
+    """The error for a store directory that somebody has for itself.
+
+    :param why: as that process says; ``None`` where it says nothing
+    """
+    pid = owner_pid(files, path)
+    why = why or "it is RocketMQ, or repairs or rebuilds the store"
+    return StoreLocked(
+        f"{_who(pid)} has this store open and lets nobody in: {why}{CLOSE_IT}",
+        path=path,
+        owner_pid=pid,
+    )
+
+
+def _who(pid: int | None) -> str:
     alive = pid is not None and Path(f"/proc/{pid}").exists()
-    who = f"process {pid}{_command(pid)}" if pid and alive else "another process"
-    return StoreLocked(f"{who} owns this store{advice}", path=path, owner_pid=pid)
+    return f"process {pid}{_command(pid)}" if pid and alive else "another process"
 
 
 def _command(pid: int) -> str:

@@ -144,8 +144,7 @@ class Store(LogStore):
     def role(self) -> Role:
         """``owner``, ``attach`` beside an owner in another process, or ``read``.
 
-        A store that was opened with mode ``auto`` turns from ``attach`` to ``owner`` when it takes
-        over.
+        One that writes turns from ``attach`` to ``owner`` when it takes the services over.
         """
         return self._current.last().role
 

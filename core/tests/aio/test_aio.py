@@ -68,7 +68,7 @@ async def all_of(store: AsyncStore) -> list[bytes]:
 def test_many_tasks_put_at_once(tmp_path: Path, mode: str, flush: str) -> None:
     async def work() -> None:
         async with small(tmp_path, flush=flush) as owner:
-            store = owner if mode == "owner" else await small(tmp_path, mode="attach")
+            store = owner if mode == "owner" else await small(tmp_path)
             assert store.role == mode
             one = await store.put(Message("t", b"first", queue_id=0))
             assert (one.physical_offset, one.queue_offset) == (0, 0)
@@ -338,7 +338,7 @@ def test_a_store_that_is_open_for_reading(tmp_path: Path) -> None:
         async with lakelog.aio.open(tmp_path, mode="read", plugins=[]) as store:
             assert not store.is_writable
             assert await all_of(store) == [b"x"]
-            with pytest.raises(PutRefused, match="mode='auto'"):
+            with pytest.raises(PutRefused, match="mode='write'"):
                 await store.put(Message("t", b"y"))
             with pytest.raises(StoreReadOnly):
                 await store.flush()

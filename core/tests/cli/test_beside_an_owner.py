@@ -27,7 +27,9 @@ def test_a_put_goes_through_the_owner(lakelog: Run, owner: library.Store) -> Non
     assert [(row["status"], row["queue_offset"]) for row in rows] == [("PUT_OK", 1), ("PUT_OK", 2)]
     assert rows[-1]["physical_offset"] + rows[-1]["size"] == owner.flushed_offset
     assert [bytes(each.body) for each in owner.scan()] == [b"the owner's", b"a", b"b"]
-    assert lakelog("put", "s", "t", "c", "--mode", "attach").returncode == 0
+    former = lakelog("put", "s", "t", "c", "--mode", "attach")
+    assert former.returncode == 0
+    assert "note: --mode attach is deprecated" in former.stderr
 
 
 @pytest.mark.parametrize("command", [["get", "s", "t", "0"], ["tail", "s", "t"], ["scan", "s"]])
@@ -41,7 +43,7 @@ def test_what_reads_needs_no_owner_and_minds_none(
 
 
 @pytest.mark.parametrize(
-    "command", [["put", "s", "t", "x", "--mode", "owner"], ["recover", "s"], ["rebuild", "s"]]
+    "command", [["put", "s", "t", "x", "--mode", "exclusive"], ["recover", "s"], ["rebuild", "s"]]
 )
 def test_what_an_owner_alone_can_do_says_who_owns(
     lakelog: Run, owner: library.Store, command: list[str]
@@ -49,15 +51,8 @@ def test_what_an_owner_alone_can_do_says_who_owns(
     assert owner.role == "owner"
     done = lakelog(*command)
     assert done.returncode == 3
-    assert "owns this store" in done.stderr
+    assert "has this store open" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_to_attach_takes_an_owner(lakelog: Run, tmp_path: Path) -> None:
-    done = lakelog("put", "s", "t", "x", "--mode", "attach")
-    assert done.returncode == 3
-    assert "nobody has the store open" in done.stderr
-    assert not (tmp_path / "s").exists()
 
 
 def test_less_than_was_asked_for_is_refused(lakelog: Run, tmp_path: Path) -> None:

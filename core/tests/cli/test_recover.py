@@ -127,5 +127,5 @@ def test_what_is_no_store_or_in_use_is_said(lakelog: Run, store: Path, tmp_path:
     with library.open(store, segment_size_bytes=SIZE):
         used = lakelog("recover", store)
     assert used.returncode == 3
-    assert "owns this store" in used.stderr
+    assert "has this store open" in used.stderr
     assert lakelog("recover", store, "--on-damage", "ignore").returncode == 2

@@ -99,4 +99,4 @@ def test_what_is_no_store_or_in_use_is_said(lakelog: Run, store: Path, tmp_path:
         for given in (["--yes"], ["--dry-run"]):
             used = lakelog("repair", store, *given)
             assert used.returncode == 3
-            assert "owns this store" in used.stderr
+            assert "has this store open" in used.stderr

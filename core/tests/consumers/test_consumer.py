@@ -273,7 +273,7 @@ def test_a_reader_reads_and_does_not_commit(tmp_path: Path) -> None:
     owner.commit()
     reader = a_consumer(queues, tmp_path, offsets=a_table(tmp_path, read_only=True))
     assert places(reader.poll(1)) == ["0/2"]
-    with pytest.raises(StoreReadOnly, match="mode='auto'"):
+    with pytest.raises(StoreReadOnly, match="mode='write'"):
         reader.commit()
     owner.poll(1)
     owner.commit()

@@ -70,7 +70,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["owner", "read"], scope="module")
+@pytest.fixture(params=["write", "read"], scope="module")
 def store(path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
     with opened(path, mode=request.param) as store:
         yield store
@@ -147,7 +147,7 @@ def test_what_is_stored_is_short_and_what_clients_of_rocketmq_unpack(path: Path)
 
 
 def test_the_default_callback_costs_no_call_for_a_message(tmp_path: Path) -> None:
-    with open_small(tmp_path, mode="owner") as store:
+    with open_small(tmp_path) as store:
         store.put_batch([Message("t", b"x", queue_id=0)] * 5)
         store.wait_dispatched()
         found = [each for each in store.scan_pieces() if isinstance(each, RecordBatch)]
@@ -183,7 +183,7 @@ def test_an_owner_without_the_callback_is_warned_and_one_with_it_is_not(
     for _ in range(2):
         opened(tmp_path / "s").close()
     assert "stored bodies" not in caplog.text
-    open_small(tmp_path / "s", segment_size_bytes=64 << 10, mode="owner").close()
+    open_small(tmp_path / "s", segment_size_bytes=64 << 10).close()
     assert "'compress' stored bodies in its own way" in caplog.text
 
 

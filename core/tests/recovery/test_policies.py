@@ -194,7 +194,10 @@ def test_no_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_store_that_somebody_owns(dry_run: bool, tmp_path: Path) -> None:
-    with open_small(tmp_path), pytest.raises(StoreLocked, match="owns this store; stop it first"):
+    with (
+        open_small(tmp_path),
+        pytest.raises(StoreLocked, match="has this store open; stop it first"),
+    ):
         recover_small(tmp_path, dry_run=dry_run)
 
 

@@ -16,7 +16,6 @@ from lakelog.services.remote import RemoteReput
 AWAY: dict[str, Any] = {
     "services": {"dispatch": "process"},
     "attach": {"listen": False},
-    "mode": "owner",
 }
 
 

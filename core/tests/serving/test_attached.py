@@ -43,7 +43,7 @@ def dispatcher(serve: Serving, *former: int) -> int:
 def test_puts_go_on_while_services_fall_and_come_back(tmp_path: Path) -> None:
     by_process = (*QUICK, BY_PROCESS)
     with serving(tmp_path, *service("idle", IDLE), settings=by_process) as serve:
-        with lakelog.open(serve.store, mode="attach") as store:
+        with lakelog.open(serve.store) as store:
             put(store, 0)
             os.kill(serve.running("idle"), signal.SIGKILL)
             first = dispatcher(serve)
@@ -63,7 +63,7 @@ def test_puts_go_on_while_services_fall_and_come_back(tmp_path: Path) -> None:
 
 
 def test_what_is_put_until_the_stop_is_there_after_it(tmp_path: Path) -> None:
-    with serving(tmp_path) as serve, lakelog.open(serve.store, mode="attach") as store:
+    with serving(tmp_path) as serve, lakelog.open(serve.store) as store:
         put(store, 0)
         assert serve.stop() == 0
     assert not (serve.store / "abort").exists()

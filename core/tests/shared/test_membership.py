@@ -128,7 +128,8 @@ def test_another_program_with_byte_0(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as java:
         fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         with pytest.raises(
-            StoreLocked, match="process 4711 owns this store and lets nobody in"
+            StoreLocked,
+            match="another process has this store open and lets nobody in: it is RocketMQ",
         ) as caught:
             join(tmp_path)
         assert caught.value.owner_pid == 4711

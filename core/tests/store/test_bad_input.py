@@ -58,14 +58,16 @@ def test_a_store_that_another_owner_is_just_making(tmp_path: Path) -> None:
     """It holds something by then, and no log yet: that is no other directory."""
     (tmp_path / "consumequeue").mkdir()
     lock = alone(RealFileSystem(), tmp_path)
-    with refused(tmp_path, StoreLocked, "owns this store and lets nobody in"):
-        open_small(tmp_path, mode="owner")
+    with refused(
+        tmp_path, StoreLocked, "has this store open and lets nobody in: it is RocketMQ, or repairs"
+    ):
+        open_small(tmp_path)
     lock.leave()
     with refused(tmp_path, NotAStore, "consumequeue"):
-        open_small(tmp_path, mode="owner")
+        open_small(tmp_path)
 
 
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_a_file(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"no store")
@@ -84,8 +86,8 @@ def test_an_empty_directory_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_mode(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'write'.*'auto', 'owner', 'attach', 'read'"):
-        lakelog.open(tmp_path, mode="write", plugins=[])  # type: ignore[arg-type]  # a wrong mode is the test
+    with pytest.raises(ValueError, match=r"'append'.*one of 'write', 'read', 'exclusive'"):
+        lakelog.open(tmp_path, mode="append", plugins=[])  # type: ignore[arg-type]  # a wrong mode is the test
 
 
 # --- segments ----------------------------------------------------------------------------------
@@ -171,12 +173,12 @@ def test_a_damaged_record(tmp_path: Path) -> None:
 def test_a_second_owner_in_this_process(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         with refused(tmp_path, StoreLocked, str(os.getpid()), "mode='read'") as caught:
-            open_small(tmp_path, mode="owner")
+            open_small(tmp_path, mode="exclusive")
         assert isinstance(caught.value, StoreLocked)
         assert caught.value.owner_pid == os.getpid()
         store.put(Message("t", b"still mine"))
         with pytest.raises(StoreLocked):  # closing a descriptor of `lock` released nothing
-            open_small(tmp_path, mode="owner")
+            open_small(tmp_path, mode="exclusive")
     open_small(tmp_path).close()
 
 
@@ -197,7 +199,7 @@ def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == "open\n"
         with refused(tmp_path, StoreLocked, f"process {child.pid}") as caught:
-            open_small(tmp_path, mode="owner", segment_size_bytes=65536)
+            open_small(tmp_path, mode="exclusive", segment_size_bytes=65536)
         assert isinstance(caught.value, StoreLocked)
         assert caught.value.owner_pid == child.pid
         with read_small(tmp_path) as reader:
@@ -255,7 +257,7 @@ def reachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("mode", ["owner", "read"])
+@pytest.mark.parametrize("mode", ["write", "read"])
 def test_what_we_may_not_read(mode: str, reachable: Path) -> None:
     path = reachable / "store"
     let_others_read(path)
@@ -272,8 +274,8 @@ def test_what_we_may_not_read(mode: str, reachable: Path) -> None:
             print(type(error).__name__, error)
         """)
     assert "Permission denied" in said
-    if mode == "owner":
-        assert said.startswith("StoreError")
+    if mode == "write":
+        assert said.startswith("StoreReadOnly")
         assert "check permissions" in said
     assert {name: tree(path)[name] for name in ("lock", "checkpoint")} == before
     assert not (path / "abort").exists()
@@ -291,14 +293,13 @@ def test_where_we_may_not_write(reachable: Path) -> None:
     assert list(reachable.iterdir()) == []
 
 
-@pytest.mark.parametrize("mode", ["auto", "attach"])
-def test_another_users_owner_lets_us_not_in(mode: str, reachable: Path) -> None:
+def test_another_users_owner_lets_us_not_in(reachable: Path) -> None:
     let_others_read(reachable / "store")
     with open_small(reachable / "store") as owner:
         begun = time.monotonic()
         said = as_nobody(f"""
             try:
-                lakelog.open({str(reachable / "store")!r}, mode={mode!r}, plugins=[])
+                lakelog.open({str(reachable / "store")!r}, plugins=[])
             except lakelog.errors.AttachRefused as error:
                 print(error)
             """)

@@ -89,7 +89,7 @@ def test_a_store_opened_for_reading_refuses_puts(tmp_path: Path) -> None:
     with read_small(tmp_path) as store:
         assert store.read_only
         for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
-            with pytest.raises(PutRefused, match="mode='auto'") as caught:
+            with pytest.raises(PutRefused, match="mode='write'") as caught:
                 put(Message("t", b""))
             assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert tree(tmp_path) == before

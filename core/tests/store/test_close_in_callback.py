@@ -39,8 +39,8 @@ def refused(owner: Store, store: Store) -> str:
 @pytest.mark.parametrize("attached", [False, True])
 def test_it_is_refused_and_the_store_goes_on(tmp_path: Path, flush: str, attached: bool) -> None:
     with (
-        open_small(tmp_path, mode="owner", flush=flush) as owner,
-        open_small(tmp_path, mode="attach") if attached else nullcontext(owner) as store,
+        open_small(tmp_path, flush=flush) as owner,
+        open_small(tmp_path) if attached else nullcontext(owner) as store,
     ):
         assert "in a callback of a put" in refused(owner, store)
         assert store.put(Message("t", b"y")).size > 0
@@ -61,7 +61,7 @@ def test_what_a_callback_hands_on_may_close_it(tmp_path: Path) -> None:
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(end))
         await asyncio.wait_for(closed.wait(), 20)
 
-    store = open_small(tmp_path, mode="owner")
+    store = open_small(tmp_path)
     asyncio.run(run(store.close))
     with pytest.raises(StoreError):
         store.get("t", 0, 0, 1)

@@ -58,7 +58,6 @@ def given(then: str | None = None) -> dict[str, Any]:
     return {
         "plugins": [plugin("eagerly", lakelog_dispatchers=lambda: offers)],
         "dispatchers": ["consume-queue", "eager"],
-        "mode": "owner",
     }
 
 
@@ -104,5 +103,5 @@ def test_a_directory_of_something_else_is_refused_before_a_strategy_sees_it(tmp_
 
 def test_an_open_that_failed_leaves_nothing_where_no_strategy_made_anything(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="'nowhere'"):
-        open_small(tmp_path / "s", dispatchers=["nowhere"], mode="owner")
+        open_small(tmp_path / "s", dispatchers=["nowhere"])
     assert list(tmp_path.iterdir()) == []

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import logging
 import os
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, until
 from core.tests.store.workers import a_worker
-from lakelog import Message, PutRefused, Store
-from lakelog.errors import NoOwner, SettingsError, StoreError, StoreLocked, StoreReadOnly
+from lakelog import Message, PutRefused, Store, aio
+from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
 from lakelog.ownership import is_owned
@@ -77,20 +78,57 @@ def bodies_of(path: Path) -> list[str]:
         return [each.decode() for each in bodies(store)]
 
 
-def test_a_second_owner_is_refused_and_told_who_owns(tmp_path: Path) -> None:
-    with a_worker(tmp_path) as first:
+def test_who_wants_the_store_alone_is_told_who_has_it(tmp_path: Path) -> None:
+    with a_worker(tmp_path) as first, a_worker_after(first, tmp_path):
+        match = f"process {first.process.pid} .*has this store open, and mode='exclusive' .*close"
+        with pytest.raises(StoreLocked, match=match):
+            open_small(tmp_path, mode="exclusive")
+        assert first.ask("put", "a", 1)["offsets"]
+
+
+@pytest.mark.parametrize("mode", ["write", "exclusive"])
+def test_who_has_the_store_alone_lets_nobody_in(tmp_path: Path, mode: str) -> None:
+    with a_worker(tmp_path, "exclusive") as first:
         assert first.hear() == {"role": "owner"}
-        with pytest.raises(StoreLocked, match=f"process {first.process.pid} .*owns this store"):
-            open_small(tmp_path, mode="owner")
+        assert first.ask("put", "a", 1)["offsets"] == [0]
+        match = f"process {first.process.pid} .*lets nobody in: mode='exclusive' .*mode='read'"
+        with pytest.raises(StoreLocked, match=match) as refused:
+            open_small(tmp_path, mode=mode)
+        assert refused.value.owner_pid == first.process.pid
+        assert bodies_of(tmp_path) == ["a 0"]
+        first.kill()
+        with open_small(tmp_path, mode=mode) as store:
+            assert bodies(store) == [b"a 0"]
 
 
-def test_to_attach_takes_an_owner(tmp_path: Path) -> None:
-    with pytest.raises(NoOwner, match="nobody has the store open"):
-        open_small(tmp_path, mode="attach")
-    a_store(tmp_path / "old")
-    with pytest.raises(NoOwner, match="nobody has the store open"):
-        open_small(tmp_path / "old", mode="attach")
-    assert not (tmp_path / "old" / "abort").exists()
+def test_of_several_that_want_it_alone_one_has_it(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        workers = [stack.enter_context(a_worker(tmp_path, "exclusive")) for _ in range(4)]
+        said = [each.hear() for each in workers]
+        assert [each.get("role") for each in said].count("owner") == 1
+        assert [each.get("error") for each in said].count("StoreLocked") == 3
+
+
+@pytest.mark.parametrize("mode", ["auto", "owner", "attach"])
+def test_former_modes_are_write_and_say_so(tmp_path: Path, mode: Any) -> None:
+    for role in ("owner", "attach"):
+        with open_small(tmp_path) if role == "attach" else nullcontext():
+            with pytest.warns(DeprecationWarning, match=f"mode='{mode}' .*'write'") as warned:
+                store = lakelog.open(tmp_path, mode=mode, plugins=[], segment_size_bytes=SEGMENT)
+            assert [each.filename for each in warned] == [__file__]
+            assert store.role == role
+            store.close()
+
+
+def test_former_modes_of_event_loops_say_so_too(tmp_path: Path) -> None:
+    async def work() -> None:
+        with pytest.warns(DeprecationWarning, match="mode='auto' is deprecated") as warned:
+            opened = aio.open(tmp_path, mode="auto", plugins=[])
+        assert [each.filename for each in warned] == [__file__]
+        async with opened as store:
+            await store.put(Message("t", b"x"))
+
+    asyncio.run(work())
 
 
 def test_a_reader_needs_nobody(tmp_path: Path) -> None:
@@ -102,7 +140,7 @@ def test_a_reader_needs_nobody(tmp_path: Path) -> None:
 
 
 def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:
-    with open_small(tmp_path), open_small(tmp_path, mode="attach") as attached:
+    with open_small(tmp_path), open_small(tmp_path) as attached:
         assert bodies(attached) == []
         assert attached.topics() == []
         assert attached.put(Message("t", b"first", queue_id=0)).physical_offset == 0
@@ -152,7 +190,7 @@ def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> No
 
 
 def test_every_way_to_put(tmp_path: Path) -> None:
-    with open_small(tmp_path), open_small(tmp_path, mode="attach") as store:
+    with open_small(tmp_path), open_small(tmp_path) as store:
         results = [store.put(Message("t", b"0", queue_id=0))]
         results += store.put_batch([Message("t", b"1", queue_id=0), Message("u", b"2")])
         results += store.put_columns("t", [b"3", b"4"], queue_ids=0)
@@ -166,7 +204,7 @@ def test_every_way_to_put(tmp_path: Path) -> None:
 
 
 def test_an_owner_flushes_and_puts_batches_in_the_background(tmp_path: Path) -> None:
-    with open_small(tmp_path, mode="owner") as store:
+    with open_small(tmp_path) as store:
         results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(10)
         assert store.flush() == results[-1].end_offset == store.flushed_offset
         with pytest.raises(PutRefused):
@@ -196,7 +234,7 @@ def test_a_reader_flushes_nothing(tmp_path: Path) -> None:
     with read_small(tmp_path) as store:
         with pytest.raises(StoreReadOnly, match="owner"):
             store.flush()
-        with pytest.raises(PutRefused, match="mode='auto'"):
+        with pytest.raises(PutRefused, match="mode='write'"):
             store.put_batch_async([Message("t", b"x")])
 
 
@@ -212,7 +250,7 @@ def test_what_is_closed_refuses(tmp_path: Path) -> None:
 
 def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
     owner = open_small(tmp_path)
-    with open_small(tmp_path, mode="attach") as attached:
+    with open_small(tmp_path) as attached:
         attached.put(Message("t", b"x", queue_id=0))
         owner.close()
         assert (tmp_path / "abort").exists()
@@ -239,7 +277,7 @@ def a_rocketmq(path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("mode", ["auto", "attach", "owner"])
+@pytest.mark.parametrize("mode", ["write", "exclusive"])
 def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> None:
     a_store(tmp_path, 3)
     with a_rocketmq(tmp_path):
@@ -250,21 +288,29 @@ def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> N
             assert len(bodies(store)) == 3
 
 
-@pytest.mark.parametrize("alone", [{"attach": {"listen": False}}, {"writer": "staged"}])
-def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any]) -> None:
+ALONE: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"attach": {"listen": False}}, r"attach\.listen = false"),
+    ({"writer": "staged"}, "the writer 'staged' keeps bytes in memory"),
+    ({"writer": "direct"}, "the writer 'direct' keeps bytes in memory"),
+]
+
+
+@pytest.mark.parametrize(("alone", "why"), ALONE)
+def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
     """As the settings say, or since bytes are in its memory that no other process sees."""
     with open_small(tmp_path, plugins=None, **alone) as owner:
         owner.put(Message("t", b"x"))
-        with pytest.raises(
-            StoreLocked, match=f"process {os.getpid()} owns this store and lets nobody in"
-        ):
-            open_small(tmp_path)
+        who = f"process {os.getpid()} .*has this store open and lets nobody in: {why}"
+        for mode in ("write", "exclusive"):
+            with pytest.raises(StoreLocked, match=who):
+                open_small(tmp_path, mode=mode)
 
 
-def test_a_writer_that_stages_does_not_join(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner:
-        with pytest.raises(StoreReadOnly, match="the writer 'staged' keeps bytes in memory"):
-            open_small(tmp_path, plugins=None, writer="staged")
+@pytest.mark.parametrize(("alone", "why"), ALONE)
+def test_who_lets_nobody_in_does_not_join(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
+    with open_small(tmp_path, plugins=None) as owner:
+        with pytest.raises(StoreLocked, match=f"process {os.getpid()} .*open, and {why}"):
+            open_small(tmp_path, plugins=None, **alone)
         owner.put(Message("t", b"x"))
 
 

@@ -49,7 +49,7 @@ def read(consumer: Consumer, count: int) -> int:
 
 @contextmanager
 def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
-    with a_worker(path, "owner", **settings) as worker:
+    with a_worker(path, **settings) as worker:
         assert worker.hear() == {"role": "owner"}
         yield worker
 
@@ -76,10 +76,10 @@ def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:
 def test_members_in_several_processes_read_the_queues_that_they_are_given(tmp_path: Path) -> None:
     with ExitStack() as stack:
         owner = stack.enter_context(an_owner(tmp_path))
-        members = [stack.enter_context(a_worker(tmp_path, "attach")) for _ in range(3)]
+        members = [stack.enter_context(a_worker(tmp_path)) for _ in range(3)]
         for member in members:
             assert member.hear() == {"role": "attach"}
-        with open_small(tmp_path, mode="attach") as store:
+        with open_small(tmp_path) as store:
             for queue in range(3):
                 put(store, 10, queue)
         for queue, member in enumerate(members):
@@ -118,7 +118,7 @@ def test_a_commit_changes_its_own_queues_alone(tmp_path: Path) -> None:
     with ExitStack() as stack:
         owner = stack.enter_context(an_owner(tmp_path))
         store = stack.enter_context(open_small(tmp_path))
-        other = stack.enter_context(a_worker(tmp_path, "attach"))
+        other = stack.enter_context(a_worker(tmp_path))
         other.hear()
         put(store, 10)
         assert store.groups() == {}
@@ -138,7 +138,7 @@ def test_members_are_killed_between_commits(tmp_path: Path) -> None:
     with ExitStack() as stack:
         members = [stack.enter_context(a_worker(tmp_path)) for _ in range(4)]
         assert [member.hear()["role"] for member in members].count("owner") == 1
-        with open_small(tmp_path, mode="attach") as store:
+        with open_small(tmp_path) as store:
             for queue in range(4):
                 put(store, 20, queue)
         for queue, member in enumerate(members):
@@ -159,7 +159,7 @@ def test_members_are_killed_between_commits(tmp_path: Path) -> None:
 def test_many_threads_commit_at_once_while_others_put(tmp_path: Path) -> None:
     """An answer comes in time, also where those to puts come without end."""
     large = {"segment_size_bytes": 1 << 20}
-    with an_owner(tmp_path, **large), open_small(tmp_path, mode="attach", **large) as store:
+    with an_owner(tmp_path, **large), open_small(tmp_path, **large) as store:
         stop = threading.Event()
 
         def go_on_putting() -> None:
@@ -190,7 +190,7 @@ def _seek_and_commit(number: int, consumer: Consumer) -> None:
 
 def test_very_many_queues(tmp_path: Path) -> None:
     name = "é" * 60
-    with an_owner(tmp_path), open_small(tmp_path, mode="attach") as store:
+    with an_owner(tmp_path), open_small(tmp_path) as store:
         consumer = store.consumer("g" * 255, name, range(2_000_000_000, 2_000_001_000))
         for queue in range(2_000_000_000, 2_000_001_000):
             consumer.seek(queue, (1 << 63) - 1 - queue)
@@ -199,7 +199,7 @@ def test_very_many_queues(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
-    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         put(store, 3)
         odd = store.consumer("g", "a/b", [0])
         with pytest.raises(SettingsError, match="cannot name a directory"):
@@ -220,20 +220,20 @@ def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> 
 
 def test_who_only_reads_commits_nothing(tmp_path: Path) -> None:
     with an_owner(tmp_path), read_small(tmp_path) as reader:
-        with pytest.raises(StoreReadOnly, match="open for reading; open it with mode='auto'"):
+        with pytest.raises(StoreReadOnly, match="open for reading; open it with mode='write'"):
             a_member(reader).commit()
-        with pytest.raises(StoreReadOnly, match="open it with mode='auto'"):
+        with pytest.raises(StoreReadOnly, match="open it with mode='write'"):
             a_member(reader, commit="batch")
     assert not (tmp_path / FILE).exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("mode", ["owner", "attach"])
-def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("role", ["owner", "attach"])
+def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, role: str) -> None:
     with ExitStack() as stack:
-        if mode == "attach":
+        if role == "attach":
             stack.enter_context(an_owner(tmp_path))
-        refused = stack.enter_context(open_small(tmp_path, mode=mode))
+        refused = stack.enter_context(open_small(tmp_path))
         put(refused, 10)
         before = a_member(refused)
         before.reset(1)
@@ -241,7 +241,7 @@ def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, mod
         assert str(said).startswith("StoreClosed: this process was forked")
         assert kept(tmp_path) == {"t@g": {"0": 1}}
         refused.close()
-        store = open_small(tmp_path, mode=mode, attach={"on_fork": "attach"})
+        store = open_small(tmp_path, attach={"on_fork": "attach"})
         stack.enter_context(store)
         member = a_member(store)
         assert in_a_child(lambda: a_member(store).reset(3)) == "None"
@@ -253,7 +253,7 @@ def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, mod
 
 def test_a_closed_store_commits_nothing(tmp_path: Path) -> None:
     with an_owner(tmp_path):
-        store = open_small(tmp_path, mode="attach")
+        store = open_small(tmp_path)
         put(store, 3)
         consumer = a_member(store)
         read(consumer, 1)

@@ -63,7 +63,7 @@ def put(store: Store, body: bytes) -> int:
 
 def test_a_forked_child_keeps_no_owner_alive(tmp_path: Path) -> None:
     """The locks are the owner's alone."""
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path) as owner:
         owner.hear()
         with open_small(tmp_path) as store:
             put(store, b"0")
@@ -79,7 +79,7 @@ def test_a_forked_child_keeps_no_owner_alive(tmp_path: Path) -> None:
 
 def test_what_is_started_by_an_owner_keeps_nothing_open(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    with open_small(tmp_path, mode="owner") as store:
+    with open_small(tmp_path) as store:
         put(store, b"0")
         sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
         with subprocess.Popen(sleeping) as program:
@@ -99,7 +99,7 @@ def test_what_is_started_by_an_owner_keeps_nothing_open(tmp_path: Path) -> None:
 
 def test_a_multiprocessing_fork_lets_go_of_the_lock(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    store = open_small(tmp_path, mode="owner")
+    store = open_small(tmp_path)
     child = context.Process(target=signal.pause, daemon=True)
     child.start()
     store.close()
@@ -114,13 +114,13 @@ def test_an_owner_that_closes_need_not_wait_for_a_child_that_is_just_beginning(
     tmp_path: Path,
 ) -> None:
     """The child has the descriptors until it has closed them, which may be after the close."""
-    store = open_small(tmp_path, mode="owner")
+    store = open_small(tmp_path)
     held = [os.dup(each) for each in lock_descriptors(tmp_path)]
     try:
         assert len(held) == 2
         store.close()
         assert not is_owned(FILES, tmp_path)
-        with open_small(tmp_path, mode="owner"):
+        with open_small(tmp_path):
             assert is_owned(FILES, tmp_path)
     finally:
         for each in held:
@@ -136,10 +136,10 @@ def lock_descriptors(path: Path) -> list[int]:
 # --- a child that uses the store ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["owner", "attach"])
-def test_a_child_is_refused(tmp_path: Path, mode: str) -> None:
-    with open_small(tmp_path, mode="owner") as owner:
-        store = owner if mode == "owner" else open_small(tmp_path, mode="attach")
+@pytest.mark.parametrize("role", ["owner", "attach"])
+def test_a_child_is_refused(tmp_path: Path, role: str) -> None:
+    with open_small(tmp_path) as owner:
+        store = owner if role == "owner" else open_small(tmp_path)
         put(store, b"0")
         bound = store.put
         for work in (
@@ -160,10 +160,10 @@ def test_a_child_is_refused(tmp_path: Path, mode: str) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("mode", ["auto", "owner", "attach"])
-def test_a_child_attaches_where_that_is_set(tmp_path: Path, mode: str) -> None:
-    with open_small(tmp_path, mode="owner", attach=ATTACH) as owner:
-        store = owner if mode == "owner" else open_small(tmp_path, mode=mode, attach=ATTACH)
+@pytest.mark.parametrize("role", ["owner", "attach"])
+def test_a_child_attaches_where_that_is_set(tmp_path: Path, role: str) -> None:
+    with open_small(tmp_path, attach=ATTACH) as owner:
+        store = owner if role == "owner" else open_small(tmp_path, attach=ATTACH)
         put(store, b"0")
 
         def work() -> tuple[str, int, list[bytes], int]:
@@ -180,7 +180,7 @@ def test_a_child_attaches_where_that_is_set(tmp_path: Path, mode: str) -> None:
 
 
 def test_children_of_an_attached_store_append_by_themselves(tmp_path: Path) -> None:
-    with a_worker(tmp_path, "owner") as owner, ExitStack() as stack:
+    with a_worker(tmp_path) as owner, ExitStack() as stack:
         assert owner.hear() == {"role": "owner"}
         store = stack.enter_context(open_small(tmp_path, attach=ATTACH))
         pending = [store.put_async(Message("t", b"p%d" % n, queue_id=0)) for n in range(50)]

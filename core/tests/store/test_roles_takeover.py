@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from core.tests.store.support import a_store, open_small, read_small, until
-from core.tests.store.workers import Worker, a_worker
+from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store, dispatchlock
 from lakelog.dispatchlock import DispatchLock
 from lakelog.dispatchwait import ReaderWait
@@ -36,8 +36,8 @@ def bodies(store: Store) -> list[str]:
 
 
 @contextmanager
-def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
-    with a_worker(path, "owner", **settings) as worker:
+def an_owner(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worker]:
+    with a_worker(path, mode, **settings) as worker:
         assert worker.hear() == {"role": "owner"}
         yield worker
 
@@ -185,9 +185,8 @@ def test_what_is_under_way_meanwhile_is_there_once_and_in_order(tmp_path: Path) 
         store.close()
 
 
-@pytest.mark.parametrize("how", [{"mode": "attach"}, {"attach": {"take_over": False}}])
-def test_who_may_not_have_them_appends_all_the_same(tmp_path: Path, how: dict[str, Any]) -> None:
-    with an_owner(tmp_path) as owner, open_small(tmp_path, **how) as store:
+def test_who_may_not_have_them_appends_all_the_same(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path, attach={"take_over": False}) as store:
         store.put(Message("t", b"0", queue_id=0))
         owner.kill()
         assert store.put(Message("t", b"1", queue_id=0)).queue_offset == 1
@@ -201,14 +200,14 @@ def test_who_may_not_have_them_appends_all_the_same(tmp_path: Path, how: dict[st
 
 def test_an_owner_comes_back_beside_those_who_go_on(tmp_path: Path) -> None:
     """As a daemon does that is started again."""
-    with an_owner(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+    with an_owner(tmp_path) as owner, open_small(tmp_path, attach={"take_over": False}) as store:
         owner.kill()
         store.put(Message("t", b"0", queue_id=0))
-        with an_owner(tmp_path) as again:
+        with an_owner(tmp_path, SERVE) as again:
             assert again.ask("put", "a", 1)["offsets"]
             assert store.wait_dispatched()
             assert is_followed(FILES, tmp_path)
-            with a_worker(tmp_path, "owner") as third:
+            with a_worker(tmp_path, SERVE) as third:
                 assert third.hear()["error"] == "StoreLocked"
         assert bodies(store) == ["0", "a 0"]
 

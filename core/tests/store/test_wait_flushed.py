@@ -23,7 +23,7 @@ PATIENCE_MS = 20_000
 
 
 def owning(path: Path, flush: str, **more: Any) -> lakelog.Store:
-    return lakelog.open(path, mode="owner", flush=flush, **SIZES, **more)
+    return lakelog.open(path, flush=flush, **SIZES, **more)
 
 
 @pytest.fixture(params=["group-commit", "timed"])

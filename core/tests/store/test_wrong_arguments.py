@@ -201,7 +201,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with lakelog.open(tmp_path_factory.mktemp("s") / "s", mode="owner") as store:
+    with lakelog.open(tmp_path_factory.mktemp("s") / "s") as store:
         store.put_batch([Message("t", b"%d" % at, keys="k", queue_id=0) for at in range(10)])
         store.wait_dispatched()
         yield store
@@ -272,7 +272,7 @@ def test_a_wrong_argument_is_named_in_an_event_loop(tmp_path: Path, what: str) -
     call, said = AIO[what]
 
     async def run() -> None:
-        async with aio.open(tmp_path / "s", mode="owner") as store:
+        async with aio.open(tmp_path / "s") as store:
             async with await store.consumer("g", "t") as consumer:
                 with pytest.raises(ValueError, match="max_messages is 0"):
                     await consumer.poll(0)

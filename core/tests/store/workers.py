@@ -17,6 +17,8 @@ import attrs
 from core.tests.store.support import SEGMENT
 
 PATIENCE_SECONDS: Final = 30
+SERVE: Final = "serve"
+"""The mode of who has the services from the beginning, or is refused."""
 SMALL: Final[Mapping[str, Any]] = {
     "plugins": [],
     "flush": "none",
@@ -36,7 +38,13 @@ def puts(store, name, count):
     return [each.physical_offset for each in done]
 
 try:
-    store = lakelog.open(sys.argv[1], **json.loads(sys.argv[2]))
+    given = json.loads(sys.argv[2])
+    if given["mode"] == "serve":
+        from lakelog.opening import open_to_serve
+        more = {key: given.pop(key) for key in ("mode", "plugins")}
+        store = open_to_serve(sys.argv[1], plugins=more["plugins"], arguments=given)
+    else:
+        store = lakelog.open(sys.argv[1], **given)
 except lakelog.LakelogError as error:
     told(error=type(error).__name__, text=str(error))
     sys.exit()
@@ -97,7 +105,7 @@ class Worker:
 
 
 @contextmanager
-def a_worker(path: Path, mode: str = "auto", **settings: Any) -> Iterator[Worker]:
+def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worker]:
     """A process with the store in ``path`` open, or about to be: it tells its role first."""
     given = json.dumps({"mode": mode, **SMALL, **settings})
     command = [sys.executable, "-c", WORKER, str(path), given]

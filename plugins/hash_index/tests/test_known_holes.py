@@ -21,7 +21,7 @@ SLOTS, ENTRIES = 50, 40
 COUNT = 150
 
 
-def opened(path: Path, mode: lakelog.Mode = "owner") -> lakelog.Store:
+def opened(path: Path, mode: lakelog.Mode = "write") -> lakelog.Store:
     return lakelog.open(
         path,
         mode=mode,

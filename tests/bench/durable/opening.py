@@ -38,7 +38,7 @@ def a_store(directory: Path, segments: int) -> Path:
     opens the store reads what he would read of any other, and the disk need not hold 64 GiB.
     """
     store = directory / f"store-{segments}"
-    with lakelog.open(store, mode="owner") as opened:
+    with lakelog.open(store) as opened:
         put = opened.put(Message(TOPIC, os.urandom(1024), queue_id=0, keys=_KEY))
     if segments > 1:
         _lengthen(store, put.end_offset, segments)
@@ -108,7 +108,7 @@ def _run(command: Sequence[str], *, errors: bool = False) -> str:
 
 
 def _own(store: Path) -> Callable[[], None]:
-    return lakelog.open(store, mode="owner").close
+    return lakelog.open(store).close
 
 
 def _unnoted(store: Path) -> Callable[[], None]:

@@ -24,7 +24,7 @@ from tests.bench.processes.producer import READY
 from tests.processes.member import owner_of
 from tests.processes.words import STORE
 
-ATTACHED: Final = {"mode": "attach"}
+ATTACHED: Final = {"attach": {"take_over": False}}
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 60.0
 

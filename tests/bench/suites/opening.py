@@ -36,7 +36,7 @@ def _contest(segments: int) -> Contest:
         [
             Contender(
                 LAKELOG,
-                "mode=owner, closed by lakelog; KiB and pages of the open, calls of both",
+                "mode=write, closed by lakelog; KiB and pages of the open, calls of both",
                 partial(opening.ours, segments, "own"),
             ),
             Contender(

@@ -11,6 +11,7 @@ from typing import Any
 
 from lakelog.aio.store import AsyncStore
 from lakelog.opening import open_store
+from lakelog.roles.choosing import known_mode
 from lakelog.store import Store
 from lakelog.threads import in_thread, soon_done
 
@@ -22,6 +23,8 @@ def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:
 
     :param arguments: those of :func:`lakelog.open`, which says what is raised
     """
+    if "mode" in arguments:  # here, where a warning finds who has given it
+        arguments["mode"] = known_mode(arguments["mode"])
     return Opened(partial(open_store, path, **arguments))
 
 

@@ -15,7 +15,7 @@ from lakelog.opening import open_store
 from lakelog.rebuild import rebuild
 from lakelog.recovering import recover
 from lakelog.repairing import repair
-from lakelog.roles.choosing import Mode
+from lakelog.roles.choosing import known_mode
 from lakelog.settings.explain import unused_lines
 from lakelog.store import Store
 
@@ -23,7 +23,7 @@ _TAKERS: Final = (open_store, rebuild, recover, repair)
 
 
 def open_for(
-    mode: Mode,
+    mode: str,
     path: Path,
     broker_conf: Path | None,
     settings: Path | None,
@@ -37,7 +37,7 @@ def open_for(
     """
     store = open_store(
         path,
-        mode=mode,
+        mode=known_mode(mode),
         settings=settings,
         broker_conf=broker_conf,
         **dict(map(assignment, assignments or ())),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -24,9 +24,27 @@ Assignments: TypeAlias = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+
+
+def _put_mode(text: str) -> str:
+    from lakelog.roles.choosing import FORMER
+
+    if text in FORMER:
+        typer.echo(f"note: --mode {text} is deprecated, and does what write does", err=True)
+        return "write"
+    if text not in ("write", "exclusive"):
+        raise typer.BadParameter(f"{text!r} is none; give write or exclusive")
+    return text
+
+
 PutMode: TypeAlias = Annotated[
-    Literal["auto", "owner", "attach"],
-    typer.Option("--mode", help="Own the store, attach to its owner, or as it comes."),
+    str,
+    typer.Option(
+        "--mode",
+        metavar="[write|exclusive]",
+        callback=_put_mode,
+        help="Beside others, or with the store for this command alone.",
+    ),
 ]
 Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Tags: TypeAlias = Annotated[

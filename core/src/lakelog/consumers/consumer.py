@@ -305,7 +305,7 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> No
     if commit == "batch" and offsets.read_only:
         raise StoreReadOnly(
             "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
-            "or open it with mode='auto'"
+            "or open it with mode='write'"
         )
 
 

@@ -165,7 +165,7 @@ class OffsetTable:
         if self.read_only:
             raise StoreReadOnly(
                 "offsets cannot be committed in a store that is open for reading; open it with "
-                "mode='auto'",
+                "mode='write'",
                 path=self._path,
             )
         if self._closed:

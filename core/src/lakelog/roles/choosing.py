@@ -7,22 +7,48 @@ from __future__ import annotations
 
 import errno
 import time
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import attrs
 
-from lakelog.errors import AttachRefused, NoOwner, StoreLocked, StoreReadOnly
+from lakelog.arguments import WrongValue
+from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
 from lakelog.files import FileSystem
-from lakelog.layout import LOCK_FILE
 from lakelog.ownership import is_owned
 from lakelog.roles.parts import Parts
 
-Mode: TypeAlias = Literal["auto", "owner", "attach", "read"]
-MODES: Final[tuple[Mode, ...]] = ("auto", "owner", "attach", "read")
+Mode: TypeAlias = Literal["write", "read", "exclusive"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+Former: TypeAlias = Literal["auto", "owner", "attach"]
+FORMER: Final[Mapping[str, str]] = {
+    "auto": "give mode='write', or none",
+    "owner": "give mode='write', or mode='exclusive' to have the store for this process alone",
+    "attach": "give mode='write', and attach={'take_over': False} to leave the services to others",
+}
+"""Deprecated modes, which do what ``write`` does, and what to give instead."""
 
 _LOOK_S: Final = 0.01
 _NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def known_mode(mode: str, stacklevel: int = 3) -> Mode:
+    """``mode``, by the name that it has now.
+
+    :param stacklevel: of who gave it, for the warning; 3 is who called the caller of this
+
+    Raises ``ValueError`` for a mode that there is not.
+    """
+    for each in MODES:
+        if mode == each:
+            return each
+    if mode not in tuple(FORMER):
+        raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    words = f"mode={mode!r} is deprecated, and does what mode='write' does: {FORMER[mode]}"
+    warnings.warn(words, DeprecationWarning, stacklevel=stacklevel)
+    return "write"
 
 
 class Ways(Protocol):
@@ -31,8 +57,8 @@ class Ways(Protocol):
     def own(self) -> Parts:
         """Take the directory; raises :class:`~lakelog.errors.StoreLocked`."""
 
-    def attach(self) -> Parts:
-        """Join those who have it open; raises :class:`~lakelog.errors.NoOwner`."""
+    def join(self) -> Parts | None:
+        """Join those who have it open; ``None`` where nobody has."""
 
 
 @attrs.frozen
@@ -46,57 +72,43 @@ class Chooser:
     path: Path
     patience_ms: int
 
-    def auto(self, ways: Ways) -> Parts:
+    def write(self, ways: Ways) -> Parts:
         """Join those who have the store open, or take it if nobody has."""
         end = time.monotonic() + self.patience_ms / 1000
         while True:
-            try:
-                if is_owned(self.files, self.path):
-                    return self._attached(ways)
-                found = self._owned(ways, last=time.monotonic() >= end)
-                if found is not None:
-                    return found
-            except NoOwner:  # they went meanwhile
-                if time.monotonic() >= end:
-                    raise
+            last = time.monotonic() >= end
+            found = self._joined(ways) if is_owned(self.files, self.path) else None
+            if found is None:  # nobody had it open, or those went meanwhile
+                found = self._owned(ways, last=last)
+            if found is not None:
+                return found
             time.sleep(_LOOK_S)
 
     def _owned(self, ways: Ways, *, last: bool) -> Parts | None:
         """``None`` where somebody else was quicker."""
         try:
-            return ways.own()
+            return self.alone(ways.own)
         except StoreLocked:
             if last:
                 raise
             return None
+
+    def alone(self, own: Callable[[], Parts]) -> Parts:
+        """Take the store, where nobody has it open."""
+        try:
+            return own()
         except OSError as error:
             if error.errno in _NO_WRITING:
                 raise self._unwritable(error) from error
             raise
 
-    def attach(self, ways: Ways) -> Parts:
-        """Join those who have the store open."""
-        if not is_owned(self.files, self.path):
-            self._check_rights()
-            raise no_owner(self.path)
-        return self._attached(ways)
-
-    def _attached(self, ways: Ways) -> Parts:
+    def _joined(self, ways: Ways) -> Parts | None:
         try:
-            return ways.attach()
+            return ways.join()
         except OSError as error:
             if error.errno in _NO_WRITING:
                 raise self._not_ours() from error
             raise
-
-    def _check_rights(self) -> None:
-        """Whether anybody has it open can be seen only by a user who may read ``lock``."""
-        try:
-            self.files.open(self.path / LOCK_FILE).close()
-        except PermissionError as error:
-            raise self._not_ours() from error
-        except OSError:
-            return  # no store, or none that lakelog has opened
 
     def _not_ours(self) -> AttachRefused:
         return AttachRefused(
@@ -111,12 +123,3 @@ class Chooser:
             "the store with mode='read'",
             path=error.filename or self.path,
         )
-
-
-def no_owner(path: Path) -> NoOwner:
-    """The error for who wants to append beside others where nobody is."""
-    return NoOwner(
-        "nobody has the store open, so there is nothing to attach to; open it with mode='auto', or "
-        "in another process first",
-        path=path,
-    )

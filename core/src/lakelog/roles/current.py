@@ -22,7 +22,7 @@ FORKED: Final = (
 )
 _ELSEWHERE: Final = {
     "attach": "this process is attached to the store, and its owner alone can do that: do it there",
-    "read": "the store is open for reading; open it with mode='owner'",
+    "read": "the store is open for reading; open it with mode='write'",
 }
 
 

@@ -13,15 +13,17 @@ from typing import Any, Final
 import attrs
 
 from lakelog.directory import StoreDirectory
-from lakelog.errors import LakelogError, StoreError, StoreReadOnly, ThreadNotStarted
+from lakelog.errors import LakelogError, StoreError, ThreadNotStarted
 from lakelog.health import Health
 from lakelog.openlog import join_log
+from lakelog.ownership import locked
 from lakelog.pages.sharedpage import SharedPage
 from lakelog.roles.agreeing import agreed
-from lakelog.roles.ownerparts import serving_parts
+from lakelog.roles.ownerparts import serving_parts, staging
 from lakelog.roles.parts import Parts, Swapping
 from lakelog.roles.prepared import Prepared
 from lakelog.roles.readerparts import reader_parts
+from lakelog.settings.catalog import ATTACH
 from lakelog.shared.membership import Membership
 from lakelog.strategies import Strategies, make_strategies
 from lakelog.threads import started
@@ -35,13 +37,11 @@ class Joined:
     :ivar prepared: with the settings that all processes of the store have
     """
 
-    def __init__(self, prepared: Prepared, lock: Membership, *, may_take_over: bool) -> None:
+    def __init__(self, prepared: Prepared, lock: Membership) -> None:
         """Open the log, and let others join.
 
         :param lock: a share that nobody else joins beside; given back where this fails
-        :param may_take_over: whether this process has the services once nobody has them
         """
-        self._may_take_over = may_take_over
         self._store: Swapping | None = None
         self._thread: Thread | None = None
         self._has_services = False
@@ -51,6 +51,7 @@ class Joined:
             page = SharedPage.join(prepared.files, prepared.path)
             settings = agreed(prepared.settings, self._said(page, prepared), prepared.path)
             self.prepared = attrs.evolve(prepared, settings=settings)
+            self._may_take_over = settings.section(ATTACH).take_over
             self._strategies = self._made()
             directory = StoreDirectory.of(prepared.files, prepared.path, settings.core)
             self.health = Health(prepared.path, self._fail)
@@ -77,11 +78,9 @@ class Joined:
         context = prepared.context(read_only=False)
         made = make_strategies(prepared.registry, prepared.settings, context, services=False)
         if made.writer.traits.staged:
-            raise StoreReadOnly(
-                f"the writer {prepared.settings.core.writer!r} keeps bytes in memory, and other "
-                "processes have the store open; choose another one, or close it there",
-                path=prepared.path,
-            )
+            why = staging(prepared.settings.core.writer)
+            advice = f", and {why}; choose another writer, or close the store there"
+            raise locked(prepared.files, prepared.path, advice)
         return made
 
     def _fail(self, cause: BaseException) -> None:

@@ -11,7 +11,7 @@ from lakelog.dispatchlock import DispatchLock
 from lakelog.dispatchwait import OwnedWait
 from lakelog.files import RealFileSystem
 from lakelog.health import Health
-from lakelog.interfaces import SegmentSource
+from lakelog.interfaces import SegmentSource, Writer
 from lakelog.keeping import keep_house
 from lakelog.openlog import OpenLog, shared_settings
 from lakelog.owner import OwnedLog, open_owned, take_services
@@ -19,7 +19,7 @@ from lakelog.reading.arrivals import Arrivals
 from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
 from lakelog.services.away import Service, service_for
-from lakelog.settings.catalog import ATTACH, MAINTENANCE
+from lakelog.settings.catalog import MAINTENANCE
 from lakelog.strategies import (
     Strategies,
     add_services,
@@ -38,17 +38,17 @@ def owner_parts(
     progress: Progress | None = None,
     *,
     full: bool = False,
-    shared: bool = False,
+    alone: str | None = None,
 ) -> Parts:
     """Make the strategies, then take over the directory.
 
     :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
     :param full: whether the recovery reads the whole log
-    :param shared: whether other processes may join, if settings and writer let them
+    :param alone: why no other process may join; ``None`` lets them, if the writer does
     """
     directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
     with directory.beginning():
-        return _parts(prepared, directory, progress, full, shared)
+        return _parts(prepared, directory, progress, full, alone)
 
 
 def _parts(
@@ -56,7 +56,7 @@ def _parts(
     directory: StoreDirectory,
     progress: Progress | None,
     full: bool,
-    shared: bool,
+    alone: str | None,
 ) -> Parts:
     core, events = prepared.settings.core, prepared.registry.events
     context = prepared.context(read_only=False)
@@ -82,7 +82,7 @@ def _parts(
         shared_settings(core, flush_name(prepared.registry, prepared.settings)),
         progress,
         full=full,
-        shared=shared and _may_be_shared(prepared, strategies),
+        alone=alone or _why_alone(prepared, strategies.writer),
         away=None if service is None else service.begin,
     )
     return _housed(prepared, owned, strategies, archive, arrivals, service, owned.close)
@@ -176,8 +176,15 @@ def _reading(
     return reads.waits, prepared.finder(owned.reader, reads.dispatchers, reads.arrivals, refresh)
 
 
-def _may_be_shared(prepared: Prepared, strategies: Strategies) -> bool:
+def _why_alone(prepared: Prepared, writer: Writer) -> str | None:
     """What is staged in memory, and files that stand in for real ones, no other process sees."""
-    wanted: bool = prepared.settings.section(ATTACH).listen
-    real = isinstance(prepared.files, RealFileSystem)
-    return wanted and real and not strategies.writer.traits.staged
+    if writer.traits.staged:
+        return staging(prepared.settings.core.writer)
+    if not isinstance(prepared.files, RealFileSystem):
+        return "its files stand in for the operating system's"
+    return None
+
+
+def staging(writer: str) -> str:
+    """Why nobody writes beside this writer."""
+    return f"the writer {writer!r} keeps bytes in memory that no other process sees"

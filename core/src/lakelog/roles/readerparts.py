@@ -61,7 +61,7 @@ def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
     )
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
-    refused = f"{prepared.path} is open for reading; open it with mode='auto' to write"
+    refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return Parts(
         "read" if appender is None else "attach",
         reader,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog.errors import StoreLocked
 from lakelog.ownership import is_served
-from lakelog.roles.choosing import Chooser, Mode, no_owner
+from lakelog.roles.choosing import Chooser, Mode
 from lakelog.roles.joining import Joined
 from lakelog.roles.ownerparts import owner_parts
 from lakelog.roles.parts import Parts
@@ -21,27 +21,29 @@ from lakelog.shared.membership import Membership
 if TYPE_CHECKING:
     from lakelog.settings.model import AttachSettings
 
+_EXCLUSIVE: Final = "mode='exclusive' shares it with nobody"
+_NOT_LISTENING: Final = "attach.listen = false shares it with nobody"
+
 
 @attrs.define(eq=False)
 class Ways:
     """What one opening of a store can become.
 
     :ivar prepared: its settings are those of all processes of the store, once it has joined
-    :ivar may_take_over: whether a store that joined may have the services, if the settings say so
     """
 
     prepared: Prepared
-    may_take_over: bool
 
     def own(self) -> Parts:
         """Take the directory, and let others join; or have the services that nobody else has.
 
         Raises :class:`~lakelog.errors.StoreLocked` where somebody has them.
         """
+        alone = None if self._settings.listen else _NOT_LISTENING
         try:
-            return owner_parts(self.prepared, shared=True)
+            return owner_parts(self.prepared, alone=alone)
         except StoreLocked:
-            parts = self._serving()
+            parts = self._serving() if alone is None else None
             if parts is None:
                 raise
             return parts
@@ -58,22 +60,19 @@ class Ways:
         if lock.is_alone:
             lock.leave()
             return None
-        joined = Joined(prepared, lock, may_take_over=False)
+        joined = Joined(prepared, lock)
         self.prepared = joined.prepared
         return joined.serve()
 
-    def attach(self) -> Parts:
-        """Append beside those who have the store open.
-
-        Raises :class:`~lakelog.errors.NoOwner` where nobody has.
-        """
-        prepared, settings = self.prepared, self._settings
-        timeout_s = settings.reconnect_timeout_ms / 1000
+    def join(self) -> Parts | None:
+        """Append beside those who have the store open; ``None`` where nobody has."""
+        prepared = self.prepared
+        timeout_s = self._settings.reconnect_timeout_ms / 1000
         lock = Membership.join(prepared.files, prepared.path, timeout_s)
         if lock.is_alone:
             lock.leave()
-            raise no_owner(prepared.path)
-        joined = Joined(prepared, lock, may_take_over=self.may_take_over and settings.take_over)
+            return None
+        joined = Joined(prepared, lock)
         self.prepared = joined.prepared
         try:
             return joined.parts()
@@ -81,23 +80,24 @@ class Ways:
             joined.close()
             raise
 
-    def found(self, mode: Literal["auto", "attach"]) -> Parts:
-        """Look who owns the store, and do what ``mode`` says."""
+    def found(self, mode: Mode) -> Parts:
+        """Look who has the store open, and do what ``mode`` says."""
+        if mode == "read":
+            return reader_parts(self.prepared)
         prepared = self.prepared
-        patience_ms = self._settings.reconnect_timeout_ms
-        chooser = Chooser(prepared.files, prepared.path, patience_ms)
-        return chooser.auto(self) if mode == "auto" else chooser.attach(self)
+        chooser = Chooser(prepared.files, prepared.path, self._settings.reconnect_timeout_ms)
+        if mode == "exclusive":
+            return chooser.alone(lambda: owner_parts(prepared, alone=_EXCLUSIVE))
+        return chooser.alone(self.own) if not self._settings.listen else chooser.write(self)
 
     def in_a_child(self, mode: Mode) -> Callable[[], Parts] | None:
         """How a store that was opened in ``mode`` opens in a forked child; ``None``: not at all.
 
         A reader does so in any case: it has nothing that is another's, but for locks.
         """
-        if mode == "read":
-            return lambda: reader_parts(self.prepared)
-        if self._settings.on_fork == "refuse":
+        if mode != "read" and self._settings.on_fork == "refuse":
             return None
-        return lambda: self.found("auto" if mode == "auto" else "attach")
+        return lambda: self.found(mode)
 
     @property
     def _settings(self) -> AttachSettings:

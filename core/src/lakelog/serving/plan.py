@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.interfaces import Kind
-from lakelog.opening import Opening, open_store, prepare
+from lakelog.opening import Opening, open_to_serve, prepare
 from lakelog.serving.specs import Spec, check_names, follower, parse
 from lakelog.settings.catalog import SERVE
 from lakelog.settings.model import ServeSettings
@@ -75,8 +75,8 @@ class Plan:
         )
 
     def open(self) -> Store:
-        """The store, owned; raises what :func:`lakelog.open` raises."""
-        return open_store(self.path, mode="owner", **self._given, **self._arguments)
+        """The store, with its services; raises what :func:`.open_to_serve` raises."""
+        return open_to_serve(self.path, **self._given, arguments=self._arguments)
 
 
 def _with_dispatch(opening: Opening, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

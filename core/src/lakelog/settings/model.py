@@ -111,9 +111,8 @@ class MaintenanceSettings:
 class AttachSettings:
     """The section ``attach``: several processes that append to one store.
 
-    :ivar listen: whether other processes may append beside the one that recovers the store
-    :ivar take_over: whether a store that was opened with mode ``auto`` takes the services over, if
-        nobody has them any more
+    :ivar listen: whether other processes may write beside this one; ``false`` is mode ``exclusive``
+    :ivar take_over: whether this process takes the services over, if nobody has them any more
     :ivar reconnect_timeout_ms: how long another process may take to open or close the store
     :ivar on_fork: what becomes of an open store in a forked child: ``refuse`` makes it unusable
         there, ``attach`` opens it anew at its next use

@@ -22,12 +22,13 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreLocked
+from lakelog.errors import StoreError, StoreLocked
 from lakelog.files import File, FileSystem
 from lakelog.forks import tell_of_forks
 from lakelog.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.ofdlock import set_lock, unlock_all
-from lakelog.ownership import SERVICES, locked, owner_pid
+from lakelog.ownership import CLOSE_IT, SERVICES, closed_to_all, is_published, locked
+from lakelog.pages.sharedpage import SharedPage
 
 OPEN: Final = 0
 FOLLOWED: Final = 1
@@ -36,6 +37,8 @@ PUBLISHED: Final = 2
 """The byte that all share for whom the shared page is right."""
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
+ALONE: Final = "alone"
+"""The key in the shared page of why a process lets nobody in."""
 _LOOK_SECONDS: Final = 0.002
 
 
@@ -78,15 +81,19 @@ class Membership:
         return membership
 
     @classmethod
-    def alone(cls, files: FileSystem, path: Path, timeout_s: float = 1.0) -> Membership:
+    def alone(
+        cls, files: FileSystem, path: Path, timeout_s: float = 1.0, why: str | None = None
+    ) -> Membership:
         """Have the store for oneself; nobody joins until :meth:`let_in`.
+
+        :param why: this process lets nobody in; it is told where somebody else is
 
         Raises :class:`~lakelog.errors.StoreLocked` where anybody else has it open.
         """
         membership = cls.join(files, path, timeout_s)
         if not membership.is_alone:
             membership.leave()
-            raise locked(files, path)
+            raise locked(files, path, why and f", and {why}{CLOSE_IT}")
         return membership
 
     @property
@@ -172,14 +179,12 @@ class Membership:
 
 
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
-    pid = owner_pid(files, path)
-    who = f"process {pid}" if pid else "another program"
-    return StoreLocked(
-        f"{who} owns this store and lets nobody in: it is RocketMQ, or has attach.listen = false "
-        "or a writer that stages bytes; close it there, or open it here with mode='read'",
-        path=path,
-        owner_pid=pid,
-    )
+    """Nobody opens or closes it now, so that the page is of who has it, if that is lakelog."""
+    why = None
+    if is_published(files, path):
+        with suppress(StoreError, OSError):
+            why = SharedPage.join(files, path).settings.get(ALONE)
+    return closed_to_all(files, path, why)
 
 
 def alone(files: FileSystem, path: Path) -> Membership:

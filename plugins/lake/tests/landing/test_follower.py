@@ -28,7 +28,7 @@ class TestDispatching(FollowerContract):
     @pytest.fixture(autouse=True)
     def _store(self, tmp_path: Path) -> None:
         self.path = tmp_path
-        lakelog.open(tmp_path / "s", mode="owner", plugins=[], segment_size_bytes="64KiB").close()
+        lakelog.open(tmp_path / "s", plugins=[], segment_size_bytes="64KiB").close()
 
     def make(self) -> DispatchFollower:
         to = f"parquet:{self.path}/lake"
@@ -54,7 +54,7 @@ def test_under_serve_it_lands_everything_once_though_it_is_killed(tmp_path: Path
     options = json.dumps(["--interval-ms", "50", "--processes", "1", *PROCESSES])
     chosen = ('followers=["lake"]', f"lake.to=parquet:{lake}", f"lake.options={options}")
     with serving(tmp_path, settings=(*chosen, "serve.hang_timeout_ms=30000")) as serve:
-        with lakelog.open(serve.store, mode="attach") as store:
+        with lakelog.open(serve.store) as store:
             for number in range(20):
                 store.put(Message("t", b"%d" % number))
             until(lambda: landed(lake) == 20)

@@ -169,7 +169,10 @@ def test_what_one_run_staged_can_be_removed(store: Path) -> None:
 
 def test_who_may_append(store: Path, tmp_path: Path) -> None:
     closed = {"attach": {"listen": False}}
-    with open_to_append(store, **closed), pytest.raises(StoreLocked, match="owns this store"):
+    with (
+        open_to_append(store, **closed),
+        pytest.raises(StoreLocked, match="has this store open and lets nobody in: attach"),
+    ):
         open_for_job(store)
     with pytest.raises(NoSuchStore, match="option create=true"):
         open_for_job(tmp_path / "none")

@@ -94,7 +94,10 @@ def test_what_is_refused_before_any_task(spark: SparkSession, target: Path, tmp_
     with pytest.raises(AnalysisException, match=r"only appended to: take mode\('append'\)"):
         rows.write.format("lakelog").mode("overwrite").save(str(target))
     closed = {"attach": {"listen": False}}
-    with open_small(target, **closed), pytest.raises(AnalysisException, match="owns this store"):
+    with (
+        open_small(target, **closed),
+        pytest.raises(AnalysisException, match="has this store open and lets nobody in: attach"),
+    ):
         append(rows, target)
     with pytest.raises(AnalysisException, match="give option create=true"):
         append(rows, tmp_path / "new")

@@ -22,7 +22,7 @@ def init(
     if _is_there(path, broker_conf, settings, assignments):
         typer.echo(f"a store is there already: {path}")
         return
-    open_for("owner", path, broker_conf, settings, assignments).close()
+    open_for("write", path, broker_conf, settings, assignments).close()
     typer.echo(f"made an empty store: {path}")
 
 

@@ -43,7 +43,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     jsonl: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Each line is a message in JSON.")
     ] = None,
-    mode: PutMode = "auto",
+    mode: PutMode = "write",
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
@@ -51,7 +51,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
 ) -> None:
     """Append messages, and print where each is; a store is made where there is none.
 
-    Where a process owns the store, they go through it, and are as durable as it promises.
+    Where other processes have it open, their settings are in force: see 'flush' for durability.
 
     A line of JSON has the fields of lakelog.Message (body_base64 for a body that is no text); the
     options fill in what it leaves out. Messages of a stream go in batches: when one is refused,

@@ -49,7 +49,7 @@ def open_to_append(
             lakelog.open(path, mode="read", settings=settings, files=files).close()
         except NotAStore as error:
             raise (error if _is_other(path) else NoSuchStore(path)) from None
-    return lakelog.open(path, mode="auto", settings=settings, files=files)
+    return lakelog.open(path, settings=settings, files=files)
 
 
 def _is_other(path: Path) -> bool:
