@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from mmap import PAGESIZE
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -31,11 +31,6 @@ from lakelog.strategies import Strategies
 MAKING: Final = 10
 """The byte of ``lock`` that is locked while a segment is made."""
 _LOG: Final = logging.getLogger("lakelog")
-_SHARED_SETTINGS: Final = (
-    *("append", "store_host", "record_crc", "max_message_size_bytes", "segment_size_bytes"),
-    *("queues_per_topic", "light_queues", "max_light_queues", "flush", "replicator"),
-    *("commitlog_path",),
-)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -222,17 +217,6 @@ def join_log(
         lock.let_in()
         undo.pop_all()
     return opened
-
-
-def shared_settings(core: StoreSettings, flush: str) -> dict[str, Any]:
-    """What all processes of a store go by, for the shared page.
-
-    :param flush: the strategy that is used, where lakelog has chosen it
-    """
-    found = {key: getattr(core, key) for key in _SHARED_SETTINGS}
-    if core.commitlog_path is not None:
-        found["commitlog_path"] = str(core.commitlog_path)
-    return {**found, "flush": flush}
 
 
 def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:

@@ -337,7 +337,7 @@ def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCapt
             assert (core.segment_size_bytes, core.record_crc) == (SEGMENT, True)
             assert core.queues_per_topic == 7
             assert store.settings.origins["record_crc"] == "the store's processes"
-        assert "queues_per_topic = 3 plays no part" in caplog.text
+        assert "others than these: queues_per_topic = 3 (theirs: 7)" in caplog.text
 
 
 @pytest.mark.parametrize(

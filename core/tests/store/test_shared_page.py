@@ -92,7 +92,7 @@ def test_settings_that_are_nonsense_or_too_long(tmp_path: Path) -> None:
     assert joined.settings == SETTINGS
     page.memory[4104:4112] = b"nonsense"
     assert joined.settings == {}
-    with pytest.raises(SettingsError, match="bytes of settings do not fit"):
+    with pytest.raises(SettingsError, match="settings that all processes share do not fit into"):
         page.reset(1, {"long": "x" * PAGE_BYTES})
 
 

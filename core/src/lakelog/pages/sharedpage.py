@@ -99,6 +99,8 @@ GROUP_SYNC_AT: Final = 256
 _BOOT = slice(8, 24)
 _FAILURE = slice(512, 4096)
 _SETTINGS = slice(4096, PAGE_BYTES)
+SETTINGS_BYTES: Final = PAGE_BYTES - 4096 - 8
+"""As long as the text of the settings may be."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _OF_LOCKS: Final = (
     *range(8, 16),
@@ -175,9 +177,12 @@ class SharedPage:
 
         Raises :class:`~lakelog.errors.SettingsError` where the settings do not fit.
         """
-        text = _dumped(settings)
-        if 8 + len(text) > len(range(PAGE_BYTES)[_SETTINGS]):
-            raise SettingsError(f"{len(text)} bytes of settings do not fit into the shared page")
+        text = settings_text(settings)
+        if len(text) > SETTINGS_BYTES:
+            raise SettingsError(
+                f"{len(text)} bytes of settings that all processes share do not fit into the "
+                f"{SETTINGS_BYTES} of the shared page; shorten names and paths"
+            )
         for at in (*_OF_LOCKS, *_COUNTED):
             self.words[at] = 0
         _store(self.memory[_SETTINGS], text)
@@ -237,7 +242,8 @@ class SharedPage:
         self.words[FAILED] = 1
 
 
-def _dumped(settings: Mapping[str, Any]) -> bytes:
+def settings_text(settings: Mapping[str, Any]) -> bytes:
+    """The settings as they stand in the page, in JSON."""
     return json.dumps(settings, sort_keys=True, default=str).encode()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import attrs
 
@@ -10,6 +12,7 @@ from lakelog.interfaces import Kind
 from lakelog.registry.collect import Offered
 from lakelog.registry.metadata import Distribution
 from lakelog.registry.plugged import Plugged
+from lakelog.registry.scan import installed
 from lakelog.registry.sources import BUILTIN, Source
 
 
@@ -63,7 +66,7 @@ def offers(found: Iterable[Offered]) -> Iterator[Offer]:
     """One row per strategy, by kind and name."""
     order = list(Kind)
     for item in sorted(found, key=lambda it: (order.index(it.factory.kind), it.factory.name)):
-        factory, package = item.factory, _package(item.source)
+        factory, package = item.factory, package_of(item.source)
         yield Offer(
             kind=factory.kind,
             name=factory.name,
@@ -78,7 +81,7 @@ def offers(found: Iterable[Offered]) -> Iterator[Offer]:
 def plugin_rows(plugged: Plugged) -> Iterator[PluginRow]:
     """One row per plugin, those that are switched off included, by name."""
     for name, source in sorted({**plugged.sources, **plugged.off}.items()):
-        package = _package(source)
+        package = package_of(source)
         yield PluginRow(
             name=name,
             distribution=package.name if package else None,
@@ -93,18 +96,15 @@ def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
     return tuple(sorted(caller.name for caller in callers))
 
 
-def _package(source: Source) -> Distribution | None:
-    if source.name != BUILTIN or source.distribution:
-        return source.distribution
-    from importlib.metadata import (
-        PackageNotFoundError,
-        version,
-    )
+def package_of(source: Source) -> Distribution | None:
+    """The package that brings a plugin, where it is known."""
+    return _core() if source.name == BUILTIN else source.distribution
 
-    try:
-        return Distribution("lakelog-core", version("lakelog-core"))
-    except PackageNotFoundError:
-        return None
+
+@cache
+def _core() -> Distribution | None:
+    """The core's package as it was when this was first asked: a later one is not in memory."""
+    return installed("lakelog-core", sys.path)
 
 
 def _settings(section: type[attrs.AttrsInstance]) -> Iterator[Setting]:

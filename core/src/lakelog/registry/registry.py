@@ -20,8 +20,9 @@ from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
 from lakelog.registry.collect import Offered, collect
 from lakelog.registry.conformance import check_object
 from lakelog.registry.events import Events
+from lakelog.registry.metadata import Distribution
 from lakelog.registry.missing import missing
-from lakelog.registry.offers import Offer, PluginRow, offers, plugin_rows
+from lakelog.registry.offers import Offer, PluginRow, offers, package_of, plugin_rows
 from lakelog.registry.plugged import Plugged, plug_in
 from lakelog.registry.sources import (
     Source,
@@ -84,6 +85,10 @@ class Registry:
     def factory(self, kind: Kind, name: str) -> Factory:
         """Find the factory of a kind and name; or :class:`~lakelog.errors.MissingPlugin`."""
         return self._offered(kind, name).factory
+
+    def package(self, kind: Kind, name: str) -> Distribution | None:
+        """The package that brings a strategy, where it is known; raises as :meth:`factory`."""
+        return package_of(self._offered(kind, name).source)
 
     def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
         """Build a strategy, and check that it does what its kind must do.

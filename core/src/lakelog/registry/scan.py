@@ -46,6 +46,15 @@ def entry_points(group: str, path: Sequence[str]) -> list[EntryPoint]:
     return sorted(found, key=lambda point: (point.name, str(point.distribution)))
 
 
+def installed(name: str, path: Sequence[str]) -> Distribution | None:
+    """The package ``name`` (normalised) that comes first along ``path``; zip files left out."""
+    for entry in dict.fromkeys(path):
+        for folder in _metadata_folders(entry):
+            if metadata_name(folder) == name:
+                return read_distribution(folder)
+    return None
+
+
 def parse(text: str, group: str) -> Iterator[tuple[str, str]]:
     """Names and values in the section ``group`` of an ``entry_points.txt``."""
     section = ""

@@ -3,7 +3,8 @@
 Who asked for another segment size would read another log, who asked for another append callback
 would store other records (perhaps not encrypted), and who asked for a flush, a replicator
 or a checksum that the others do not have would be promised less than was asked for: all are
-refused. Whatever else was asked for and is not in force is told in the log.
+refused. So is who lacks a plugin that the others use, or has another version of it. Whatever else
+was asked for and is not in force is told in the log.
 """
 
 from __future__ import annotations
@@ -15,9 +16,27 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import SettingsError
+from lakelog.errors import MissingPlugin, PluginError, SettingsError
+from lakelog.interfaces import Kind
+from lakelog.registry import Registry
+from lakelog.registry.metadata import Distribution, normalized_name
+from lakelog.registry.words import spoken
+from lakelog.roles.telling import (
+    CORE_SECTIONS,
+    DIGESTS,
+    PLUGINS,
+    SALT,
+    SECTIONS,
+    digest,
+    parted,
+)
+from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
+from lakelog.settings.given import dotted
+from lakelog.settings.hints import hints_of
 from lakelog.settings.model import StoreSettings
+from lakelog.settings.structure import convert
+from lakelog.strategies import AUTO
 
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
@@ -25,24 +44,68 @@ OTHERS: Final = "the store's processes"
 """Where a value came from that those have that have the store open."""
 
 
-def agreed(settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
+def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
     """``settings`` with those that all processes of the store in ``path`` have.
 
-    :param said: these, by key; what is no key of :class:`.StoreSettings` is passed over
+    :param said: see :mod:`lakelog.roles.telling`
 
-    Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had.
+    Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had, and
+    :class:`~lakelog.errors.PluginError` where a plugin is missing, or is of another version.
     """
+    for name, (kind, *package) in said.get(PLUGINS, {}).items():
+        _check_plugin(registry, Kind[kind], name, package, path)
     theirs = _theirs(settings.core, said)
     for key, value in theirs.items():
         asked = getattr(settings.core, key)
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
-            _LOG.warning(
-                "%s: %s = %r plays no part here: the processes that have it open go by %r",
-                *(path, key, asked, value),
-            )
-    origins = {**settings.origins, **dict.fromkeys(theirs, OTHERS)}
-    return attrs.evolve(settings, core=attrs.evolve(settings.core, **theirs), origins=origins)
+    sections = {
+        name: _section(registry, settings, name, said)
+        for name in (*CORE_SECTIONS, *said.get(PLUGINS, {}))
+    }
+    made = attrs.evolve(
+        settings,
+        core=attrs.evolve(settings.core, **theirs),
+        sections={**settings.sections, **sections},
+    )
+    different = _different(settings, made)
+    _tell(settings, different, path)
+    origins = dict.fromkeys([*theirs, *different], OTHERS)
+    return attrs.evolve(made, origins={**settings.origins, **origins})
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def _check_plugin(
+    registry: Registry, kind: Kind, name: str, package: list[str], path: Path
+) -> None:
+    theirs = Distribution(*package) if package else None
+    of = f" of {theirs}" if theirs else ""
+    used = f"{path}: the processes that have it open use the {spoken(kind)} {name!r}{of}"
+    try:
+        mine = registry.package(kind, name)
+    except MissingPlugin as error:
+        words = str(error)
+        known = any(each in words for each in ("pip install", "plugins=[", "switched off"))
+        advice = "" if known or theirs is None else f"; pip install {theirs.name}=={theirs.version}"
+        raise MissingPlugin(f"{used}: {words}{advice}") from None
+    if theirs is None or mine is None or mine == theirs:
+        return
+    if _series(mine) != _series(theirs):
+        raise PluginError(
+            f"{used}, and here is {mine}: install the same version for all of them, and close the "
+            "store in those that have an older one"
+        )
+    _LOG.warning("%s, and here is %s", used, mine)
+
+
+def _series(package: Distribution) -> tuple[str, ...]:
+    """What is the same where two versions differ in corrections alone."""
+    return normalized_name(package.name), *package.version.split(".")[:2]
+
+
+# --- the core ----------------------------------------------------------------------------------
 
 
 def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,6 +113,8 @@ def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
     theirs = {key: value for key, value in said.items() if key in keys}
     if theirs.get("commitlog_path") is not None:
         theirs["commitlog_path"] = Path(theirs["commitlog_path"])
+    if "dispatchers" in theirs:
+        theirs["dispatchers"] = tuple(theirs["dispatchers"])
     return theirs
 
 
@@ -69,3 +134,64 @@ def _is_less(key: str, asked: Any) -> bool:
     return (key == "flush" and asked not in ("auto", "none")) or (
         key == "record_crc" and asked is True
     )
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _section(registry: Registry, settings: Settings, name: str, said: Mapping[str, Any]) -> Any:
+    """A section as the others have it; what is not in the page must be the same here."""
+    mine = settings.sections.get(name)
+    shown, hidden = ({}, {}) if mine is None else parted(mine)
+    digests, salt = said.get(DIGESTS, {}), said.get(SALT, "")
+    stated = {key: each for key, each in digests.items() if key.startswith(f"{name}.")}
+    own = {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
+    for key in sorted({*stated, *own}):
+        if stated.get(key) != own.get(key):
+            raise _other(settings, key)
+    if name in digests:
+        if digests[name] != digest(shown, salt):
+            raise _other(settings, f"[{name}]")
+        return mine
+    cls = registry.sections()[name] if mine is None else type(mine)
+    return _built(cls, said.get(SECTIONS, {}).get(name, {}), hidden)
+
+
+def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
+    """:param stated: as JSON gives it; a key that only another version has is passed over."""
+    hints, fields = hints_of(cls), keys_of(cls)
+    values = {
+        key: convert(value, hints[fields[key].name], "")
+        for key, value in stated.items()
+        if key in fields
+    }
+    return cls(**values, **hidden)
+
+
+def _other(settings: Settings, name: str) -> SettingsError:
+    return SettingsError(
+        "the processes that have the store open go by another value, which is not in the page that "
+        "processes share; give the same in all, as in lakelog/lakelog.toml of the store",
+        key=name,
+        source=settings.origins.get(name),
+    )
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+def _different(settings: Settings, made: Settings) -> dict[str, str]:
+    """The settings that are not as this process would have had them, and both values in words."""
+    mine = settings.values()
+    return {
+        key: f"{key} = {mine[key][2] if key in mine else None!r} (theirs: {value!r})"
+        for key, (_, _, value) in made.values().items()
+        if key not in mine or mine[key][2] not in (value, AUTO, (AUTO,))
+    }
+
+
+def _tell(settings: Settings, different: Mapping[str, str], path: Path) -> None:
+    """Say once which settings that somebody chose play no part."""
+    words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
+    if words:
+        _LOG.warning("%s: those who have it open go by others than these: %s", path, words)

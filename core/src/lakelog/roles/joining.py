@@ -49,7 +49,8 @@ class Joined:
         self._failed = ""
         try:
             page = SharedPage.join(prepared.files, prepared.path)
-            settings = agreed(prepared.settings, self._said(page, prepared), prepared.path)
+            said = self._said(page, prepared)
+            settings = agreed(prepared.registry, prepared.settings, said, prepared.path)
             self.prepared = attrs.evolve(prepared, settings=settings)
             self._may_take_over = settings.section(ATTACH).take_over
             self._strategies = self._made()

@@ -13,17 +13,17 @@ from lakelog.files import RealFileSystem
 from lakelog.health import Health
 from lakelog.interfaces import SegmentSource, Writer
 from lakelog.keeping import keep_house
-from lakelog.openlog import OpenLog, shared_settings
+from lakelog.openlog import OpenLog
 from lakelog.owner import OwnedLog, open_owned, take_services
 from lakelog.reading.arrivals import Arrivals
 from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
+from lakelog.roles.telling import told
 from lakelog.services.away import Service, service_for
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.strategies import (
     Strategies,
     add_services,
-    flush_name,
     make_archive,
     make_strategies,
 )
@@ -70,6 +70,7 @@ def _parts(
         events.store_failed(prepared.path, cause)
 
     health = Health(prepared.path, failed)
+    alone = alone or _why_alone(prepared, strategies.writer)
     context.checkpoint.on_failure = health.fail
     arrivals = Arrivals()
     owned = open_owned(
@@ -79,10 +80,10 @@ def _parts(
         health,
         context.checkpoint,
         arrivals,
-        shared_settings(core, flush_name(prepared.registry, prepared.settings)),
+        told(prepared.registry, prepared.settings) if alone is None else {},
         progress,
         full=full,
-        alone=alone or _why_alone(prepared, strategies.writer),
+        alone=alone,
         away=None if service is None else service.begin,
     )
     return _housed(prepared, owned, strategies, archive, arrivals, service, owned.close)

@@ -1,0 +1,244 @@
+"""What processes of one store agree on: plugins, their versions, and settings of sections."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from core.tests.store.support import SEGMENT, open_small, read_small
+from core.tests.store.workers import Worker, a_worker
+from lakelog.errors import MissingPlugin
+from lakelog.pages.sharedpage import SETTINGS_BYTES
+from lakelog.registry import Registry
+from lakelog.roles.agreeing import agreed
+from lakelog.roles.telling import DIGESTS, SECTIONS, told
+from lakelog.settings.effective import Settings
+from lakelog.settings.resolver import resolve
+
+PACKAGE: Final = '''
+"""An append callback that marks each body."""
+from types import ModuleType
+import attrs
+from lakelog.codec import RocketmqAppendCallback
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Factory, Kind
+
+@attrs.frozen
+class Marking:
+    """:ivar mark: behind each body; :ivar key: a secret; :ivar words: as many as one likes."""
+    mark: str = "."
+    key: str = attrs.field(default="", repr=False)
+    words: tuple[str, ...] = ()
+
+class Marker:
+    def __init__(self, settings, context):
+        self.settings, self.inner = settings, RocketmqAppendCallback.of(context.core)
+        self.place = self.inner.place
+
+    def encode(self, messages):
+        mark = self.settings.mark.encode()
+        return self.inner.encode([attrs.evolve(m, body=m.body + mark) for m in messages])
+
+@hookimpl
+def lakelog_append_callbacks():
+    return [Factory(Kind.APPEND_CALLBACK, "marking", Marking, Marker)]
+'''
+USED: Final[dict[str, Any]] = {"plugins": None, "append": "marking"}
+Install = Callable[[str | None], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Lets processes that start from then on have the package in a version, or not have it."""
+
+    def at(version: str | None) -> None:
+        folder = tmp_path / f"site-{version}"
+        former = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        rest = [each for each in former if each and Path(each).parent != tmp_path]
+        if version is not None:
+            info = folder / f"acme_marking-{version}.dist-info"
+            info.mkdir(parents=True, exist_ok=True)
+            (folder / "acme_marking.py").write_text(PACKAGE)
+            (info / "METADATA").write_text(f"Name: acme-marking\nVersion: {version}\n\n")
+            (info / "entry_points.txt").write_text("[lakelog]\nmarking = acme_marking\n")
+            rest.insert(0, str(folder))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(rest))
+
+    return at
+
+
+@pytest.fixture
+def first(tmp_path: Path, install: Install) -> Iterator[Worker]:
+    """A process that has a store open whose bodies it marks."""
+    install("1.2.3")
+    section = {"mark": "!", "key": "secret", "words": ["a", "b"]}
+    with a_worker(tmp_path / "s", **USED, marking=section) as worker:
+        assert worker.hear() == {"role": "owner"}
+        yield worker
+
+
+@contextmanager
+def a_newcomer(path: Path, **settings: Any) -> Iterator[tuple[Worker, dict[str, Any]]]:
+    with a_worker(path, **{**USED, **settings}) as worker:
+        yield worker, worker.hear()
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def test_who_lacks_a_plugin_of_the_others_is_refused(
+    tmp_path: Path, install: Install, first: Worker
+) -> None:
+    install(None)
+    with a_newcomer(tmp_path / "s", append="rocketmq") as (_, said):
+        assert said["error"] == "MissingPlugin"
+        assert "use the append callback 'marking' of acme-marking 1.2.3" in said["text"]
+        assert said["text"].endswith("; pip install acme-marking==1.2.3")
+    assert len(first.ask("put", "x", 2)["offsets"]) == 2
+
+
+def test_another_version_of_a_plugin_is_refused(
+    tmp_path: Path, install: Install, first: Worker
+) -> None:
+    install("1.3.0")
+    with a_newcomer(tmp_path / "s") as (_, said):
+        assert said["error"] == "PluginError"
+        assert "'marking' of acme-marking 1.2.3, and here is acme-marking 1.3.0" in said["text"]
+    assert len(first.ask("put", "x", 2)["offsets"]) == 2
+
+
+def test_a_version_with_other_corrections_is_told(
+    tmp_path: Path, install: Install, first: Worker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    install("1.2.4")
+    with a_newcomer(tmp_path / "s", marking={"key": "secret"}) as (_, said):
+        assert said == {"role": "attach"}
+    assert "of acme-marking 1.2.3, and here is acme-marking 1.2.4" in capfd.readouterr().err
+
+
+def test_a_first_party_plugin_that_was_left_out_is_named(tmp_path: Path) -> None:
+    match = r"'hash-index' of lakelog-hash-index .*add it"
+    with open_small(tmp_path, plugins=None), pytest.raises(MissingPlugin, match=match):
+        open_small(tmp_path)
+
+
+def test_all_dispatch_and_clean_alike(tmp_path: Path) -> None:
+    """Who has the services next does what the first one did."""
+    given = {"plugins": None, "dispatchers": ["consume-queue"], "cleaner": "retention"}
+    with (
+        open_small(tmp_path, **given, retention={"max_segments": 5}),
+        open_small(tmp_path, plugins=None) as store,
+    ):
+        core = store.settings.core
+        assert (core.dispatchers, core.cleaner) == (("consume-queue",), "retention")
+        assert store.settings.section("retention").max_segments == 5
+        assert store.settings.origins["retention.max_segments"] == "the store's processes"
+        assert store.settings.origins["retention.delete_when"] == "default"
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def test_a_section_that_differs_gives_way(
+    tmp_path: Path, first: Worker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    section = {"mark": "?", "key": "secret"}
+    with a_newcomer(tmp_path / "s", marking=section) as (second, said):
+        assert said == {"role": "attach"}
+        first.ask("put", "first", 1)
+        second.ask("put", "second", 1)
+        assert second.ask("store.settings.section('marking').words")["is_"] == ["a", "b"]
+    logged = [line for line in capfd.readouterr().err.splitlines() if "marking" in line]
+    assert len(logged) == 1
+    assert "others than these: marking.mark = '?' (theirs: '!')" in logged[0]
+    with read_small(tmp_path / "s") as store:
+        assert [bytes(each.body) for each in store.scan()] == [b"first 0!", b"second 0!"]
+
+
+@pytest.mark.parametrize("section", [{}, {"key": "another"}])
+def test_a_secret_must_be_the_same_and_stands_nowhere(
+    tmp_path: Path, first: Worker, section: dict[str, Any]
+) -> None:
+    assert first.process.poll() is None
+    with a_newcomer(tmp_path / "s", marking=section) as (_, said):
+        assert said["error"] == "SettingsError"
+        assert "marking.key" in said["text"]
+        assert "give the same in all" in said["text"]
+        assert "another'" not in said["text"]
+    assert b"secret" not in (tmp_path / "s" / "lakelog" / "shared").read_bytes()
+
+
+def test_a_section_that_does_not_fit_into_the_page_must_be_the_same(
+    tmp_path: Path, install: Install
+) -> None:
+    install("1.2.3")
+    long = ["word" * 8] * (SETTINGS_BYTES // 32)
+    with a_worker(tmp_path / "s", **USED, marking={"words": long}) as worker:
+        assert worker.hear() == {"role": "owner"}
+        with a_newcomer(tmp_path / "s", marking={"words": long}) as (second, said):
+            assert said == {"role": "attach"}
+            assert second.ask("put", "second", 1)["offsets"] == [0]
+        with a_newcomer(tmp_path / "s", marking={"words": long[1:]}) as (_, said):
+            assert said["error"] == "SettingsError"
+            assert "[marking]" in said["text"]
+            assert "not in the page" in said["text"]
+
+
+def settings_of(path: Path, **given: Any) -> tuple[Registry, Settings]:
+    registry = Registry.load(None, {})
+    found = resolve(
+        path,
+        sections=registry.sections(),
+        arguments={"segment_size_bytes": SEGMENT, **given},
+        source=None,
+        broker_conf=None,
+        environ={},
+        cwd=path,
+        tolerate_missing=False,
+    )
+    return registry, found
+
+
+def test_every_section_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    """Through JSON: lists for tuples, whole numbers for fractions, and units in names."""
+    given: dict[str, Any] = {
+        "cleaner": "retention",
+        "disk_watcher": "psutil",
+        "flush": "timed",
+        "retention": {"file_reserved_hours": 1, "max_total_bytes": "2GiB", "delete_when": "03;04"},
+        "psutil": {"max_used_ratio": 0.5, "warning_ratio": 1, "clean_forcibly_ratio": "85%"},
+        "timed": {"flush_interval_ms": "2s"},
+        "hash_index": {"slots": 50, "entries": 40},
+        "maintenance": {"interval_ms": 5, "pin_expires_after_ms": "1h"},
+    }
+    registry, there = settings_of(tmp_path, **given)
+    said = json.loads(json.dumps(told(registry, there), default=str))
+    assert DIGESTS not in said
+    assert set(said[SECTIONS]) == {"retention", "psutil", "timed", "hash-index", "maintenance"}
+    registry, here = settings_of(tmp_path)
+    made = agreed(registry, here, said, tmp_path)
+    for name in said[SECTIONS]:
+        assert made.section(name) == there.section(name)
+        assert made.section(name) != here.section(name)
+
+
+def test_what_differs_is_told_once_and_only_if_it_was_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_small(tmp_path, plugins=None, flush="timed", timed={"flush_interval_ms": 100}):
+        with caplog.at_level(logging.WARNING, "lakelog"):
+            lakelog.open(tmp_path, flush="auto", segment_size_bytes=SEGMENT).close()
+            assert caplog.messages == []
+            given: dict[str, Any] = {"timed": {"flush_interval_ms": 200}, "queues_per_topic": 9}
+            lakelog.open(tmp_path, **given).close()
+        (line,) = caplog.messages
+        assert "queues_per_topic = 9 (theirs: 4)" in line
+        assert "timed.flush_interval_ms = 200 (theirs: 100)" in line
