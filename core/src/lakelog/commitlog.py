@@ -6,6 +6,7 @@ The section is held for placing and copying alone; encoding comes before it, wai
 from __future__ import annotations
 
 import errno
+import fcntl
 import math
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.logfiles import LogFiles
+from lakelog.ofdlock import is_locked
+from lakelog.ownership import SERVICES
 from lakelog.pages.sharedpage import (
     APPEND_LOCK_AT,
     APPENDED,
@@ -26,6 +29,7 @@ from lakelog.pages.sharedpage import (
     FLAGS,
     GROUP_SYNC_AT,
     LAST_TIMESTAMP,
+    PAUSED,
     SYNC_LOCK_AT,
     TABLE_GENERATION,
     SharedPage,
@@ -92,12 +96,23 @@ class CommitLog:
         self._table = table
         self._place = callback.place
         self._health = health
+        self._lock = lock
+        health.elsewhere = self._paused
         append_lock = ByteLock(lock, APPENDING, page.memory, APPEND_LOCK_AT)
         self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
         sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
         self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
+
+    def _paused(self) -> str | None:
+        """Why the process with the services lets nobody put, if another one has them.
+
+        A word that a dead one has left counts for nothing.
+        """
+        if self._words[PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
+            return self._page.pause
+        return None
 
     def _failed(self, error: OSError | None) -> Exception:
         """Make the store fail for all by an error of this process, or here by another one's."""
@@ -121,6 +136,8 @@ class CommitLog:
             section.enter()
             if self._health.refusal is not None:
                 raise self._health.refused()
+            if self._words[PAUSED]:
+                self._health.check_elsewhere()
             end = self._append(batch)
             section.leave()
             if self._is_read_at_once:

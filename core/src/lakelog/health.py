@@ -22,6 +22,7 @@ class Health:
     :ivar refusal: why puts are refused, or ``None`` while they are taken
     :ivar paused: why they are refused for a while, if they are
     :ivar failure: what made the store fail, if it did
+    :ivar elsewhere: why another process lets nobody put, if one does
     """
 
     def __init__(self, path: Path, on_failure: Callable[[BaseException], None]) -> None:
@@ -29,6 +30,7 @@ class Health:
         self.refusal: str | None = None
         self.failure: BaseException | None = None
         self.paused: str | None = None
+        self.elsewhere: Callable[[], str | None] = _nobody
         self._for_good = False
         self._lacks_room = False
         self._listeners = [on_failure]
@@ -77,6 +79,17 @@ class Health:
             self._lacks_room = False
             _tell(logging.INFO, "%s: puts are taken again: there is room for the log", self.path)
 
+    @property
+    def takes_puts(self) -> bool:
+        """Whether puts are taken, of this process and as others say."""
+        return self.refusal is None and self.elsewhere() is None
+
+    def check_elsewhere(self) -> None:
+        """Raise :class:`~lakelog.errors.PutRefused` where another process lets nobody put."""
+        why = self.elsewhere()
+        if why is not None:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, why)
+
     def refused(self) -> PutRefused:
         """The error for a put that comes too late."""
         return PutRefused(
@@ -106,6 +119,11 @@ class Health:
         )
         error.__cause__ = self.failure
         return error
+
+
+def _nobody() -> str | None:
+    """Nobody else has a say."""
+    return None
 
 
 def _tell(level: int, text: str, *more: object) -> bool:

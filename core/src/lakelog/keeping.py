@@ -60,7 +60,9 @@ def keep_house(
     """What keeps house for an owner; it is for the caller to start it."""
     directory, health = owned.directory, owned.health
     paths = partial(_paths, directory.path, directory.commitlog)
-    disks = None if watcher is None else Disks(watcher, paths, health, events)
+    tell = owned.page.tell_pause
+    tell(None)  # of a process that had the services before
+    disks = None if watcher is None else Disks(watcher, paths, health, events, tell)
     cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
     go_on = partial(dispatch_again, owned.reput)
     made = Maintenance(settings, clock, health, cleaning, disks, go_on)

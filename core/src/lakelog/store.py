@@ -277,7 +277,7 @@ class Store(LogStore):
         """Whether puts are taken; not by a reader, after a failure, or while a disk is full."""
         parts = self._current.last()
         log = parts.owned or parts.joined
-        return log is not None and log.health.refusal is None
+        return log is not None and log.health.takes_puts
 
     @property
     def read_only(self) -> bool:

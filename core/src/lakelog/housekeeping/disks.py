@@ -22,6 +22,7 @@ class Disks:
     """The disks of one open store; any thread may ask.
 
     :param paths: what to look at; the log's is the first
+    :param tell: lets other processes know why puts are refused, or that they are taken
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class Disks:
         paths: Callable[[], Sequence[Path]],
         health: Health,
         events: Events,
+        tell: Callable[[str | None], None],
     ) -> None:
         self._watcher = watcher
         self._paths = paths
         self._health = health
         self._events = events
+        self._tell = tell
         self._report: DiskReport | None = None
         self._lock = Lock()
 
@@ -48,6 +51,7 @@ class Disks:
                 self._health.pause(_refusal(report))
             elif self._health.paused is not None:
                 self._health.unpause()
+            self._tell(self._health.paused)
         if report.state is not before:
             self._events.disk_pressure(self._health.path, report.state)
         return report

@@ -28,6 +28,8 @@ Words of 8 bytes in the machine's byte order, each stored at once; offsets are b
     byte  408  process id of who writes queues and index, and byte 416 when it started
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
+    byte 3072  why nobody may put, the same; a length of 0 is that all may. It counts while a
+               process has the services
     byte 4096  settings that all have: u64 length of a text in JSON, and the text
 
 Positions never go back while a process lives that has joined; nothing is promised across words.
@@ -86,6 +88,8 @@ DISPATCHER_PID: Final = 51
 DISPATCHER_START: Final = 52
 PROOF: Final = (1, 2, 53, 54)
 """The boot id, and the file ``abort``."""
+PAUSED: Final = 384
+"""Not 0 while puts are refused for a while, by the process that has the services."""
 
 STAGED: Final = 1
 """The writer stages: ``committed`` may be behind what can be read in the owner."""
@@ -97,7 +101,8 @@ APPEND_LOCK_AT: Final = 64
 SYNC_LOCK_AT: Final = 192
 GROUP_SYNC_AT: Final = 256
 _BOOT = slice(8, 24)
-_FAILURE = slice(512, 4096)
+_FAILURE = slice(512, 3072)
+_PAUSE = slice(3072, 4096)
 _SETTINGS = slice(4096, PAGE_BYTES)
 SETTINGS_BYTES: Final = PAGE_BYTES - 4096 - 8
 """As long as the text of the settings may be."""
@@ -111,6 +116,7 @@ _OF_LOCKS: Final = (
     53,
     54,
     64,
+    PAUSED,
 )
 """What one run of a store leaves to no other: locks, intents, marks, failures."""
 _COUNTED: Final = (SYNCS, SYNC_US, RECORDS)
@@ -240,6 +246,16 @@ class SharedPage:
         if self.failure is None:
             _store(self.memory[_FAILURE], (why or "unknown").encode())
         self.words[FAILED] = 1
+
+    @property
+    def pause(self) -> str | None:
+        """Why nobody may put for a while; it counts while a process has the services."""
+        return _text(self.memory[_PAUSE]) or None
+
+    def tell_pause(self, why: str | None) -> None:
+        """Let nobody put and say why, or let all put again; for who has the services."""
+        if why != self.pause:
+            _store(self.memory[_PAUSE], (why or "").encode())
 
 
 def settings_text(settings: Mapping[str, Any]) -> bytes:
