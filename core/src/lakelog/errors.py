@@ -15,7 +15,7 @@
     ├── StoreError               a directory, or an open store, cannot do what was asked
     │   ├── NotAStore            no store is there, or something else is
     │   ├── StoreLocked          another process has it for itself, or would have it open beside
-    │   ├── NoOwner              nobody has it open, so that nothing is at work
+    │   ├── NoOwner              nobody has its services, so that nothing is at work in it
     │   ├── AttachRefused        its files are another user's
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
@@ -182,7 +182,7 @@ class StoreLocked(StoreError):
 
 
 class NoOwner(StoreError):
-    """No process has the store open, so that nothing is at work in it."""
+    """No process has the services of the store, so that nothing is at work in it."""
 
 
 class AttachRefused(StoreError):

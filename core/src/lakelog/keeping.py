@@ -13,7 +13,7 @@ import attrs
 
 from lakelog.cached import cached_property
 from lakelog.dispatching import Named
-from lakelog.errors import DispatchStopped, StoreReadOnly
+from lakelog.errors import DispatchStopped
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks, watched
 from lakelog.housekeeping.following import Following
@@ -42,8 +42,8 @@ class House(Protocol):
     def disk(self) -> DiskReport | None:
         """Look at the disks; ``None`` without a watcher."""
 
-    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
-        """Delete what may go, or say what would; ``None`` without a cleaner."""
+    def look(self) -> CleaningReport | None:
+        """Say what would be deleted; ``None`` without a cleaner."""
 
     def close(self) -> None:
         """Stop."""
@@ -162,12 +162,8 @@ class Onlooker:
         watcher = self._watcher
         return None if watcher is None else watcher.observe(_paths(self._path, self._commitlog))
 
-    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
-        """Say what would go; raises :class:`~lakelog.errors.StoreReadOnly` if asked for more."""
-        if not only_look:
-            raise StoreReadOnly(
-                "this process does not delete: the one that has the services does", path=self._path
-            )
+    def look(self) -> CleaningReport | None:
+        """Say what would go."""
         cleaner = self._cleaner
         return None if cleaner is None else self._look(cleaner)
 

@@ -14,7 +14,6 @@ from lakelog.directory import readable
 from lakelog.errors import DispatchStopped, SettingsError, StoreError
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
-from lakelog.keeping import forget_unused
 from lakelog.logstore import LogStore
 from lakelog.message import Message, MessageColumns
 from lakelog.owner import OwnedLog
@@ -26,7 +25,6 @@ from lakelog.results import PutResult
 from lakelog.roles.current import Current
 from lakelog.roles.parts import Parts, Role
 from lakelog.settings.effective import Settings
-from lakelog.topicremoval import delete_topic, forgetter
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import RecoveryReport
@@ -195,7 +193,7 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
-        self._current.managing().reput.resume()
+        self._current.manager().resume_dispatch()
 
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
@@ -205,13 +203,19 @@ class Store(LogStore):
         durable before anything is removed, and from then on nobody finds a message of the topic by
         queue, time or key, in other processes neither.
 
+        In a process without the services, the one that has them does it, as with
+        :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All four
+        raise :class:`~lakelog.errors.StoreReadOnly` where the store is open for reading,
+        :class:`~lakelog.errors.NoOwner` where nobody has the services for long, and
+        :class:`~lakelog.errors.StoreLocked` where who has them does not answer.
+
         Raises ``ValueError`` where no queue of ``topic`` is,
         :class:`~lakelog.errors.DispatchStopped` where that cannot be known, and
         :class:`~lakelog.errors.StoreError` where the disk fails: either nothing has changed, or the
         topic is gone and files of it are left, as the message says. Then the next call of this, or
         the next open, removes them.
         """
-        owned, known = self._current.managing(), self.topics()
+        manager, known = self._current.manager(), self.topics()
         known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
             known = self.topics()  # what was put just before this call counts
@@ -221,10 +225,7 @@ class Store(LogStore):
                 f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
             )
         try:
-            with owned.reput.paused() as dispatchers:
-                end = owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
-                forget = forgetter(dispatchers)
-                delete_topic(owned.directory.files, self.path, topic, end, forget)
+            manager.delete_topic(topic)
         except OSError as error:
             raise readable(error, self.path) from error
         except StoreError:
@@ -234,10 +235,8 @@ class Store(LogStore):
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics of which the log holds nothing any more; their names."""
-        owned = self._current.managing()
         try:
-            with owned.reput.paused() as dispatchers:
-                return forget_unused(owned, dispatchers)
+            return self._current.manager().delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
 
@@ -254,7 +253,10 @@ class Store(LogStore):
         :class:`~lakelog.errors.StoreReadOnly`.
         """
         try:
-            report = self._current.now().house.clean(only_look=dry_run)
+            if dry_run:
+                report = self._current.now().house.look()
+            else:
+                report = self._current.manager().delete_expired()
         except OSError as error:
             raise readable(error, self.path) from error
         if report is None:

@@ -71,6 +71,12 @@ def test_clean_deletes_and_says_so(cleaning: Command, tmp_path: Path) -> None:
     assert summary["kept"] is None
 
 
+def test_beside_others_the_one_with_the_services_deletes(cleaning: Command, tmp_path: Path) -> None:
+    with House(Keeping(keep=1)).open(tmp_path / "store") as owner:
+        *segments, summary = [json.loads(line) for line in cleaning("--json").splitlines()]
+        assert summary["min_offset"] == owner.min_offset == len(segments) * SEGMENT > 0
+
+
 def test_what_holds_is_named(cleaning: Command, tmp_path: Path) -> None:
     write_pin(RealFileSystem(), tmp_path / "store", Pin("lake", SEGMENT, 0))
     assert f"{SEGMENT:020d} stays: followers still need it: lake" in cleaning("--dry-run")

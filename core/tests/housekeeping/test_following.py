@@ -23,6 +23,7 @@ from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.properties import INNER_MULTI_DISPATCH
 from lakelog.testing.copies import copy_store
+from lakelog.testing.crash.opener import owned_by
 
 QUEUES = {
     "consume-queue": {
@@ -150,7 +151,7 @@ def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptu
     with house.open(place, **QUEUES) as store:
         put(store, 200)
         store.delete_expired()
-        for each in store._current.managing().dispatchers:
+        for each in owned_by(store).dispatchers:
             each.dispatcher.flush()
         copy_store(place, tmp_path / "crashed")
         minimum = store.min_offset
@@ -203,7 +204,7 @@ def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     with house.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))
         put(store, 100)
-        owned = store._current.managing()
+        owned = owned_by(store)
         dispatched = owned.positions.dispatched
         with owned.reput.paused():
             store.put(Message("old", b"new", queue_id=0))

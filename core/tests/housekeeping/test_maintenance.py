@@ -19,6 +19,7 @@ from lakelog.housekeeping.clock import SystemClock
 from lakelog.housekeeping.infos import SegmentInfos
 from lakelog.interfaces import DiskReport, DiskState, Pace
 from lakelog.layout import segment_name
+from lakelog.testing.crash.opener import owned_by
 
 WATCHED = {"disk_watcher": "mine-too"}
 ROUNDS = {"maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000}}
@@ -163,7 +164,7 @@ def test_a_close_is_no_pause_that_could_end(tmp_path: Path) -> None:
     house = House(watcher=Telling(DiskState.STOP_WRITING, "full"))
     store = house.open(tmp_path, **WATCHED)
     store.disk()
-    health = store._current.managing().health
+    health = owned_by(store).health
     store.close()
     health.unpause()
     with pytest.raises(PutRefused, match="closed"):
@@ -220,7 +221,7 @@ def test_a_store_that_failed_changes_nothing(tmp_path: Path) -> None:
     house = House()
     store = house.open(tmp_path, **ROUNDS)
     fill(store, 100)
-    store._current.managing().health.fail(OSError("the disk is gone"))
+    owned_by(store).health.fail(OSError("the disk is gone"))
     house.clock.advance_and_settle(60_000)
     assert house.deleted == []
     with pytest.raises(StoreFailed):

@@ -28,6 +28,7 @@ from lakelog.housekeeping.report import Kept
 from lakelog.interfaces import Pace
 from lakelog.pins import Pin, write_pin
 from lakelog.store import Store
+from lakelog.testing.crash.opener import owned_by
 
 fill_unseen = support.fill
 
@@ -37,7 +38,7 @@ def names(path: Path) -> list[int]:
 
 
 def held(store: Store) -> Any:
-    return store._current.managing().segments
+    return owned_by(store).segments
 
 
 def test_it_deletes_what_the_cleaner_chose_and_says_why(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_dry_run_deletes_nothing_and_says_the_same(tmp_path: Path) -> None:
         assert names(tmp_path) == before
         with house.open(tmp_path, mode="read") as reader:
             assert reader.delete_expired(dry_run=True) == would
-            with pytest.raises(StoreReadOnly, match="the one that has the services does"):
+            with pytest.raises(StoreReadOnly, match="is open for reading"):
                 reader.delete_expired()
         assert store.delete_expired().deleted == would.deleted
 
@@ -170,7 +171,7 @@ def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
     house = House()
-    with house.open(tmp_path) as store, store._current.managing().reput.paused():
+    with house.open(tmp_path) as store, owned_by(store).reput.paused():
         fill_unseen(store, 100)
         report = store.delete_expired(dry_run=True)
         assert report.kept is not None
@@ -184,7 +185,7 @@ def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
     house = House(Keeping(pace=Pace(interval_ms=0, destroy_forcibly_after_ms=5000)))
     with house.open(tmp_path) as store:
         fill(store, 160)
-        store._current.managing().log.sync()
+        owned_by(store).log.sync()
         mine = held(store).view(0, 1000)
         theirs = bytes(mine)
         report = store.delete_expired()
@@ -201,7 +202,7 @@ def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
 def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
     with House().open(tmp_path) as store:
         fill(store, 100)
-        store._current.managing().log.sync()
+        owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is not None
         view.release()
@@ -213,7 +214,7 @@ def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
 def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
     with House(Keeping(forced=True)).open(tmp_path) as store:
         fill(store, 100)
-        store._current.managing().log.sync()
+        owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is None
         assert len(bytes(view)) == 1000

@@ -10,6 +10,7 @@ import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
 from lakelog.files import RealFileSystem
 from lakelog.layout import INDEX_DIR
+from lakelog.testing.crash.opener import owned_by
 
 SMALL: dict[str, Any] = {
     "plugins": [hash_index],
@@ -29,9 +30,7 @@ def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> No
         put = [store.put(Message("t", bytes(400), keys=f"k{n}")) for n in range(100)]
         assert store.wait_dispatched()
         index: Any = next(
-            each.dispatcher
-            for each in store._current.managing().dispatchers
-            if each.name == "hash-index"
+            each.dispatcher for each in owned_by(store).dispatchers if each.name == "hash-index"
         )
         before = index_files(tmp_path)
         assert index.remove_before(0) == 0

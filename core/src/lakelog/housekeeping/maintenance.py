@@ -68,7 +68,7 @@ class Maintenance:
 
     def start(self) -> None:
         """Begin, if there is anything to do; a full disk takes no puts from the first one on."""
-        self._look()
+        self._see_disks()
         if self._cleaning is not None or self._disks is not None:
             started(self._thread)
 
@@ -88,7 +88,15 @@ class Maintenance:
         """Whether a file of so many bytes must not be made ahead of need."""
         return self._disks is not None and self._disks.is_scarce(size_bytes)
 
-    def clean(self, *, only_look: bool = False) -> CleaningReport | None:
+    def look(self) -> CleaningReport | None:
+        """What a round that a person asks for would do now; ``None`` without a cleaner."""
+        if self._cleaning is None:
+            return None
+        with self._one_at_a_time:
+            self._check()
+            return self._dry_run(self._cleaning)
+
+    def clean(self) -> CleaningReport | None:
         """What a person asked for: rounds until nothing more may go; ``None`` without a cleaner.
 
         Raises :class:`~lakelog.errors.StoreFailed` if the store has failed.
@@ -97,8 +105,6 @@ class Maintenance:
             return None
         with self._one_at_a_time:
             self._check()
-            if only_look:
-                return self._dry_run(self._cleaning)
             report = self._clean(self._cleaning, manual=True)
             for _ in range(MANUAL_ROUNDS - 1):
                 if report.kept is not None or self._stop.is_set():
@@ -137,15 +143,15 @@ class Maintenance:
                 _LOG.exception("%s: a round of maintenance failed", self._health.path)
 
     def _clean(self, cleaning: Cleaning, *, manual: bool = False) -> CleaningReport:
-        disk = self._look()
+        disk = self._see_disks()
         chosen = self._chosen(cleaning, disk, manual=manual)
         deleted, kept = cleaning.remover.act(chosen, cleaning.holds, self._stop)
         if deleted and disk is not None and disk.state is not DiskState.OK:
-            self._look()
+            self._see_disks()
         files, topics = cleaning.following.follow()
         return CleaningReport(False, tuple(deleted), kept, cleaning.infos.minimum, files, topics)
 
-    def _look(self) -> DiskReport | None:
+    def _see_disks(self) -> DiskReport | None:
         """A watcher that fails must not keep a cleaner from its work."""
         try:
             return self.disk()
@@ -155,7 +161,7 @@ class Maintenance:
 
     def _dry_run(self, cleaning: Cleaning) -> CleaningReport:
         now_ms = self._clock.now_ms()
-        seen = situation(now_ms, self._look(), manual=True)
+        seen = situation(now_ms, self._see_disks(), manual=True)
         infos = cleaning.infos
         return dry_run(cleaning.cleaner, infos.sealed(now_ms), seen, cleaning.holds, infos.minimum)
 

@@ -11,19 +11,16 @@ from lakelog.consumers.offsets import CurrentOffsets, Offsets
 from lakelog.directory import readable
 from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog.forks import tell_of_forks
-from lakelog.owner import OwnedLog
 from lakelog.reading.arrivals import CurrentArrivals
 from lakelog.registry.events import Events
+from lakelog.roles.managing import Manager
 from lakelog.roles.parts import NoPuts, Parts
 
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
     "in each process, or open it with attach={'on_fork': 'attach'}"
 )
-_ELSEWHERE: Final = {
-    "attach": "this process is attached to the store, and its owner alone can do that: do it there",
-    "read": "the store is open for reading; open it with mode='write'",
-}
+_READING: Final = "the store is open for reading; open it with mode='write'"
 
 
 class Current:
@@ -76,12 +73,12 @@ class Current:
             self._renew()
         return self.parts
 
-    def managing(self) -> OwnedLog:
-        """What an owner alone may do; raises :class:`~lakelog.errors.StoreReadOnly` elsewhere."""
-        parts = self.now()
-        if parts.owned is None:
-            raise StoreReadOnly(_ELSEWHERE[parts.role], path=self.path)
-        return parts.owned
+    def manager(self) -> Manager:
+        """What deletes; raises :class:`~lakelog.errors.StoreReadOnly` where one only reads."""
+        manager = self.now().manager
+        if manager is None:
+            raise StoreReadOnly(_READING, path=self.path)
+        return manager
 
     def offsets(self) -> Offsets:
         """The offsets that consumers committed, whatever becomes of the role."""

@@ -19,11 +19,13 @@ from lakelog.openlog import join_log
 from lakelog.ownership import locked
 from lakelog.pages.sharedpage import SharedPage
 from lakelog.roles.agreeing import agreed
+from lakelog.roles.asking import Asking
 from lakelog.roles.ownerparts import serving_parts, staging
 from lakelog.roles.parts import Parts, Swapping
 from lakelog.roles.prepared import Prepared
 from lakelog.roles.readerparts import reader_parts
 from lakelog.settings.catalog import ATTACH
+from lakelog.settings.model import AttachSettings
 from lakelog.shared.membership import Membership
 from lakelog.strategies import Strategies, make_strategies
 from lakelog.threads import started
@@ -91,6 +93,8 @@ class Joined:
         """What a store works with."""
         parts = reader_parts(self.prepared, self.log.appender)
         parts.joined, parts.tell_store = self, self._tell_store
+        settings: AttachSettings = self.prepared.settings.section(ATTACH)
+        parts.manager = Asking(self.prepared.files, self.log, settings.reconnect_timeout_ms)
         return parts
 
     def _tell_store(self, store: Swapping) -> None:

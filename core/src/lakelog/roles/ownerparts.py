@@ -16,6 +16,8 @@ from lakelog.keeping import keep_house
 from lakelog.openlog import OpenLog
 from lakelog.owner import OwnedLog, open_owned, take_services
 from lakelog.reading.arrivals import Arrivals
+from lakelog.roles.asking import Desk
+from lakelog.roles.managing import Managing
 from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
 from lakelog.roles.telling import told
@@ -149,6 +151,9 @@ def _housed(
         )
         undo.callback(house.close)
         house.start()
+        manager = Managing(owned, house, prepared.path)
+        desk = Desk(prepared.files, prepared.path, manager)
+        owned.watch.on_turn = _turns(owned, desk)
         undo.pop_all()
     waits, make_finder = _reading(prepared, owned, arrivals, service)
     return Parts(
@@ -160,8 +165,21 @@ def _housed(
         house,
         prepared.offsets(read_only=False),
         make_finder,
+        manager=manager,
+        desk=desk,
         owned=owned,
     )
+
+
+def _turns(owned: OwnedLog, desk: Desk) -> Callable[[], None]:
+    """What the watching thread does each half second."""
+
+    def turn() -> None:
+        owned.publisher.turn()
+        if not owned.lock.is_alone:
+            desk.turn()
+
+    return turn
 
 
 def _reading(

@@ -24,6 +24,8 @@ from lakelog.message import Message
 from lakelog.owner import OwnedLog
 from lakelog.putfuture import BatchFuture, PutFuture
 from lakelog.results import PutResult
+from lakelog.roles.asking import Desk
+from lakelog.roles.managing import Manager
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
@@ -46,6 +48,13 @@ class Puts(Protocol):
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """Append many in the background."""
+
+
+class Closes(Protocol):
+    """What has to be closed."""
+
+    def close(self) -> None:
+        """Let go."""
 
 
 class Joined(Protocol):
@@ -108,7 +117,9 @@ class Parts:
 
     :ivar flush: makes durable what was put; the end of it
     :ivar offsets: what groups committed
+    :ivar manager: deletes, and lets dispatching go on; ``None`` for who only reads
     :ivar make_finder: puts together what finds messages; it brings NumPy, so not before a question
+    :ivar desk: answers processes that ask the owner to manage
     :ivar owned: the owner's log, if this is the owner
     :ivar joined: the log that this process appends to, if it has no services
     :ivar tell_store: to be told which store has these parts, for one that may get the services
@@ -122,6 +133,8 @@ class Parts:
     house: House
     offsets: Offsets
     make_finder: Callable[[], Finder]
+    manager: Manager | None = None
+    desk: Desk | None = None
     owned: OwnedLog | None = None
     joined: Joined | None = None
     tell_store: Callable[[Swapping], None] = _ignored
@@ -134,9 +147,13 @@ class Parts:
     def close(self) -> None:
         """Let go of everything, in an order in which each has what it needs until its end."""
         with ExitStack() as closing:
-            for ends in (self.owned, self.joined, self.waits, self.offsets, self.house):
+            for ends in self._in_order():
                 if ends is not None:
                     closing.callback(ends.close)
+
+    def _in_order(self) -> tuple[Closes | None, ...]:
+        """The last one is closed first."""
+        return self.owned, self.joined, self.waits, self.offsets, self.desk, self.house
 
     def forked(self, why: str) -> None:
         """In a forked child: nothing of it works here.

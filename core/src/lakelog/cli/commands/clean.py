@@ -31,15 +31,15 @@ def clean(
 
     Segments go from the oldest on, up to the first that has to stay: one that is read, that a
     follower's pin still needs, or that a plugin keeps. Queues and index follow. The store must
-    name a cleaner, and nobody may have it open for writing, since who has cleans by itself; with
-    --dry-run it may be in use, and nothing is changed.
+    name a cleaner. Where processes have it open, the one with its services deletes, by its own
+    settings. With --dry-run nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         report = opened.delete_expired(dry_run=True)  # or no store is here, or no cleaner is set
     if not dry_run:
         given = (store, broker_conf, settings, assignments)
-        with open_for("exclusive", *given, notes=False) as opened:
+        with open_for("write", *given, notes=False) as opened:
             opened.wait_dispatched(timeout_ms=60_000)
             report = opened.delete_expired()
     if as_json:

@@ -1,0 +1,278 @@
+"""What the process with the services does for all, asked for by a process that has none of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.housekeeping.support import FEW, House, Keeping
+from core.tests.store.support import fill, open_small, read_small, until
+from core.tests.store.workers import Worker, a_worker
+from lakelog import Message
+from lakelog.errors import (
+    DispatchStopped,
+    NoOwner,
+    SettingsError,
+    StoreClosed,
+    StoreError,
+    StoreLocked,
+)
+from lakelog.files import RealFileSystem
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import Deletion, SegmentInfo, Situation
+from lakelog.testing.crash.opener import owned_by
+from lakelog.testing.signals import hold
+
+FILES = RealFileSystem()
+SOON = {"attach": {"reconnect_timeout_ms": 700}}
+
+
+def requests(path: Path) -> list[Path]:
+    return list((path / "lakelog").glob("request.*"))
+
+
+@contextmanager
+def attached(path: Path, **settings: Any) -> Iterator[Worker]:
+    with a_worker(path, "attach", **settings) as worker:
+        assert worker.hear() == {"role": "attach"}
+        yield worker
+
+
+# --- each verb ---
+
+
+def test_a_topic_is_deleted_for_all(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner, attached(tmp_path) as asker, attached(tmp_path) as other:
+        for name, worker in (("a", asker), ("b", other)):
+            worker.ask("put", name, 3)
+        owner.put(Message("kept", b"x", queue_id=0))
+        assert asker.ask("store.delete_topic('t')") == {"is_": None}
+        for worker in (asker, other):
+            assert worker.ask("store.topics()") == {"is_": ["kept"]}
+        assert owner.topics() == ["kept"]
+        said = asker.ask("store.delete_topic('t')")
+        assert (said["error"], "no queue of topic 't'" in said["text"]) == ("WrongValue", True)
+        assert owner.put(Message("t", b"new", queue_id=0)).queue_offset == 6
+        found = "store.wait_dispatched() and [str(m.body, 'ascii') for m in store.read('t', 0)]"
+        for worker in (asker, other):
+            assert worker.ask(found) == {"is_": ["new"]}
+        assert asker.ask("put", "a", 1)["offsets"]
+        assert owner.wait_dispatched()
+        assert len(owner.get("t", 0, 0).messages) == 0
+        assert [bytes(each.body) for each in owner.read("t", 0)] == [b"new", b"a 0"]
+    assert requests(tmp_path) == []
+    with open_small(tmp_path) as again:
+        assert [each.queue_offset for each in again.read("t", 0)] == [6, 7]
+
+
+def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
+    """Behind each answer nothing of before is there, and nothing of later is missing."""
+    with ExitStack() as opened:
+        owner = opened.enter_context(open_small(tmp_path))
+        asker = opened.enter_context(open_small(tmp_path, mode="attach"))
+        producer = opened.enter_context(attached(tmp_path))
+        for _ in range(5):
+            asker.put(Message("t", b"before", queue_id=0))
+            producer.say("put", "p", 200)
+            asker.delete_topic("t")
+            first = asker.put(Message("t", b"behind", queue_id=0))
+            starts = producer.hear()["offsets"]
+            behind = [start for start in starts if start > first.physical_offset]
+            for store in (owner, asker):
+                assert store.wait_dispatched()
+                found = [
+                    each for each in store.read("t", 0) if each.queue_offset >= first.queue_offset
+                ]
+                offsets = [each.physical_offset for each in found]
+                assert offsets == [first.physical_offset, *behind]
+                seen = [each.queue_offset for each in found]
+                assert seen == list(range(first.queue_offset, first.queue_offset + len(seen)))
+                assert b"before" not in [bytes(each.body) for each in store.read("t", 0)]
+
+
+def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
+    house = House(Keeping(remove_empty_queues=True))
+    with house.open(tmp_path, **FEW) as owner:
+        owner.put(Message("old", b"x", queue_id=0))
+        fill(owner, 100)
+        assert owner.wait_dispatched()
+        with attached(tmp_path) as asker, open_small(tmp_path, mode="attach") as store:
+            would = owner.delete_expired(dry_run=True)
+            done = store.delete_expired()
+            assert isinstance(done, CleaningReport)
+            assert (done.deleted, done.dry_run) == (would.deleted, False)
+            assert (done.topics, done.other_files > 0) == (("old",), True)
+            assert owner.min_offset == store.min_offset == done.min_offset > 0
+            assert asker.ask("store.delete_expired().deleted") == {"is_": []}
+            assert store.delete_unused_topics() == []
+
+
+def test_unused_topics_are_named(tmp_path: Path) -> None:
+    house = House(Keeping())
+    with house.open(tmp_path, **FEW) as owner, open_small(tmp_path, mode="attach", **FEW) as store:
+        for topic in ("one", "two"):
+            owner.put(Message(topic, b"x", queue_id=0))
+        fill(owner, 100)
+        assert owner.wait_dispatched()
+        store.delete_expired()
+        assert store.delete_unused_topics() == ["one", "two"]
+        assert store.topics() == owner.topics() == ["t"]
+
+
+# --- errors ---
+
+
+def test_what_is_refused_there_is_raised_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+        with pytest.raises(SettingsError, match="no cleaner is set"):
+            store.delete_expired()
+        owner.put(Message("t", b"x", queue_id=0))
+        assert owner.wait_dispatched()
+        owned = owned_by(owner)
+
+        def stop(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        named = next(iter(owned.dispatchers))
+        with monkeypatch.context() as patched:
+            patched.setattr(type(named.dispatcher), "dispatch", stop)
+            store.put(Message("t", b"y", queue_id=0))
+            until(lambda: owned.reput.failure is not None)
+            with pytest.raises(DispatchStopped, match="No space left") as caught:
+                store.resume_dispatch()
+        assert caught.value.dispatcher == named.name
+        assert caught.value.offset == owner.dispatched_offset
+        store.resume_dispatch()
+        assert owner.wait_dispatched()
+
+
+def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_small(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+        owner.put(Message("t", b"x", queue_id=0))
+        assert owner.wait_dispatched()
+        named = next(iter(owned_by(owner).dispatchers))
+
+        def stop(*_: object) -> None:
+            raise OSError(5, "Input/output error", "consumequeue/t")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(named.dispatcher), "forget_topic", stop)
+            with pytest.raises(StoreError, match="files of it are left") as caught:
+                store.delete_topic("t")
+        assert caught.value.path == "consumequeue/t"
+        assert store.topics() == []
+        store.delete_topic("t")  # as its message says
+
+
+def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
+    class Broken(Keeping):
+        def choose(
+            self, segments: Sequence[SegmentInfo], situation: Situation
+        ) -> Sequence[Deletion]:
+            raise KeyError("a fault")
+
+    with ExitStack() as opened:
+        opened.enter_context(House(Broken()).open(tmp_path))
+        store = opened.enter_context(open_small(tmp_path, mode="attach"))
+        with pytest.raises(StoreError, match=r"process [0-9]+.*KeyError: 'a fault'"):
+            store.delete_expired()
+
+
+def test_nobody_has_the_services_for_long(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        owner.ask("put", "a", 1)
+        with open_small(tmp_path, mode="attach", **SOON) as store:
+            owner.kill()
+            with pytest.raises(NoOwner, match=r"nothing was changed.*mode='auto'"):
+                store.delete_topic("t")
+            assert requests(tmp_path) == []
+            with a_worker(tmp_path, "owner") as another:
+                another.hear()
+                assert store.topics() == ["t"]
+                store.delete_topic("t")
+                assert store.topics() == []
+
+
+def test_who_has_the_services_is_held(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        owner.ask("put", "a", 1)
+        with open_small(tmp_path, mode="attach", **SOON) as store:
+            hold(owner.process.pid)
+            with pytest.raises(StoreLocked, match=r"nothing was changed.*held") as caught:
+                store.delete_topic("t")
+            assert caught.value.owner_pid == owner.process.pid
+            owner.process.send_signal(signal.SIGCONT)
+            assert store.topics() == ["t"]
+            store.delete_topic("t")
+
+
+# --- deaths ---
+
+
+def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
+    """Killed between the tombstone and the queues."""
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        owner.ask("put", "a", 2)
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}
+        dies = (
+            "setattr(type(store._current.parts.owned.dispatchers[0].dispatcher), 'forget_topic', "
+            "lambda *_: os.kill(os.getpid(), 9))"
+        )
+        assert owner.ask(dies) == {"is_": None}
+        with attached(tmp_path) as asker, open_small(tmp_path) as store:
+            asker.say("store.delete_topic('t')")
+            assert asker.hear() == {"is_": None}
+            assert owner.process.wait(30) == -signal.SIGKILL
+            until(lambda: store.role == "owner")
+            assert store.topics() == []
+            assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 2
+    assert requests(tmp_path) == []
+
+
+def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        owner.ask("put", "a", 1)
+        with attached(tmp_path) as asker:
+            hold(owner.process.pid)
+            asker.say("store.delete_topic('t')")
+            until(lambda: bool(requests(tmp_path)))
+            asker.kill()
+        owner.process.send_signal(signal.SIGCONT)
+        until(lambda: requests(tmp_path) == [])
+        with read_small(tmp_path) as store:
+            assert store.topics() == ["t"]
+
+
+def test_a_store_that_is_closed_waits_no_more(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "owner") as owner:
+        owner.hear()
+        owner.ask("put", "a", 1)
+        store, caught = open_small(tmp_path, mode="attach"), list[Exception]()
+        hold(owner.process.pid)
+
+        def ask() -> None:
+            try:
+                store.delete_topic("t")
+            except StoreClosed as error:
+                caught.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until(lambda: bool(requests(tmp_path)))
+        owner.kill()
+        store.close()
+        asking.join(30)
+        assert [str(each) for each in caught] == ["the store was closed meanwhile"]
+    assert requests(tmp_path) == []
