@@ -24,7 +24,8 @@ from lakelog.pages.pageview import PageView
 
 WAIT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01
-_DISPATCHED: Final = 3
+DISPATCHING: Final = 3
+"""The byte of ``lock``."""
 
 
 @attrs.define(eq=False)
@@ -55,7 +56,7 @@ class DispatchLock:
         return lock
 
     def _try(self, kind: int) -> bool:
-        return set_lock(self._file, _DISPATCHED, kind)
+        return set_lock(self._file, DISPATCHING, kind)
 
     def release(self) -> None:
         """Let another one write queues and index; nothing happens if that was done."""

@@ -30,7 +30,7 @@ _PUBLISHED: Final = 2
 
 def is_owned(files: FileSystem, path: Path) -> bool:
     """Whether somebody owns the store directory ``path`` now; changes nothing."""
-    return _is_locked(files, path, _OWNED)
+    return is_held(files, path, _OWNED)
 
 
 def is_followed(files: FileSystem, path: Path) -> bool:
@@ -38,20 +38,21 @@ def is_followed(files: FileSystem, path: Path) -> bool:
 
     It does not say so while it completes what a crash left, and RocketMQ never does.
     """
-    return _is_locked(files, path, _FOLLOWED)
+    return is_held(files, path, _FOLLOWED)
 
 
 def is_published(files: FileSystem, path: Path) -> bool:
     """Whether a living owner keeps the shared page; changes nothing. RocketMQ never does."""
-    return _is_locked(files, path, _PUBLISHED)
+    return is_held(files, path, _PUBLISHED)
 
 
 def is_served(files: FileSystem, path: Path) -> bool:
     """Whether a living process dispatches and deletes for all; changes nothing."""
-    return _is_locked(files, path, SERVICES)
+    return is_held(files, path, SERVICES)
 
 
-def _is_locked(files: FileSystem, path: Path, at: int) -> bool:
+def is_held(files: FileSystem, path: Path, at: int) -> bool:
+    """Whether anybody has a lock on byte ``at`` of ``lock``; changes nothing."""
     try:
         file = files.open(path / LOCK_FILE)
     except OSError:

@@ -26,6 +26,8 @@ def frame(view: View) -> RenderableType:
         parts += [Text(), _log(view), _lags(view)]
     parts += [Text(line) for line in bars(view["disks"])]
     parts += [Text(), _processes(view["processes"])]
+    if view.get("members") is not None:
+        parts += [Text(), _members(view), *_remarks(view)]
     return Group(*parts)
 
 
@@ -66,6 +68,33 @@ def _lags(view: View) -> Text:
     known.append(f"not dispatched {size(lags['dispatch_bytes'])}")
     known += [f"{shown(name)} {size(lag)} behind" for name, lag in lags["followers"].items()]
     return Text(f"lags: {', '.join(known)}")
+
+
+def _members(view: View) -> Columns:
+    """Who has the store open for writing."""
+    table = Columns("has it open", "pid", "times", "for all...")
+    for row in view["members"]:
+        table.add_row(
+            Text(shown(row["name"])), str(row["pid"]), str(row["opens"]), ", ".join(row["does"])
+        )
+    return table
+
+
+def _remarks(view: View) -> Iterator[Text]:
+    """What is odd, and what is not known."""
+    if view["members_not_seen"]:
+        yield Text(f"{view['members_not_seen']} more have it open, of other users or containers")
+    elif view["members_not_seen"] is None:
+        yield Text("whether more have it open is not known: /proc/locks says nothing of it")
+    appending = view["appending"]
+    if appending is not None:
+        since = span(max(0.0, time.time() - appending["since_ms"] / 1000))
+        yield Text(f"! process {appending['pid']} has been appending for {since}", "yellow")
+    for row in view["deleted"]:
+        what = f"{row['files']} deleted files, {size(row['bytes'])}"
+        yield Text(f"process {row['pid']} ({shown(row['name'])}) keeps {what}")
+    if view["processes_not_readable"]:
+        yield Text(f"what {view['processes_not_readable']} other processes keep cannot be seen")
 
 
 def _processes(rows: Sequence[View]) -> Columns:

@@ -23,6 +23,8 @@ from lakelog.layout import ABORT_FILE
 from lakelog.pages.mappedfile import Identity, identity_of
 from lakelog.pages.sharedpage import (
     APPENDED,
+    APPENDER_PID,
+    APPENDER_SINCE,
     COMMITTED,
     DISPATCHED,
     DISPATCHER_PID,
@@ -38,6 +40,7 @@ from lakelog.pages.sharedpage import (
     PAGE_BYTES,
     PROOF,
     RECORDS,
+    SEVERAL,
     STAGED,
     STATE,
     SYNC_US,
@@ -180,6 +183,12 @@ class PageView:
     def dispatcher(self) -> tuple[int, int]:
         """Process id and start time of who writes queues and index."""
         return self._words[DISPATCHER_PID], self._words[DISPATCHER_START]
+
+    @property
+    def appender(self) -> tuple[int, int] | None:
+        """Process id of who appended last beside others, and when it began: ms, monotonic clock."""
+        words = self._words
+        return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
 
     @property
     def state(self) -> State | None:

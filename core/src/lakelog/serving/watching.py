@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog.commitlog import APPENDING
 from lakelog.errors import NoOwner, NotAStore
 from lakelog.files import FileSystem
-from lakelog.ownership import is_owned, owner_pid
+from lakelog.ownership import is_held, is_owned, is_served, owner_pid
 from lakelog.pages.belief import Belief
 from lakelog.pages.pageview import PageView
 from lakelog.serving.held import as_seen
+from lakelog.serving.members import look_for_members
 from lakelog.serving.procstat import look_at
 from lakelog.serving.rates import Look, lags, rates, sync_ms
 from lakelog.serving.runfiles import read_status
@@ -27,6 +29,8 @@ from lakelog.serving.usage import Usage
 
 FRESH_MS: Final = 10_000
 """How old the word of a ``serve`` may be; it writes every second, if it is well."""
+LONG_MS: Final = 1_000
+"""From then on an append is worth a word: all others wait for it."""
 
 
 @attrs.define
@@ -51,9 +55,13 @@ class Watcher:
     def view(self) -> dict[str, Any]:
         """As :mod:`lakelog.serving.status` describes it; ``served_by`` says who tells.
 
-        Without ``serve`` there are no services, and no problems but a missing
-        heartbeat; beside a RocketMQ that owns the store no positions either. Raises
-        :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
+        To that come ``members``, who has the ``services``, whose append takes long (``appending``),
+        and ``deleted`` files that processes keep on the disk; see
+        :class:`~lakelog.serving.members.Members`. Without ``serve`` there are no followers, and no
+        problems but a missing heartbeat, and services that nobody has; beside a RocketMQ that owns
+        the store no positions either.
+
+        Raises :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
         """
         if not self.path.is_dir():
             raise NotAStore("no store is here; is the path right?", path=self.path)
@@ -64,7 +72,32 @@ class Watcher:
             told = {"served_by": "serve", **served}
         else:
             told = {"served_by": None, **self._plain(page)}
-        return {**as_seen(told, page), **self._positions(page)}
+        seen = as_seen(told, page if is_served(self.files, self.path) else None)
+        return {**seen, **self._positions(page), **self._members(page)}
+
+    def _members(self, page: PageView | None) -> dict[str, Any]:
+        """Who has the store open, as far as Linux says it; and what only one at a time may do."""
+        before = self._long(page)
+        found = look_for_members(self.path, self.commitlog)
+        still = before is not None and before == self._long(page)
+        services = found.services
+        if services is None and page is not None and is_served(self.files, self.path):
+            services = page.owner[0]
+        return {
+            "members": list(found.rows),
+            "members_not_seen": found.not_seen,
+            "services": services,
+            "appending": _told(*before) if still and before is not None else None,
+            "deleted": list(found.deleted),
+            "processes_not_readable": found.unreadable,
+        }
+
+    def _long(self, page: PageView | None) -> tuple[int, int] | None:
+        """Whose append takes long, and since when, in ms of the monotonic clock."""
+        appender = None if page is None else page.appender
+        if appender is None or not is_held(self.files, self.path, APPENDING):
+            return None
+        return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 
     def _served(self) -> dict[str, Any] | None:
         """What a living ``serve`` says."""
@@ -77,14 +110,17 @@ class Watcher:
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
+        problems = []
+        if page is not None and not is_served(self.files, self.path):
+            problems.append("nobody has the services: nothing is dispatched or deleted")
         state = page.state.name.lower() if page is not None and page.state is not None else "open"
         return {
             "path": str(self.path),
             "pid": pid,
             "heartbeat_ms": None if page is None else page.heartbeat_ms,
             "state": state,
-            "health": "failed" if state == "failed" else "ok",
-            "problems": [],
+            "health": "failed" if state == "failed" else "degraded" if problems else "ok",
+            "problems": problems,
             "disks": disks(self.path, self.commitlog),
             "processes": [] if pid is None else self._usage.rows(pid, ()),
         }
@@ -101,6 +137,11 @@ class Watcher:
             told["flush"] = {"mean_ms": sync_ms(former, look)}
         followers = follower_lags(self.files, self.path, look.counts["flushed"])
         return {**told, "lags": {**lags(look.counts), "followers": followers}}
+
+
+def _told(pid: int, since_ms: int) -> dict[str, int]:
+    """An append in ms since 1970."""
+    return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
 
 def _is_fresh(said: dict[str, Any]) -> bool:

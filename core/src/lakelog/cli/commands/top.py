@@ -29,11 +29,12 @@ def top(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Watch a store at work: rates, lags, flush latency, disks, processes.
+    """Watch a store at work: rates, lags, flush latency, disks, processes, who has it open.
 
     Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
-    lakelog/serve.json. Exit code 3 if nobody has the store open.
+    lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
+    Exit code 3 if nobody has the store open.
     """
     watcher = _watcher(store, broker_conf, settings, dict(map(assignment, assignments or ())))
     console = Console(markup=False, highlight=False)
