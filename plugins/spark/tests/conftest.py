@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["kind", "session", "spark", "store_fixtures", "store_path"]
 
 _FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
+_QUICK = "-XX:TieredStopAtLevel=1"  # a test ends before a better compiler pays
 # PySpark leaves the sockets by which it collects rows to the garbage collector.
 _OF_PYSPARK = (
     "ignore:unclosed <socket:ResourceWarning",
@@ -41,7 +42,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     reason = lakelog_spark.missing_java()
     if reason is not None:
         required.missing(reason)
-    made = lakelog_spark.session(tmp_path_factory.mktemp("warehouse"), master="local[2]")
+    made = lakelog_spark.session(
+        tmp_path_factory.mktemp("warehouse"),
+        master="local[2]",
+        config={"spark.driver.defaultJavaOptions": _QUICK},
+    )
     lakelog_spark.register(made)
     yield made
     made.stop()
