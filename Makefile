@@ -17,7 +17,8 @@ MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject
 MATRIX := $(addprefix core/tests/,codec registry settings store test_gate.py test_putfuture.py) \
 	plugins/flush
 ARGS ?=
-WORKERS ?= auto
+# One more than there are processors: many tests wait for timers, processes and syncs.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test matrix lint format demo bench lock clean jdk-note
@@ -29,7 +30,7 @@ setup: $(VENV)/.installed ## Install everything into .venv; the command is .venv
 
 test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
 	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # Of each supported version that is present, other than the one in .venv: its own environment, all
 # of which are set up side by side.
@@ -52,7 +53,7 @@ matrix: setup ## Run a part of the tests with the other Pythons that are here (3
 	for each in $$running; do \
 		version=$${each%:*}; \
 		echo "Python $$version"; \
-		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) $(MATRIX) $(ARGS) || exit 1; \
+		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(MATRIX) $(ARGS) || exit 1; \
 	done
 
 lint: setup ## Lint, check the format and the types
