@@ -10,8 +10,8 @@ import pytest
 from lakelog.testing.crash import CrashPlan, simulate
 from lakelog.testing.crash.longrun import FLUSHES, WRITERS
 
-SAMPLE = 130
-SAMPLE_AFTER_FAILURE = 60
+SAMPLE = 60
+SAMPLE_AFTER_FAILURE = 40
 LONG = 20_000
 
 
