@@ -135,7 +135,7 @@ def _sample(
 
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
 def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[str, str]) -> None:
-    _sample(faulty, tmp_path, SAMPLE.get(fault[0], OTHERS), fault, 6, "all")
+    _sample(faulty, tmp_path, SAMPLE.get(fault[0], OTHERS), fault, 3, "all")
 
 
 @pytest.mark.parametrize("fault", HOUSE, ids="-".join)
@@ -147,7 +147,7 @@ def test_a_sample_of_calls_fails_while_house_is_kept(
 
 @pytest.mark.parametrize("workload", ["house", "loop"])
 def test_no_thread_can_be_started(faulty: Workers, tmp_path: Path, workload: str) -> None:
-    _sample(faulty, tmp_path, FEW_ENTRIES, ("pthread_create", "EAGAIN"), 6, workload)
+    _sample(faulty, tmp_path, FEW_ENTRIES, ("pthread_create", "EAGAIN"), 3, workload)
 
 
 @pytest.mark.slow
