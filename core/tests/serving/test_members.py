@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.serving.support import until
-from core.tests.store.support import open_small, segments
-from core.tests.store.workers import a_worker
+from core.tests.store.support import NEVER, open_small, segments
+from core.tests.store.workers import SERVE, a_worker
 from lakelog.cli.app import make_app
 from lakelog.files import RealFileSystem
 from lakelog.serving import members
@@ -37,11 +37,11 @@ def by_pid(view: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def test_all_that_have_it_open_are_named(tmp_path: Path) -> None:
     with ExitStack() as opened:
-        owner = opened.enter_context(a_worker(tmp_path, "owner"))
+        owner = opened.enter_context(a_worker(tmp_path, SERVE))
         assert owner.hear() == {"role": "owner"}
-        other = opened.enter_context(a_worker(tmp_path, "attach"))
+        other = opened.enter_context(a_worker(tmp_path, "write", **NEVER))
         assert other.hear() == {"role": "attach"}
-        with open_small(tmp_path, mode="attach"), open_small(tmp_path, mode="attach"):
+        with open_small(tmp_path, **NEVER), open_small(tmp_path, **NEVER):
             view = json.loads(top(tmp_path, "--json"))
             shown = top(tmp_path)
         found = by_pid(view)
@@ -68,9 +68,9 @@ def test_who_cannot_be_seen_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
             raise PermissionError
         return opened(pid)
 
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
-        with open_small(tmp_path, mode="attach"):
+        with open_small(tmp_path, **NEVER):
             monkeypatch.setattr(members, "_opened", refused)
             view, shown = watcher(tmp_path).view(), top(tmp_path)
     assert set(by_pid(view)) == {owner.process.pid}
@@ -79,7 +79,7 @@ def test_who_cannot_be_seen_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_append_that_takes_long_is_told(tmp_path: Path) -> None:
-    with open_small(tmp_path), a_worker(tmp_path, "attach") as worker:
+    with open_small(tmp_path), a_worker(tmp_path, "write", **NEVER) as worker:
         worker.hear()
         inside = "store._current.parts.joined.log.log._inside"
         worker.say(f"{inside}(lambda: __import__('time').sleep(60))")
@@ -94,7 +94,7 @@ def test_an_append_that_takes_long_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["open", "mapped"])
 def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path, how: str) -> None:
     path = tmp_path / "s"
-    with House(Keeping(keep=1)).open(path) as store, a_worker(path, "attach") as worker:
+    with House(Keeping(keep=1)).open(path) as store, a_worker(path, "write", **NEVER) as worker:
         worker.hear()
         fill(store, 160)
         first = segments(path)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from lakelog.layout import LOCK_FILE, RECORD_MIN_BYTES
 from lakelog.pages.sharedpage import HEARTBEAT, PAGE_FILE
 from lakelog.testing import FaultyFile
 
+NEVER: Mapping[str, Any] = {"attach": {"take_over": False}}
+"""Settings of a process that never has the services."""
 SEGMENT = 16 << 10
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from core.tests.housekeeping.support import FEW, House, Keeping
-from core.tests.store.support import fill, open_small, read_small, until
-from core.tests.store.workers import Worker, a_worker
+from core.tests.store.support import NEVER, fill, open_small, read_small, until
+from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
 from lakelog.errors import (
     DispatchStopped,
@@ -30,7 +30,7 @@ from lakelog.testing.crash.opener import owned_by
 from lakelog.testing.signals import hold
 
 FILES = RealFileSystem()
-SOON = {"attach": {"reconnect_timeout_ms": 700}}
+SOON = {"attach": {"reconnect_timeout_ms": 700, "take_over": False}}
 
 
 def requests(path: Path) -> list[Path]:
@@ -39,7 +39,7 @@ def requests(path: Path) -> list[Path]:
 
 @contextmanager
 def attached(path: Path, **settings: Any) -> Iterator[Worker]:
-    with a_worker(path, "attach", **settings) as worker:
+    with a_worker(path, "write", **NEVER, **settings) as worker:
         assert worker.hear() == {"role": "attach"}
         yield worker
 
@@ -75,7 +75,7 @@ def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
     """Behind each answer nothing of before is there, and nothing of later is missing."""
     with ExitStack() as opened:
         owner = opened.enter_context(open_small(tmp_path))
-        asker = opened.enter_context(open_small(tmp_path, mode="attach"))
+        asker = opened.enter_context(open_small(tmp_path, **NEVER))
         producer = opened.enter_context(attached(tmp_path))
         for _ in range(5):
             asker.put(Message("t", b"before", queue_id=0))
@@ -102,7 +102,7 @@ def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
         owner.put(Message("old", b"x", queue_id=0))
         fill(owner, 100)
         assert owner.wait_dispatched()
-        with attached(tmp_path) as asker, open_small(tmp_path, mode="attach") as store:
+        with attached(tmp_path) as asker, open_small(tmp_path, **NEVER) as store:
             would = owner.delete_expired(dry_run=True)
             done = store.delete_expired()
             assert isinstance(done, CleaningReport)
@@ -115,7 +115,7 @@ def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
 
 def test_unused_topics_are_named(tmp_path: Path) -> None:
     house = House(Keeping())
-    with house.open(tmp_path, **FEW) as owner, open_small(tmp_path, mode="attach", **FEW) as store:
+    with house.open(tmp_path, **FEW) as owner, open_small(tmp_path, **NEVER, **FEW) as store:
         for topic in ("one", "two"):
             owner.put(Message(topic, b"x", queue_id=0))
         fill(owner, 100)
@@ -131,7 +131,7 @@ def test_unused_topics_are_named(tmp_path: Path) -> None:
 def test_what_is_refused_there_is_raised_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_small(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+    with open_small(tmp_path) as owner, open_small(tmp_path, **NEVER) as store:
         with pytest.raises(SettingsError, match="no cleaner is set"):
             store.delete_expired()
         owner.put(Message("t", b"x", queue_id=0))
@@ -155,7 +155,7 @@ def test_what_is_refused_there_is_raised_here(
 
 
 def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_small(tmp_path) as owner, open_small(tmp_path, mode="attach") as store:
+    with open_small(tmp_path) as owner, open_small(tmp_path, **NEVER) as store:
         owner.put(Message("t", b"x", queue_id=0))
         assert owner.wait_dispatched()
         named = next(iter(owned_by(owner).dispatchers))
@@ -181,21 +181,21 @@ def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
 
     with ExitStack() as opened:
         opened.enter_context(House(Broken()).open(tmp_path))
-        store = opened.enter_context(open_small(tmp_path, mode="attach"))
+        store = opened.enter_context(open_small(tmp_path, **NEVER))
         with pytest.raises(StoreError, match=r"process [0-9]+.*KeyError: 'a fault'"):
             store.delete_expired()
 
 
 def test_nobody_has_the_services_for_long(tmp_path: Path) -> None:
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 1)
-        with open_small(tmp_path, mode="attach", **SOON) as store:
+        with open_small(tmp_path, **SOON) as store:
             owner.kill()
-            with pytest.raises(NoOwner, match=r"nothing was changed.*mode='auto'"):
+            with pytest.raises(NoOwner, match=r"nothing was changed.*mode='write'"):
                 store.delete_topic("t")
             assert requests(tmp_path) == []
-            with a_worker(tmp_path, "owner") as another:
+            with a_worker(tmp_path, SERVE) as another:
                 another.hear()
                 assert store.topics() == ["t"]
                 store.delete_topic("t")
@@ -203,10 +203,10 @@ def test_nobody_has_the_services_for_long(tmp_path: Path) -> None:
 
 
 def test_who_has_the_services_is_held(tmp_path: Path) -> None:
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 1)
-        with open_small(tmp_path, mode="attach", **SOON) as store:
+        with open_small(tmp_path, **SOON) as store:
             hold(owner.process.pid)
             with pytest.raises(StoreLocked, match=r"nothing was changed.*held") as caught:
                 store.delete_topic("t")
@@ -221,7 +221,7 @@ def test_who_has_the_services_is_held(tmp_path: Path) -> None:
 
 def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
     """Killed between the tombstone and the queues."""
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 2)
         assert owner.ask("store.wait_dispatched()") == {"is_": True}
@@ -241,7 +241,7 @@ def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 1)
         with attached(tmp_path) as asker:
@@ -256,10 +256,10 @@ def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_closed_waits_no_more(tmp_path: Path) -> None:
-    with a_worker(tmp_path, "owner") as owner:
+    with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 1)
-        store, caught = open_small(tmp_path, mode="attach"), list[Exception]()
+        store, caught = open_small(tmp_path, **NEVER), list[Exception]()
         hold(owner.process.pid)
 
         def ask() -> None:

@@ -30,7 +30,7 @@ from lakelog.roles.telling import (
     digest,
     parted,
 )
-from lakelog.settings.catalog import keys_of
+from lakelog.settings.catalog import ATTACH, keys_of
 from lakelog.settings.effective import Settings
 from lakelog.settings.given import dotted
 from lakelog.settings.hints import hints_of
@@ -40,6 +40,8 @@ from lakelog.strategies import AUTO
 
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
+_OF_SERVICES: Final = (Kind.CLEANER.name, Kind.DISK_WATCHER.name)
+"""Kinds of plugins that a process does without that never has the services."""
 OTHERS: Final = "the store's processes"
 """Where a value came from that those have that have the store open."""
 
@@ -52,7 +54,8 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
     Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had, and
     :class:`~lakelog.errors.PluginError` where a plugin is missing, or is of another version.
     """
-    for name, (kind, *package) in said.get(PLUGINS, {}).items():
+    used = _used(settings, said)
+    for name, (kind, *package) in used.items():
         _check_plugin(registry, Kind[kind], name, package, path)
     theirs = _theirs(settings.core, said)
     for key, value in theirs.items():
@@ -61,7 +64,7 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
             _check(settings, key, asked, value)
     sections = {
         name: _section(registry, settings, name, said)
-        for name in (*CORE_SECTIONS, *said.get(PLUGINS, {}))
+        for name in (*CORE_SECTIONS, *used)
     }
     made = attrs.evolve(
         settings,
@@ -75,6 +78,15 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
 
 
 # --- plugins -----------------------------------------------------------------------------------
+
+
+def _used(settings: Settings, said: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The plugins that this process may need, by name: their kind, and their package."""
+    plugins: Mapping[str, list[str]] = said.get(PLUGINS, {})
+    serves = settings.section(ATTACH).take_over
+    return {
+        name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES
+    }
 
 
 def _check_plugin(

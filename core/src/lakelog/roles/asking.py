@@ -104,7 +104,7 @@ class Asking:
         if not is_served(self._files, self._path):
             return NoOwner(
                 f"no process has had the services of this store for {self._seconds:g} s, and one "
-                f"that has them must do this ({state}); open it in a process with mode='auto'",
+                f"that has them must do this ({state}); open it in a process with mode='write'",
                 path=self._path,
             )
         pid = self._log.page.words[OWNER_PID]
