@@ -28,6 +28,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog import PutRefused, PutResult, PutStatus, Store
+from lakelog.files import RealFileSystem
+from lakelog.ownership import is_owned
 from tests.processes.program import end_with_parent, guarded, opened, said, stop_at_sigterm
 from tests.processes.words import (
     STORE,
@@ -44,6 +46,7 @@ Put: TypeAlias = Callable[[Store, Sequence[str]], Sequence[PutResult]]
 LARGEST_BATCH: Final = 24
 IN_FLIGHT: Final = 16
 PATIENCE_SECONDS: Final = 90
+_LOOK_SECONDS: Final = 0.02
 PAUSES_SECONDS: Final = {"put": 0.002, "put_async": 0.002, "put_batch": 0.02, "put_columns": 0.02}
 
 
@@ -140,7 +143,11 @@ def main() -> None:
     journal = Journal.opened(Path(folder), name)
 
     def work() -> None:
-        with opened(Path(folder) / STORE, journal, **json.loads(orders)) as store:
+        how, path = json.loads(orders), Path(folder) / STORE
+        while not (how["attach"]["take_over"] or is_owned(RealFileSystem(), path)):
+            if stopping.wait(_LOOK_SECONDS):  # who is no heir leaves the services to the others
+                return
+        with opened(path, journal, **how) as store:
             journal.tell("opened", store)
             pause = PAUSES_SECONDS[way]
             WAYS[way](Producer(store, journal, name, pause, stopping, random.Random(name)))

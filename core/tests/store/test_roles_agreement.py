@@ -6,8 +6,9 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import lakelog
 from core.tests.store.support import SEGMENT, open_small, read_small
 from core.tests.store.workers import Worker, a_worker
-from lakelog.errors import MissingPlugin
+from lakelog.errors import MissingPlugin, SettingsError
 from lakelog.pages.sharedpage import SETTINGS_BYTES
 from lakelog.registry import Registry
 from lakelog.roles.agreeing import agreed
@@ -55,32 +56,45 @@ USED: Final[dict[str, Any]] = {"plugins": None, "append": "marking"}
 Install = Callable[[str | None], None]
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("place")
+
+
+def installed(place: Path, version: str | None) -> str:
+    """``PYTHONPATH`` for processes that have the package in a version, or do not have it."""
+    former = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if version is None:
+        return os.pathsep.join(former)
+    folder = place / f"site-{version}"
+    info = folder / f"acme_marking-{version}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (folder / "acme_marking.py").write_text(PACKAGE)
+    (info / "METADATA").write_text(f"Name: acme-marking\nVersion: {version}\n\n")
+    (info / "entry_points.txt").write_text("[lakelog]\nmarking = acme_marking\n")
+    return os.pathsep.join([str(folder), *filter(None, former)])
+
+
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Lets processes that start from then on have the package in a version, or not have it."""
+def install(place: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """For processes that start from then on; without it, as the first process has it."""
+    former = {each: installed(place, each) for each in (None, "1.2.3", "1.2.4", "1.3.0")}
 
     def at(version: str | None) -> None:
-        folder = tmp_path / f"site-{version}"
-        former = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        rest = [each for each in former if each and Path(each).parent != tmp_path]
-        if version is not None:
-            info = folder / f"acme_marking-{version}.dist-info"
-            info.mkdir(parents=True, exist_ok=True)
-            (folder / "acme_marking.py").write_text(PACKAGE)
-            (info / "METADATA").write_text(f"Name: acme-marking\nVersion: {version}\n\n")
-            (info / "entry_points.txt").write_text("[lakelog]\nmarking = acme_marking\n")
-            rest.insert(0, str(folder))
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(rest))
+        monkeypatch.setenv("PYTHONPATH", former[version])
 
+    at("1.2.3")
     return at
 
 
-@pytest.fixture
-def first(tmp_path: Path, install: Install) -> Iterator[Worker]:
-    """A process that has a store open whose bodies it marks."""
-    install("1.2.3")
+@pytest.fixture(scope="module")
+def first(place: Path) -> Iterator[Worker]:
+    """A process that has a store open whose bodies it marks; each test leaves it as it is."""
     section = {"mark": "!", "key": "secret", "words": ["a", "b"]}
-    with a_worker(tmp_path / "s", **USED, marking=section) as worker:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", installed(place, "1.2.3"))
+            worker = stack.enter_context(a_worker(place / "s", **USED, marking=section))
         assert worker.hear() == {"role": "owner"}
         yield worker
 
@@ -95,10 +109,10 @@ def a_newcomer(path: Path, **settings: Any) -> Iterator[tuple[Worker, dict[str, 
 
 
 def test_who_lacks_a_plugin_of_the_others_is_refused(
-    tmp_path: Path, install: Install, first: Worker
+    place: Path, install: Install, first: Worker
 ) -> None:
     install(None)
-    with a_newcomer(tmp_path / "s", append="rocketmq") as (_, said):
+    with a_newcomer(place / "s", append="rocketmq") as (_, said):
         assert said["error"] == "MissingPlugin"
         assert "use the append callback 'marking' of acme-marking 1.2.3" in said["text"]
         assert said["text"].endswith("; pip install acme-marking==1.2.3")
@@ -106,20 +120,20 @@ def test_who_lacks_a_plugin_of_the_others_is_refused(
 
 
 def test_another_version_of_a_plugin_is_refused(
-    tmp_path: Path, install: Install, first: Worker
+    place: Path, install: Install, first: Worker
 ) -> None:
     install("1.3.0")
-    with a_newcomer(tmp_path / "s") as (_, said):
+    with a_newcomer(place / "s") as (_, said):
         assert said["error"] == "PluginError"
         assert "'marking' of acme-marking 1.2.3, and here is acme-marking 1.3.0" in said["text"]
     assert len(first.ask("put", "x", 2)["offsets"]) == 2
 
 
 def test_a_version_with_other_corrections_is_told(
-    tmp_path: Path, install: Install, first: Worker, capfd: pytest.CaptureFixture[str]
+    place: Path, install: Install, first: Worker, capfd: pytest.CaptureFixture[str]
 ) -> None:
     install("1.2.4")
-    with a_newcomer(tmp_path / "s", marking={"key": "secret"}) as (_, said):
+    with a_newcomer(place / "s", marking={"key": "secret"}) as (_, said):
         assert said == {"role": "attach"}
     assert "of acme-marking 1.2.3, and here is acme-marking 1.2.4" in capfd.readouterr().err
 
@@ -148,10 +162,10 @@ def test_all_dispatch_and_clean_alike(tmp_path: Path) -> None:
 
 
 def test_a_section_that_differs_gives_way(
-    tmp_path: Path, first: Worker, capfd: pytest.CaptureFixture[str]
+    place: Path, install: Install, first: Worker, capfd: pytest.CaptureFixture[str]
 ) -> None:
     section = {"mark": "?", "key": "secret"}
-    with a_newcomer(tmp_path / "s", marking=section) as (second, said):
+    with a_newcomer(place / "s", marking=section) as (second, said):
         assert said == {"role": "attach"}
         first.ask("put", "first", 1)
         second.ask("put", "second", 1)
@@ -159,37 +173,35 @@ def test_a_section_that_differs_gives_way(
     logged = [line for line in capfd.readouterr().err.splitlines() if "marking" in line]
     assert len(logged) == 1
     assert "others than these: marking.mark = '?' (theirs: '!')" in logged[0]
-    with read_small(tmp_path / "s") as store:
-        assert [bytes(each.body) for each in store.scan()] == [b"first 0!", b"second 0!"]
+    with read_small(place / "s") as store:
+        assert [bytes(each.body) for each in store.scan()][-2:] == [b"first 0!", b"second 0!"]
 
 
 @pytest.mark.parametrize("section", [{}, {"key": "another"}])
 def test_a_secret_must_be_the_same_and_stands_nowhere(
-    tmp_path: Path, first: Worker, section: dict[str, Any]
+    place: Path, install: Install, first: Worker, section: dict[str, Any]
 ) -> None:
     assert first.process.poll() is None
-    with a_newcomer(tmp_path / "s", marking=section) as (_, said):
+    with a_newcomer(place / "s", marking=section) as (_, said):
         assert said["error"] == "SettingsError"
         assert "marking.key" in said["text"]
         assert "give the same in all" in said["text"]
         assert "another'" not in said["text"]
-    assert b"secret" not in (tmp_path / "s" / "lakelog" / "shared").read_bytes()
+    assert b"secret" not in (place / "s" / "lakelog" / "shared").read_bytes()
 
 
-def test_a_section_that_does_not_fit_into_the_page_must_be_the_same(
-    tmp_path: Path, install: Install
-) -> None:
-    install("1.2.3")
+def test_a_section_that_does_not_fit_into_the_page_must_be_the_same(tmp_path: Path) -> None:
+    marking = ModuleType("marking")
+    exec(PACKAGE, marking.__dict__)
+    given = {"plugins": [marking], "append": "marking"}
     long = ["word" * 8] * (SETTINGS_BYTES // 32)
-    with a_worker(tmp_path / "s", **USED, marking={"words": long}) as worker:
-        assert worker.hear() == {"role": "owner"}
-        with a_newcomer(tmp_path / "s", marking={"words": long}) as (second, said):
-            assert said == {"role": "attach"}
-            assert second.ask("put", "second", 1)["offsets"] == [0]
-        with a_newcomer(tmp_path / "s", marking={"words": long[1:]}) as (_, said):
-            assert said["error"] == "SettingsError"
-            assert "[marking]" in said["text"]
-            assert "not in the page" in said["text"]
+    with open_small(tmp_path, **given, marking={"words": long}) as first:
+        with open_small(tmp_path, **given, marking={"words": long}) as store:
+            store.put(lakelog.Message("t", b"second"))
+            assert store.settings.section("marking").words == tuple(long)
+        with pytest.raises(SettingsError, match=r"\[marking\].*not in the page"):
+            open_small(tmp_path, **given, marking={"words": long[1:]})
+        assert [bytes(each.body) for each in first.scan()] == [b"second."]
 
 
 def settings_of(path: Path, **given: Any) -> tuple[Registry, Settings]:
