@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from lakelog.errors import (
 from lakelog.files import RealFileSystem
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Deletion, SegmentInfo, Situation
+from lakelog.roles import asking
+from lakelog.shared import requests as requests_module
 from lakelog.testing.crash.opener import owned_by
 from lakelog.testing.signals import hold
 
@@ -125,6 +128,41 @@ def test_unused_topics_are_named(tmp_path: Path) -> None:
         assert store.topics() == owner.topics() == ["t"]
 
 
+def test_one_waits_for_what_another_has_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes, while who does it lives."""
+    looked, waited = list[bool](), threading.Event()
+
+    class Slow(Keeping):
+        def choose(
+            self, segments: Sequence[SegmentInfo], situation: Situation
+        ) -> Sequence[Deletion]:
+            assert waited.wait(30)
+            return ()
+
+    def is_busy(*given: Any) -> bool:
+        looked.append(requests_module.is_busy(*given))
+        if len(looked) == 2:
+            waited.set()
+        return looked[-1]
+
+    monkeypatch.setattr(asking, "is_busy", is_busy)
+    with ExitStack() as opened:
+        owner = opened.enter_context(House(Slow()).open(tmp_path))
+        one, other = (
+            opened.enter_context(open_small(tmp_path, **SOON)) for _ in range(2)
+        )
+        owner.put(Message("t", b"x", queue_id=0))
+        pool = opened.enter_context(ThreadPoolExecutor())
+        first = pool.submit(one.delete_expired)
+        until(lambda: requests_module.is_busy(FILES, tmp_path))
+        other.delete_topic("t")
+        assert first.result(30).deleted == ()
+        assert looked[:2] == [True, True]
+        assert owner.topics() == []
+
+
 # --- errors ---
 
 
@@ -219,8 +257,9 @@ def test_who_has_the_services_is_held(tmp_path: Path) -> None:
 # --- deaths ---
 
 
-def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
-    """Killed between the tombstone and the queues."""
+@pytest.mark.parametrize("is_next", [False, True])
+def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bool) -> None:
+    """Killed between the tombstone and the queues; the next one may be who has asked."""
     with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 2)
@@ -230,11 +269,13 @@ def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path) -> None:
             "lambda *_: os.kill(os.getpid(), 9))"
         )
         assert owner.ask(dies) == {"is_": None}
-        with attached(tmp_path) as asker, open_small(tmp_path) as store:
-            asker.say("store.delete_topic('t')")
-            assert asker.hear() == {"is_": None}
+        mine, other = ({}, NEVER) if is_next else (NEVER, {})
+        with a_worker(tmp_path, "write", **mine) as asker, open_small(tmp_path, **other) as store:
+            assert asker.hear() == {"role": "attach"}
+            assert asker.ask("store.delete_topic('t')") == {"is_": None}
             assert owner.process.wait(30) == -signal.SIGKILL
-            until(lambda: store.role == "owner")
+            if is_next:
+                assert asker.ask("store.role") == {"is_": "owner"}
             assert store.topics() == []
             assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 2
     assert requests(tmp_path) == []

@@ -27,12 +27,14 @@ from lakelog.openlog import OpenLog
 from lakelog.ownership import is_served
 from lakelog.pages.sharedpage import HEARTBEAT, OWNER_PID
 from lakelog.roles.managing import Manager
-from lakelog.shared.requests import Asked, Request, asked, is_asked
+from lakelog.shared.requests import Asked, Request, asked, is_asked, is_busy
 from lakelog.shared.watch import announce
 from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
+_ANNOUNCED: Final = 10
+"""Each so many looks the watching threads are woken: one may have been awake just then."""
 _RESULT: Final = "result"
 _ERROR: Final = "error"
 
@@ -83,19 +85,21 @@ class Asking:
         return said[_RESULT]
 
     def _wait(self, request: Request) -> Mapping[str, Any]:
-        page = self._log.page
-        end, seen = time.monotonic() + self._seconds, (0, 0)
+        page, looks = self._log.page, 0
+        end, seen = time.monotonic() + self._seconds, (0, page.words[HEARTBEAT])
         while (said := request.answer()) is None:
             if self._log.lock.is_parting:
                 raise StoreClosed("the store was closed meanwhile")
-            takers = request.takers()
-            if not takers:
-                announce(page)
-            life = (takers, page.words[HEARTBEAT] if takers else 0)
-            if life != seen:
+            life = request.takers(), page.words[HEARTBEAT]
+            if life[0] and life != seen:
                 seen, end = life, time.monotonic() + self._seconds
             if time.monotonic() >= end:
-                raise self._late(begun=request.give_up())
+                if life == seen or not is_busy(self._files, self._path):
+                    raise self._late(begun=request.give_up())
+                seen, end = life, time.monotonic() + self._seconds  # another's is done first
+            if not life[0] and looks % _ANNOUNCED == 0:
+                announce(page)
+            looks += 1
             time.sleep(_LOOK_S)
         return said
 

@@ -107,6 +107,21 @@ def is_asked(files: FileSystem, path: Path) -> bool:
     return any(name.startswith(_PREFIX) for name, _ in files.list(path / OWN_DIR))
 
 
+def is_busy(files: FileSystem, path: Path) -> bool:
+    """Whether somebody has begun with a request, and not answered it yet."""
+    for name, _ in files.list(path / OWN_DIR):
+        if name.startswith(_PREFIX):
+            with suppress(FileNotFoundError):
+                file = files.open(path / OWN_DIR / name)
+                try:
+                    lines = _lines(file)
+                finally:
+                    file.close()
+                if any(TAKEN in each for each in lines[1:]) and _answer(lines) is None:
+                    return True
+    return False
+
+
 def _begun(files: FileSystem, file: File) -> dict[str, Any] | None:
     """Say that this process begins; ``None`` where there is nothing to do, or not yet."""
     if _is_dead(files, file):
