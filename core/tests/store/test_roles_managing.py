@@ -163,6 +163,32 @@ def test_one_waits_for_what_another_has_asked_for(
         assert owner.topics() == []
 
 
+def test_what_one_that_closes_has_not_begun_the_next_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as opened:
+        owner = opened.enter_context(open_small(tmp_path))
+        store = opened.enter_context(open_small(tmp_path, mode="attach"))
+        owner.put(Message("t", b"x", queue_id=0))
+        closing = threading.Event()
+
+        def late(_: asking.Desk) -> None:
+            """It finds the request when it is closing already."""
+            closing.set()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(asking.Desk, "turn", late)
+            pool = opened.enter_context(ThreadPoolExecutor())
+            asked = pool.submit(store.delete_topic, "t")
+            assert closing.wait(30)
+            until(lambda: bool(requests(tmp_path)))
+            owner.close()
+        assert not asked.done()
+        next_one = opened.enter_context(open_small(tmp_path, mode="owner"))
+        assert asked.result(30) is None
+        assert next_one.topics() == store.topics() == []
+
+
 # --- errors ---
 
 
