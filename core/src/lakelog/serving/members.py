@@ -19,9 +19,9 @@ from lakelog.dispatchlock import DISPATCHING
 from lakelog.layout import LOCK_FILE
 from lakelog.ownership import SERVICES
 from lakelog.serving.procstat import command_of, look_at
-from lakelog.shared.membership import OPEN, SET_UP
+from lakelog.shared.membership import OPEN
 
-_DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches", SET_UP: "joins or leaves"}
+_DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches"}
 _GONE: Final = " (deleted)"
 
 
