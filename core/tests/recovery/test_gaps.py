@@ -150,7 +150,7 @@ def test_one_that_goes_over_segments(tmp_path: Path, wide: list[PutResult]) -> N
     assert sound(tmp_path / "wide")
 
 
-SOME = range(2, 200, 11)
+SOME = range(2, 200, 23)
 ALL = pytest.param(range(200), marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
 
 

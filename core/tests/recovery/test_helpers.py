@@ -140,7 +140,14 @@ def test_a_part_that_begins_elsewhere_is_not_joined(
     assert section(source, before.end_offset, 9, inside=True).follows(before)
 
 
-@pytest.mark.parametrize("part", [SEGMENT // 16, SEGMENT // 3, SEGMENT])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(SEGMENT // 16, marks=pytest.mark.slow),
+        SEGMENT // 3,
+        pytest.param(SEGMENT, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("disorder", ["none", "torn", "damaged", "set back", "refused"])
 def test_the_recovery_is_the_same_with_them(
     disorder: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,7 +38,7 @@ def _in_disorder(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("way", ["open", "recover"])
 def test_a_stop_at_some_changes(way: str, tmp_path: Path) -> None:
-    _stop_at(range(3, 1000, 9), way, tmp_path)
+    _stop_at(range(3, 1000, 19), way, tmp_path)
 
 
 @pytest.mark.slow
