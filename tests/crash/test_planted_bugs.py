@@ -280,9 +280,19 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     quarantine_is_not_durable: (twice(settings=CUTS), "not in quarantine"),
     nothing_is_set_aside: (planned(flush="none", settings=CUTS), "not in quarantine"),
 }
+RARE: Final = (
+    flushed_read_after_the_sync,
+    recovery_syncs_nothing_that_it_read,
+    quarantine_is_not_durable,
+)
+"""Found after five seconds or more."""
 
 
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "plant",
+    [pytest.param(each, marks=pytest.mark.slow if each in RARE else ()) for each in BUGS],
+    ids=lambda plant: plant.__name__,
+)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, what = BUGS[plant]
     plant(monkeypatch)
