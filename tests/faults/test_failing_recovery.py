@@ -132,8 +132,9 @@ def _death(outcome: Outcome) -> list[dict[str, Any]]:
 def test_a_sample_of_calls_fails_in_a_recovery(
     faulty: Workers, tmp_path: Path, ruin: Ruin, job: str
 ) -> None:
-    outcomes = [_try(faulty, tmp_path, ruin, job, strike, nth=nth) for strike, nth in SAMPLE]
-    assert sum(bool(outcome.fired) for outcome in outcomes) >= len(SAMPLE) - 2
+    chosen = SAMPLE[JOBS.index(job) % 2 :: 2]  # half of them, as recoveries are much alike
+    outcomes = [_try(faulty, tmp_path, ruin, job, strike, nth=nth) for strike, nth in chosen]
+    assert sum(bool(outcome.fired) for outcome in outcomes) >= len(chosen) - 2
 
 
 @pytest.mark.slow
