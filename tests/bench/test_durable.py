@@ -104,8 +104,8 @@ def test_calls_that_overlap_share_a_commit() -> None:
     ("mode", "settings"),
     [
         ("append", {"threads": 2}),
-        ("append", {"threads": 1, "inflight": 8}),
-        ("batch", {"threads": 2, "n": 8}),
+        pytest.param("append", {"threads": 1, "inflight": 8}, marks=pytest.mark.slow),
+        pytest.param("batch", {"threads": 2, "n": 8}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -160,6 +160,7 @@ def test_what_an_opening_costs_is_counted(way: str, segments: int, tmp_path: Pat
     assert sample["read_kib"] < opening.SEGMENT_BYTES / 1024 / 64  # its tail has no blocks
 
 
+@pytest.mark.slow
 def test_what_the_real_store_needs_for_it_is_counted(oracle: Oracle, tmp_path: Path) -> None:
     sample = opening.theirs(1, tmp_path)
     assert min(sample.values()) > 0
