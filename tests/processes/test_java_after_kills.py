@@ -42,6 +42,7 @@ def _check_closed(oracle: Oracle, path: Path) -> None:
     assert derived(path) == before
 
 
+@pytest.mark.slow
 def test_the_real_store_opens_what_was_stopped(oracle: Oracle, tmp_path: Path) -> None:
     _check_closed(oracle, _left(tmp_path / "g", stop=True, rounds=ROUNDS))
 
