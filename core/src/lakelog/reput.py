@@ -115,6 +115,7 @@ class Reput:
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
+        self._known = positions.dispatched
         self._arrivals = arrivals
         self._wake = Event()
         self._hurry = Event()
@@ -141,6 +142,8 @@ class Reput:
         self._progress = progress
         self._round()
         self._progress = None
+        if not self._is_behind():
+            self._known = 0
 
     def follow(self) -> None:
         """Dispatch what comes, from now on."""
@@ -245,7 +248,7 @@ class Reput:
         return self._closing or (self._is_behind() and self.failure is None)
 
     def _is_behind(self) -> bool:
-        return self._positions.dispatched < self._end()
+        return self._dispatching.offset < self._end()
 
     def _end(self) -> int:
         """Up to where there is something to dispatch."""
@@ -278,7 +281,9 @@ class Reput:
                 return
 
     def _publish(self) -> None:
-        self._positions.dispatched = self._dispatching.offset
+        """While what a process of before did comes again, the word stays as it was."""
+        if self._dispatching.offset >= self._known:
+            self._positions.dispatched = self._dispatching.offset
         self._positions.count_records(self._dispatching.take_count())
         self._arrivals.notify()
 
