@@ -1,147 +1,172 @@
-"""Writers that are killed, round after round, with tiny segments: nobody loses, doubles or waits.
+"""Writers and readers that are killed, round after round, with small segments.
 
-Any of them has the services at some time, and dies with them. The store stays open all the while:
-no recovery comes in between. At the end every acknowledged message is there once, in the order of
-its writer, the queue has them all, and ``verify`` finds nothing.
+Any writer has the services at some time, and half of the rounds kill who has them. The store stays
+open all the while: no recovery comes in between. At the end every acknowledged message is there
+once, at its place, in the order of its writer; the queue and each reader have them all; ``verify``
+finds nothing, and the real store reads the same.
 """
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import pytest
 
 import lakelog
 from lakelog.files import RealFileSystem
 from lakelog.ownership import is_owned
-from tests.processes.test_killed import verified
-from tests.support.killing import ROOT
+from tests.processes.crowd import (
+    ACKED,
+    ERRORS,
+    LONGEST_PAUSE_SECONDS,
+    QUEUE,
+    READER,
+    SAW,
+    TOPIC,
+    WRITER,
+    Crowd,
+    One,
+)
+from tests.processes.member import owner_of, wait_until
+from tests.processes.test_killed import rounds_of, verified
+from tests.processes.words import JOURNALS, STORE, lines_of
+from tests.support.rows import by_kind, difference
+from tests.support.twostores import SEGMENT, derived, ours
+
+if TYPE_CHECKING:
+    from tests.oracle.java import Oracle
 
 WRITERS: Final = 8
-SEGMENT: Final = "64KiB"
+READERS: Final = 2
 BUSY_MS: Final = 20_000
 """A put that waits for longer is refused, and its writer ends by itself."""
-WRITER: Final = """
-import os, sys, lakelog
-path, flush, acknowledged = sys.argv[1:]
-name = os.getpid()
-with lakelog.open(path, flush=flush, segment_size_bytes="64KiB",
-                  os_page_cache_busy_timeout_ms=20_000) as store:
-    print("open", flush=True)
-    with open(f"{acknowledged}/{name}", "w") as told:
-        for number in range(1 << 40):
-            body = b"%d:%d:" % (name, number) + bytes(number * 97 % 3000)
-            result = store.put(lakelog.Message("t", body, queue_id=0, keys=str(number)))
-            assert result.status is lakelog.PutStatus.PUT_OK
-            print(number, file=told, flush=True)
-"""
+FLUSHES: Final = ("none", "timed", "inline", "group-commit")
+SIZES: Final = {
+    "consume-queue": {"file_entries": 1000},
+    "hash-index": {"slots": 1000, "entries": 4000},
+}
+JAVA: Final = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
 
 
-@attrs.frozen
-class Writers:
-    """Processes that put as fast as they can."""
-
-    path: Path
-    acknowledged: Path
-    flush: str
-    living: list[subprocess.Popen[str]] = attrs.field(factory=list)
-
-    def begin(self) -> None:
-        """One more."""
-        command = [sys.executable, "-c", WRITER, str(self.path), self.flush, str(self.acknowledged)]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
-        self.living.append(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "open\n", process.stderr.read()
-
-    def kill(self, process: subprocess.Popen[str]) -> None:
-        """It has not ended by itself."""
-        with process:
-            assert process.poll() is None, process.communicate()[1]
-            process.kill()
-        self.living.remove(process)
-
-    def end(self) -> None:
-        """Leave none behind."""
-        for each in self.living:
-            each.kill()
-
-    def told(self) -> set[str]:
-        """What was acknowledged."""
-        return {
-            f"{each.name}:{number}"
-            for each in self.acknowledged.iterdir()
-            for number in each.read_text().split("\n")[:-1]  # the last one may be cut
-        }
-
-
-@contextmanager
-def writers(folder: Path, flush: str) -> Iterator[Writers]:
-    """Some that put; none is left behind."""
-    acknowledged = folder / "acknowledged"
-    acknowledged.mkdir()
-    found = Writers(folder / "store", acknowledged, flush)
-    with ExitStack() as stack:
-        for _ in range(WRITERS):
-            found.begin()
-        stack.callback(found.end)
-        yield found
-
-
-def play(folder: Path, flush: str, rounds: int, seed: int) -> int:
-    """Kill one or more in each round; how many messages were acknowledged."""
-    choose = random.Random(seed)
-    with writers(folder, flush) as all_of_them:
+def play(folder: Path, flush: str, rounds: int, seed: int) -> Counter[str]:
+    """Kill one or more in each round; what was counted."""
+    for name in (JOURNALS, ERRORS):
+        (folder / name).mkdir(parents=True)
+    choose, counts = random.Random(seed), Counter[str]()
+    how: dict[str, Any] = {
+        "flush": flush,
+        "segment_size_bytes": SEGMENT,
+        "os_page_cache_busy_timeout_ms": BUSY_MS,
+        "settings": SIZES,
+    }
+    crowd = Crowd(folder, how)
+    try:
+        crowd.begin(WRITERS, readers=0)
+        crowd.begin(WRITERS, READERS)
         for _ in range(rounds):
-            before = len(all_of_them.told())
-            while len(all_of_them.told()) < before + choose.randrange(1, 60):
-                assert all(each.poll() is None for each in all_of_them.living)
-            for each in choose.sample(all_of_them.living, choose.choice([1, 1, 1, 2, 4])):
-                all_of_them.kill(each)
-            while len(all_of_them.living) < WRITERS:
-                all_of_them.begin()
-        with lakelog.open(folder / "store", flush=flush, segment_size_bytes=SEGMENT) as last:
-            for each in list(all_of_them.living):
-                all_of_them.kill(each)
-            return judged(last, all_of_them.told())
+            _round(crowd, choose, counts)
+        with lakelog.open(folder / STORE, **how) as last:
+            crowd.kill(list(crowd.writers))
+            counts += judged(last, crowd)
+            crowd.kill(list(crowd.readers))
+    finally:
+        crowd.end()
+    return counts
 
 
-def judged(store: lakelog.Store, told: set[str]) -> int:
-    """Each acknowledged message is there once, and those of one writer in their order."""
+def _round(crowd: Crowd, choose: random.Random, counts: Counter[str]) -> None:
+    """At any instant; then all get on, and those who replace the dead too."""
+    wait = choose.uniform(0, LONGEST_PAUSE_SECONDS)
+    crowd.readers[0].process.join(wait)
+    victims = choose.sample(crowd.writers, choose.choice([1, 1, 1, 2, 4]))
+    if choose.random() < 0.5:
+        served = owner_of(crowd.folder)
+        victims += [each for each in crowd.writers if each.process.pid == served]
+    if choose.random() < 0.3:
+        victims.append(choose.choice(crowd.readers))
+    some = list({each.name: each for each in victims}.values())
+    counts.update(_kinds(crowd, some))
+    crowd.kill(some)
+    crowd.begin(WRITERS, READERS)
+    counts["rounds"] += 1
+
+
+def _kinds(crowd: Crowd, some: list[One]) -> list[str]:
+    served = owner_of(crowd.folder)
+    holders = ["holder of services" for each in some if each.process.pid == served]
+    return [*holders, *(each.name.rstrip("0123456789") for each in some), *["kill"] * len(some)]
+
+
+def judged(store: lakelog.Store, crowd: Crowd) -> Counter[str]:
+    """Each acknowledged message is there once, where it was said; those of a writer in order."""
     assert store.wait_dispatched(timeout_ms=60_000)
-    found = [bytes(each.body).split(b":")[:2] for each in store.scan()]
-    last: dict[bytes, int] = {}
-    for name, number in found:
-        assert last.get(name, -1) == int(number) - 1
-        last[name] = int(number)
-    assert told <= {f"{name.decode()}:{number.decode()}" for name, number in found}
-    assert store.queue_bounds("t", 0) == (0, len(found))
-    return len(told)
+    damage = list[Any]()
+    places, last = dict[str, int](), dict[str, int]()
+    for message in store.scan(on_damage=damage.append):
+        name, text, _ = bytes(message.body).decode().split(":", 2)
+        assert last.get(name, -1) == int(text) - 1, f"{name}: {text} behind {last.get(name)}"
+        last[name] = int(text)
+        places[f"{name}:{text}"] = message.physical_offset
+    assert damage == []
+    counts = Counter({"found": len(places)})
+    longest = 0
+    for journal in (crowd.folder / JOURNALS).glob(f"{WRITER}*"):
+        for word, *rest in lines_of(journal):
+            assert word == ACKED, f"{journal.name}: {word} {rest}"
+            number, place, waited_us = map(int, rest)
+            assert places.get(f"{journal.name}:{number}") == place
+            counts["acknowledged"] += 1
+            longest = max(longest, waited_us)
+    assert store.queue_bounds(TOPIC, QUEUE) == (0, len(places))
+    queue = sorted(places.values())
+    assert [each.physical_offset for each in store.read(TOPIC, QUEUE)] == queue
+    for each in crowd.readers:
+        _saw_all(crowd, each, queue)
+    counts["longest wait of a put, us"] = longest
+    return counts
 
 
-def check(folder: Path, flush: str, rounds: int, seed: int) -> None:
-    assert play(folder, flush, rounds, seed) > rounds
-    assert not is_owned(RealFileSystem(), folder / "store")
-    assert not (folder / "store" / "abort").exists(), "the last one closes the store"
-    verified(folder / "store")
+def _saw_all(crowd: Crowd, reader: One, queue: list[int]) -> None:
+    def seen() -> list[tuple[int, ...]]:
+        crowd.check_alive()
+        return [tuple(map(int, rest)) for word, *rest in lines_of(reader.journal) if word == SAW]
+
+    wait_until(lambda: len(seen()) >= len(queue), f"{reader.name} has not seen all")
+    assert seen() == list(enumerate(queue))
 
 
-@pytest.mark.parametrize("flush", ["none", "timed", "inline", "group-commit"])
+def check(folder: Path, flush: str, rounds: int, seed: int) -> Counter[str]:
+    counts = play(folder, flush, rounds, seed)
+    print(flush, dict(counts))  # noqa: T201  # what the test was worth
+    assert counts["acknowledged"] > rounds
+    assert not is_owned(RealFileSystem(), folder / STORE)
+    assert not (folder / STORE / "abort").exists(), "the last one closes the store"
+    verified(folder / STORE)
+    return counts
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
 def test_writers_are_killed(tmp_path: Path, flush: str) -> None:
     check(tmp_path, flush, 2, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("flush", ["none", "timed", "inline", "group-commit"])
-def test_writers_are_killed_often(tmp_path: Path, flush: str) -> None:
-    check(tmp_path, flush, 75, seed=2)
+@pytest.mark.parametrize("flush", FLUSHES)
+def test_writers_are_killed_often(oracle: Oracle, tmp_path: Path, flush: str) -> None:
+    counts = check(tmp_path, flush, rounds_of(75), seed=2)
+    assert counts["holder of services"] > 0
+    assert counts[READER] > 0
+    path = tmp_path / STORE
+    before, found = derived(path), ours(path, JAVA)
+    assert len(by_kind(found)["rec"]) == counts["found"]
+    assert difference(found, oracle.dump(path, JAVA, in_place=True)) == ""
+    assert derived(path) == before
