@@ -150,9 +150,7 @@ def test_one_waits_for_what_another_has_asked_for(
     monkeypatch.setattr(asking, "is_busy", is_busy)
     with ExitStack() as opened:
         owner = opened.enter_context(House(Slow()).open(tmp_path))
-        one, other = (
-            opened.enter_context(open_small(tmp_path, **SOON)) for _ in range(2)
-        )
+        one, other = (opened.enter_context(open_small(tmp_path, **SOON)) for _ in range(2))
         owner.put(Message("t", b"x", queue_id=0))
         pool = opened.enter_context(ThreadPoolExecutor())
         first = pool.submit(one.delete_expired)

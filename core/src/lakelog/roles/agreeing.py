@@ -62,10 +62,7 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
         asked = getattr(settings.core, key)
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
-    sections = {
-        name: _section(registry, settings, name, said)
-        for name in (*CORE_SECTIONS, *used)
-    }
+    sections = {name: _section(registry, settings, name, said) for name in (*CORE_SECTIONS, *used)}
     made = attrs.evolve(
         settings,
         core=attrs.evolve(settings.core, **theirs),
@@ -84,9 +81,7 @@ def _used(settings: Settings, said: Mapping[str, Any]) -> dict[str, list[str]]:
     """The plugins that this process may need, by name: their kind, and their package."""
     plugins: Mapping[str, list[str]] = said.get(PLUGINS, {})
     serves = settings.section(ATTACH).take_over
-    return {
-        name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES
-    }
+    return {name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES}
 
 
 def _check_plugin(
