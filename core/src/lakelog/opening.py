@@ -164,7 +164,7 @@ class Opening(Prepared):
     def with_services(self) -> Store:
         """Have the services from the beginning."""
         ways = Ways(self)
-        return self._store(ways.own(), ways, "write")
+        return self._store(ways.serve(), ways, "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Take over the directory, for oneself alone.

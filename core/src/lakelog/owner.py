@@ -65,6 +65,7 @@ class OwnedLog(OpenLog):
     """
 
     identity: StoreIdentity
+    strategies: Strategies
     dispatch_lock: DispatchLock
     reader: LogReader
     reput: Dispatches
@@ -102,6 +103,21 @@ class OwnedLog(OpenLog):
                 self.publisher.close()
             self.dispatch_lock.release()
             self.let_go(keep=not alone)
+
+    def give_up(self) -> None:
+        """Let another process have the services; this one goes on to append.
+
+        What fails is told by who has them next: nothing is lost that the log has.
+        """
+        try:
+            with ExitStack() as closing:
+                closing.callback(self.dispatch_lock.release)
+                for each in self.dispatchers:
+                    closing.callback(each.dispatcher.close)
+                closing.callback(self.reput.close)
+            self.checkpoint.advance()
+        finally:
+            self.lock.drop_services()
 
     def _stop_cleanly(self) -> None:
         files, path = self.directory.files, self.directory.path
@@ -227,6 +243,7 @@ def with_services(
     owned = OwnedLog(
         **of_log,
         identity=read_identity(files, path) or make_identity(files, path, new=False),
+        strategies=strategies,
         dispatch_lock=dispatch_lock,
         reader=reader,
         reput=reput,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from lakelog.directory import unread
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, StoreClosed
 
 
 class Reads(Protocol):
@@ -28,11 +28,14 @@ def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
 
     @wraps(verb)
     def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        parts = self._current.parts
         try:
             return verb(self, *arguments, **named)
-        except LakelogError:
-            raise
-        except OSError as error:
+        except (StoreClosed, OSError) as error:
+            if self._current.parts is not parts and not self._current.closed:
+                return guarded(self, *arguments, **named)  # what it read by was given up meanwhile
+            if isinstance(error, LakelogError):
+                raise
             raise unread(error, self._current.path) from error
 
     return guarded

@@ -73,6 +73,10 @@ class Asking:
         said = self._ask("delete_expired")
         return None if said is None else _report(said)
 
+    def hand_over(self) -> None:
+        """Ask for the services; they are free soon after."""
+        self._ask("hand_over")
+
     def _ask(self, verb: str, *words: str) -> Any:
         try:
             request = Request(self._files, self._path, {"verb": verb, "words": words})
@@ -131,6 +135,7 @@ class Desk:
             "delete_topic": manager.delete_topic,
             "delete_unused_topics": manager.delete_unused_topics,
             "delete_expired": manager.delete_expired,
+            "hand_over": manager.hand_over,
         }
         self._thread: Thread | None = None
         self._is_closing = False

@@ -102,6 +102,18 @@ class Current:
             self.parts = parts
         self.on_swap(parts)
 
+    def give_up(self, parts: Parts, others: Parts) -> bool:
+        """Go on with ``others`` in the place of ``parts``; not while the store is being closed.
+
+        ``parts`` are left open, and are not closed with the store.
+        """
+        with self._lock:
+            if self.closed or parts not in self._open:
+                return False
+            self._open = [each for each in self._open if each not in (parts, others)] + [others]
+        self.swap(others)
+        return True
+
     def close(self) -> None:
         """Flush and close; nothing happens to what is closed."""
         with self._lock:

@@ -7,19 +7,23 @@ a time, which holds a lock on a byte; the lock ends with the process.
 from __future__ import annotations
 
 import logging
+import time
+from contextlib import suppress
 from threading import Thread
 from typing import Any, Final
 
 import attrs
 
 from lakelog.directory import StoreDirectory
-from lakelog.errors import LakelogError, StoreError, ThreadNotStarted
+from lakelog.errors import LakelogError, NoOwner, StoreError, ThreadNotStarted
 from lakelog.health import Health
-from lakelog.openlog import join_log
+from lakelog.openlog import OpenLog, join_log
+from lakelog.owner import OwnedLog
 from lakelog.ownership import locked
 from lakelog.pages.sharedpage import SharedPage
 from lakelog.roles.agreeing import agreed
 from lakelog.roles.asking import Asking
+from lakelog.roles.managing import Managing
 from lakelog.roles.ownerparts import serving_parts, staging
 from lakelog.roles.parts import Parts, Swapping
 from lakelog.roles.prepared import Prepared
@@ -31,39 +35,62 @@ from lakelog.strategies import Strategies, make_strategies
 from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
+_LOOK_S: Final = 0.005
+_SOON_S: Final = 5.0
+"""How long who gives up the services may take, before it is asked again: queues are synced."""
 
 
 class Joined:
-    """The log of a store in a process that has none of its services.
+    """The log of a store that others have open, too, or may have, and who has its services.
 
     :ivar prepared: with the settings that all processes of the store have
+    :ivar log: what this process appends with
+    :ivar health: whether it takes puts
     """
 
-    def __init__(self, prepared: Prepared, lock: Membership) -> None:
+    log: OpenLog
+    health: Health
+    _strategies: Strategies
+
+    def __init__(self, prepared: Prepared) -> None:
+        """Prepare; :meth:`join` or :meth:`of_first` opens it."""
+        self.prepared = prepared
+        self._store: Swapping | None = None
+        self._thread: Thread | None = None
+        self._serving: Parts | None = None
+        self._is_closing = False
+        self._failed = ""
+
+    @classmethod
+    def join(cls, prepared: Prepared, lock: Membership) -> Joined:
         """Open the log, and let others join.
 
         :param lock: a share that nobody else joins beside; given back where this fails
         """
-        self._store: Swapping | None = None
-        self._thread: Thread | None = None
-        self._has_services = False
-        self._is_closing = False
-        self._failed = ""
+        made = cls(prepared)
         try:
             page = SharedPage.join(prepared.files, prepared.path)
-            said = self._said(page, prepared)
+            said = made._said(page, prepared)
             settings = agreed(prepared.registry, prepared.settings, said, prepared.path)
-            self.prepared = attrs.evolve(prepared, settings=settings)
-            self._may_take_over = settings.section(ATTACH).take_over
-            self._strategies = self._made()
+            prepared = made.prepared = attrs.evolve(prepared, settings=settings)
+            made._strategies = made._made()
             directory = StoreDirectory.of(prepared.files, prepared.path, settings.core)
-            self.health = Health(prepared.path, self._fail)
-            self.log = join_log(
-                directory, settings.core, self._strategies, self.health, lock, page, self._turn
+            made.health = Health(prepared.path, made._fail)
+            made.log = join_log(
+                directory, settings.core, made._strategies, made.health, lock, page, made._turn
             )
         except BaseException:  # Ctrl-C too
             lock.leave()
             raise
+        return made
+
+    @classmethod
+    def of_first(cls, prepared: Prepared, parts: Parts, owned: OwnedLog) -> None:
+        """Let ``parts`` of the process that had the store for itself give up the services."""
+        made = cls(prepared)
+        made.log, made.health, made._strategies = owned, owned.health, owned.strategies
+        parts.tell_store = made._tell_store
+        made._has(parts)
 
     @staticmethod
     def _said(page: SharedPage, prepared: Prepared) -> dict[str, Any]:
@@ -93,30 +120,54 @@ class Joined:
         """What a store works with."""
         parts = reader_parts(self.prepared, self.log.appender)
         parts.joined, parts.tell_store = self, self._tell_store
-        settings: AttachSettings = self.prepared.settings.section(ATTACH)
-        parts.manager = Asking(self.prepared.files, self.log, settings.reconnect_timeout_ms)
+        parts.manager = self._asking()
         return parts
+
+    def _asking(self) -> Asking:
+        return Asking(self.prepared.files, self.log, self._attach.reconnect_timeout_ms)
+
+    @property
+    def _attach(self) -> AttachSettings:
+        section: AttachSettings = self.prepared.settings.section(ATTACH)
+        return section
 
     def _tell_store(self, store: Swapping) -> None:
         self._store = store
 
     # --- services ---
 
-    def serve(self) -> Parts | None:
-        """Have the services now; ``None`` where somebody else has, and the store is left then."""
-        if self.log.lock.take_services():
+    def serve(self) -> Parts:
+        """Have the services, and keep them; raises ``StoreLocked`` where another one keeps them.
+
+        Where this raises, the store is left.
+        """
+        try:
+            self._take_services()
             try:
                 return serving_parts(self.prepared, self.log, self._strategies)
             except BaseException:  # Ctrl-C too
                 self.log.lock.drop_services()
-                self.close()
                 raise
-        self.close()
-        return None
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_services(self) -> None:
+        """Ask who has them for them, again where a third one was quicker."""
+        lock, seconds = self.log.lock, self._attach.reconnect_timeout_ms / 1000
+        end = time.monotonic() + seconds
+        while not lock.take_services():
+            if time.monotonic() >= end:
+                raise locked(self.prepared.files, self.prepared.path)
+            with suppress(NoOwner):  # they are free by now
+                self._asking().hand_over()
+            soon = time.monotonic() + _SOON_S
+            while not lock.take_services() and time.monotonic() < min(soon, end):
+                time.sleep(_LOOK_S)
 
     def _turn(self) -> None:
         """Have the services, if nobody has; in a thread, since queues may have to be completed."""
-        if not self._may_take_over or self._store is None or self._is_closing:
+        if not self._attach.take_over or self._store is None or self._is_closing:
             return
         if self._thread is not None and self._thread.is_alive():
             return
@@ -138,11 +189,34 @@ class Joined:
                 self._failed = str(error)
                 _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
             return
-        self._has_services = True
         assert store is not None  # for the type checker: see _turn
+        self._has(parts)
         store.adopt(parts)
         store.swap(parts)
         _LOG.info("%s: this process dispatches and cleans for all now", self.prepared.path)
+
+    def _has(self, parts: Parts) -> None:
+        """Have the services, until another process asks for them."""
+        self._serving = parts
+        if isinstance(parts.manager, Managing):
+            parts.manager.gives_up = self._begin_to_give_up
+
+    def _begin_to_give_up(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = started(Thread(target=self._give_up, name="lakelog-services", daemon=True))
+
+    def _give_up(self) -> None:
+        parts, others = self._serving, self.parts()
+        if parts is None or self._store is None or not self._store.give_up(parts, others):
+            return  # the store is being closed
+        try:
+            parts.give_up()
+        except (LakelogError, OSError) as error:
+            _LOG.warning("%s: giving up its services: %s", self.prepared.path, error)
+        finally:
+            self._serving, self.log.watch.on_turn = None, self._turn
+        _LOG.info("%s: another process dispatches and cleans now", self.prepared.path)
 
     # --- end ---
 
@@ -154,7 +228,7 @@ class Joined:
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
-        if self._has_services:
+        if self._serving is not None:
             return
         log = self.log
         if not log.part():

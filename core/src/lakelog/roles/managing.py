@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
+from lakelog.errors import StoreLocked
 from lakelog.housekeeping.maintenance import Maintenance
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.keeping import forget_unused
@@ -29,14 +32,21 @@ class Manager(Protocol):
     def delete_expired(self) -> CleaningReport | None:
         """Delete what may go; ``None`` without a cleaner."""
 
+    def hand_over(self) -> None:
+        """Begin to give up the services, for another process to have them."""
 
-@attrs.frozen
+
+@attrs.define(eq=False)
 class Managing:
-    """Does it here; any of it may be done twice."""
+    """Does it here; any of it may be done twice.
+
+    :ivar gives_up: begins to give up the services; ``None`` where this process keeps them
+    """
 
     owned: OwnedLog
     house: Maintenance
     path: Path
+    gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     def resume_dispatch(self) -> None:
         """Try again."""
@@ -57,3 +67,14 @@ class Managing:
     def delete_expired(self) -> CleaningReport | None:
         """Rounds until nothing more may go."""
         return self.house.clean()
+
+    def hand_over(self) -> None:
+        """Another thread does it, since what closes waits for who has asked."""
+        if self.gives_up is None:
+            raise StoreLocked(
+                f"process {os.getpid()} has the services of this store, and keeps them; stop it, "
+                "as by `lakelog stop`",
+                path=self.path,
+                owner_pid=os.getpid(),
+            )
+        self.gives_up()

@@ -106,6 +106,9 @@ class Swapping(Protocol):
     def swap(self, parts: Parts) -> None:
         """Go on with ``parts``."""
 
+    def give_up(self, parts: Parts, others: Parts) -> bool:
+        """Go on with ``others``, and leave ``parts`` open; not while the store is being closed."""
+
 
 def _ignored(_store: Swapping) -> None:
     """Nothing of the parts takes over."""
@@ -148,6 +151,15 @@ class Parts:
         """Let go of everything, in an order in which each has what it needs until its end."""
         with ExitStack() as closing:
             for ends in self._in_order():
+                if ends is not None:
+                    closing.callback(ends.close)
+
+    def give_up(self) -> None:
+        """Let another process have the services; the log stays open."""
+        with ExitStack() as closing:
+            if self.owned is not None:
+                closing.callback(self.owned.give_up)
+            for ends in (self.waits, self.offsets, self.desk, self.house):
                 if ends is not None:
                     closing.callback(ends.close)
 

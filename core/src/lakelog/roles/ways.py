@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.errors import StoreLocked
-from lakelog.ownership import is_served
 from lakelog.roles.choosing import Chooser, Mode
 from lakelog.roles.joining import Joined
 from lakelog.roles.ownerparts import owner_parts
@@ -35,45 +34,45 @@ class Ways:
     prepared: Prepared
 
     def own(self) -> Parts:
-        """Take the directory, and let others join; or have the services that nobody else has.
+        """Take the directory, and let others join."""
+        alone = None if self._settings.listen else _NOT_LISTENING
+        parts = owner_parts(self.prepared, alone=alone)
+        if parts.owned is not None and not parts.owned.lock.is_alone:
+            Joined.of_first(self.prepared, parts, parts.owned)
+        return parts
 
-        Raises :class:`~lakelog.errors.StoreLocked` where somebody has them.
+    def serve(self) -> Parts:
+        """Have the services, and keep them; processes that have them give them up.
+
+        Raises :class:`~lakelog.errors.StoreLocked` where one keeps them, or has the store for
+        itself.
         """
         alone = None if self._settings.listen else _NOT_LISTENING
         try:
             return owner_parts(self.prepared, alone=alone)
         except StoreLocked:
-            parts = self._serving() if alone is None else None
-            if parts is None:
+            joined = self._joined() if alone is None else None
+            if joined is None:
                 raise
-            return parts
+            return joined.serve()
 
-    def _serving(self) -> Parts | None:
-        """Have the services beside others; ``None`` where that cannot be."""
-        prepared = self.prepared
-        if is_served(prepared.files, prepared.path):
-            return None
-        try:
-            lock = Membership.join(prepared.files, prepared.path, 1.0)
-        except StoreLocked:
-            return None
-        if lock.is_alone:
-            lock.leave()
-            return None
-        joined = Joined(prepared, lock)
-        self.prepared = joined.prepared
-        return joined.serve()
-
-    def join(self) -> Parts | None:
-        """Append beside those who have the store open; ``None`` where nobody has."""
+    def _joined(self) -> Joined | None:
+        """Beside those who have the store open; ``None`` where nobody has."""
         prepared = self.prepared
         timeout_s = self._settings.reconnect_timeout_ms / 1000
         lock = Membership.join(prepared.files, prepared.path, timeout_s)
         if lock.is_alone:
             lock.leave()
             return None
-        joined = Joined(prepared, lock)
+        joined = Joined.join(prepared, lock)
         self.prepared = joined.prepared
+        return joined
+
+    def join(self) -> Parts | None:
+        """Append beside those who have the store open; ``None`` where nobody has."""
+        joined = self._joined()
+        if joined is None:
+            return None
         try:
             return joined.parts()
         except BaseException:  # Ctrl-C too

@@ -1,0 +1,135 @@
+"""``lakelog serve`` beside processes that append: it gets the services from whoever has them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.tests.store.support import a_store, open_small, until
+from core.tests.store.workers import SERVE, Worker, a_worker
+from lakelog import Message, Store
+from lakelog.files import RealFileSystem
+from lakelog.ownership import is_served
+
+FILES = RealFileSystem()
+
+
+@contextmanager
+def serving(path: Path, **settings: Any) -> Iterator[Worker]:
+    with a_worker(path, SERVE, **settings) as worker:
+        assert worker.hear() == {"role": "owner"}
+        yield worker
+
+
+def put(store: Store, body: str) -> int:
+    return store.put(Message("t", body.encode(), keys=body, queue_id=0)).queue_offset
+
+
+def bodies(store: Store) -> list[str]:
+    return [bytes(each.body).decode() for each in store.read("t", 0)]
+
+
+@pytest.mark.parametrize("dispatch", ["thread", "process"])
+def test_it_has_them_until_it_ends(tmp_path: Path, dispatch: str) -> None:
+    settings = {"services": {"dispatch": dispatch}}
+    with open_small(tmp_path, **settings) as store:
+        assert (put(store, "first"), store.role) == (0, "owner")
+        for number in range(2):
+            with serving(tmp_path, **settings) as serve:
+                assert store.role == "attach"
+                put(store, f"beside-{number}")
+                assert serve.ask("store.wait_dispatched()") == {"is_": True}
+                assert store.wait_dispatched()
+                assert bodies(store)[-1] == f"beside-{number}"
+            until(lambda: store.role == "owner")
+            put(store, f"behind-{number}")
+        assert store.wait_dispatched()
+        assert bodies(store) == ["first", "beside-0", "behind-0", "beside-1", "behind-1"]
+    with open_small(tmp_path) as again:
+        assert again.recovery is not None
+        assert again.recovery.clean
+        assert len(bodies(again)) == 5
+
+
+def test_it_gets_them_from_one_that_took_them_over(tmp_path: Path) -> None:
+    with a_worker(tmp_path, "write") as first:
+        assert first.hear() == {"role": "owner"}
+        with open_small(tmp_path) as store:
+            first.kill()
+            until(lambda: store.role == "owner")
+            with serving(tmp_path) as serve:
+                assert store.role == "attach"
+                serve.kill()
+            until(lambda: store.role == "owner")
+            put(store, "last")
+            assert store.wait_dispatched()
+            assert bodies(store) == ["last"]
+
+
+def test_one_that_serves_keeps_them(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve, open_small(tmp_path) as store:
+        with a_worker(tmp_path, SERVE) as other:
+            said = other.hear()
+        assert said["error"] == "StoreLocked"
+        assert f"process {serve.process.pid} has the services" in said["text"]
+        assert serve.ask("store.role") == {"is_": "owner"}
+        assert (put(store, "x"), store.role) == (0, "attach")
+
+
+def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
+    """Nobody who reads or waits in the process that gives them up hears of it."""
+    over, failures, puts = threading.Event(), list[BaseException](), [0]
+
+    def again_and_again(work: Any) -> None:
+        try:
+            while not over.is_set():
+                work()
+        except BaseException as error:  # noqa: BLE001  # it is raised in the test's thread
+            failures.append(error)
+
+    with open_small(tmp_path) as store:
+
+        def puts_one() -> None:
+            assert put(store, f"{puts[0]}") == puts[0]
+            puts[0] += 1
+            over.wait(0.002)  # or there would be very many segments
+
+        def reads() -> None:
+            assert store.wait_dispatched()
+            found = bodies(store)
+            assert found == [str(number) for number in range(len(found))]
+
+        threads = [
+            threading.Thread(target=again_and_again, args=(work,)) for work in (puts_one, reads)
+        ]
+        for each in threads:
+            each.start()
+        try:
+            for _ in range(4):
+                with serving(tmp_path):
+                    before = puts[0]
+                    until(lambda before=before: puts[0] > before + 20 or bool(failures))
+                until(lambda: store.role == "owner" or bool(failures))
+        finally:
+            over.set()
+            for each in threads:
+                each.join()
+        assert failures == []
+        assert store.wait_dispatched()
+        assert bodies(store) == [str(number) for number in range(puts[0])]
+
+
+def test_a_store_that_is_closed_when_it_is_asked(tmp_path: Path) -> None:
+    """It gives them up by closing, or before; either way the next one has them."""
+    a_store(tmp_path, 3)
+    for _ in range(3):
+        store = open_small(tmp_path)
+        with a_worker(tmp_path, SERVE) as serve:
+            store.close()
+            assert serve.hear() == {"role": "owner"}
+            assert is_served(FILES, tmp_path)
