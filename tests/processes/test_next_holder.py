@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 import lakelog
+from core.tests.shared.dying import die
+from lakelog import dispatching, dispatchlock, owner, reput
+from lakelog.consumequeue import consumequeues, simplequeue
+from lakelog.pages import publishing
+from lakelog.roles import joining, ownerparts, ways
+from lakelog.shared import membership
+from lakelog_hash_index import appending, filewriter
+from lakelog_hash_index import owner as index
 from tests.processes.member import wait_until
 from tests.processes.remote import remote
 from tests.processes.test_killed import verified
+from tests.processes.words import QUEUES, TOPIC
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
+TAKING: Final = (ways, joining, membership, ownerparts, owner, publishing, dispatchlock)
+"""What a process goes through that is to have the services."""
+COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
+"""What completes queues and index then."""
 
 
 def test_the_last_keys_are_indexed_again_though_nothing_is_put(tmp_path: Path) -> None:
@@ -24,7 +41,51 @@ def test_the_last_keys_are_indexed_again_though_nothing_is_put(tmp_path: Path) -
             assert store.role == "attach"
             holder.kill()
             wait_until(lambda: store.role == "owner", "nobody has the services")
-            end = store.dispatched_offset
-            assert end == store.max_offset
-            assert len(list(store.query("shared", "p-3"))) == 1
+            assert store.dispatched_offset == store.max_offset
+            assert len(list(store.query(TOPIC, "p-3"))) == 1
+    verified(path)
+
+
+def take_over(path: Path) -> None:
+    """Have the services, give them back; others have the store open."""
+    lakelog.open(path, mode="owner", **SMALL).close()
+
+
+def check_next(path: Path, keys: list[str]) -> None:
+    """Whoever has them next finds all of it in queues and index."""
+    with lakelog.open(path, mode="owner", **SMALL) as store:
+        assert store.recovery is not None
+        assert store.recovery.clean, "somebody lives, and the log is recovered"
+        assert store.dispatched_offset == store.max_offset
+        assert [each.properties["KEYS"] for each in store.scan()] == keys
+        bounds = [store.queue_bounds(TOPIC, queue) for queue in range(QUEUES)]
+        assert sum(each[1] for each in bounds if each is not None) == len(keys)
+        for key in keys[-3:]:
+            assert [each.properties["KEYS"] for each in store.query(TOPIC, key)] == [key]
+
+
+@pytest.mark.parametrize(
+    "stride",
+    [997, pytest.param(61, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+)
+@pytest.mark.parametrize("modules", [TAKING, COMPLETING], ids=["taking", "completing"])
+def test_a_death_at_any_step_of_taking_over(
+    modules: tuple[Any, ...], stride: int, tmp_path: Path
+) -> None:
+    path, keys = tmp_path / "store", list[str]()
+    with remote(path) as first, remote(path) as living:
+        first.call("open", SMALL)
+        living.call("open", {"mode": "attach", **SMALL})
+        first.kill()
+        for step in itertools.count(0, stride):
+            more = [f"p-{step + at}" for at in range(4)]
+            living.call("put_batch", more)
+            keys += more
+            lived = not die(step, modules, partial(take_over, path))
+            check_next(path, keys)
+            if lived:
+                break
+        assert step > 2 * stride, "hardly anybody died"
+        living.call("close")
+    assert not (path / "abort").exists()
     verified(path)
