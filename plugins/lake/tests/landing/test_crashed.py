@@ -177,7 +177,7 @@ def damage_at_the_end_passed_over(patch: pytest.MonkeyPatch) -> None:
     [
         landed_without_a_sync,
         end_of_the_log_taken_for_durable,
-        damage_at_the_end_passed_over,
+        pytest.param(damage_at_the_end_passed_over, marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_bug_is_found(

@@ -21,8 +21,11 @@ from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all,
 from plugins.lake.tests.stores import filled
 
 STEPS = (
-    *("inside", "shown one"),
-    *(pytest.param(each, marks=pytest.mark.slow) for each in ("planned", "written", "committed")),
+    "inside",
+    *(
+        pytest.param(each, marks=pytest.mark.slow)
+        for each in ("shown one", "planned", "written", "committed")
+    ),
 )
 
 

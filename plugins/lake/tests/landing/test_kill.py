@@ -115,7 +115,7 @@ def test_a_kill_in_each_phase(tmp_path: Path) -> None:
     finish(killing.store, killing.kind, killing.table)
 
 
-@pytest.mark.parametrize("way", AHEAD)
+@pytest.mark.parametrize("way", ["ahead", pytest.param("ahead committed", marks=pytest.mark.slow)])
 def test_a_kill_with_the_next_pass_written(way: str, tmp_path: Path) -> None:
     """Its files are left over, and its rows land anew."""
     killing = prepared("parquet", tmp_path)
@@ -167,7 +167,7 @@ def test_kills_with_several_tables(kind: str, mode: str, tmp_path: Path) -> None
     several_tables(kind, mode, tmp_path, rounds=20)
 
 
-@pytest.mark.parametrize("mode", ["topics", "bodies"])
+@pytest.mark.parametrize("mode", ["topics", pytest.param("bodies", marks=pytest.mark.slow)])
 def test_a_kill_with_several_tables(mode: str, tmp_path: Path) -> None:
     several_tables("parquet", mode, tmp_path, rounds=1)
 

@@ -19,6 +19,11 @@ from plugins.lake.tests.stores import SEGMENT, messages, open_small
 
 _LONG_MS = 3_600_000
 _BOUNDS = Bounds(pass_bytes=256 << 10, task_bytes=32 << 10)
+_SAMPLE = pytest.mark.parametrize(
+    "kind",
+    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
+)
+"""What is durable is the log's matter, and the same for each kind."""
 
 
 def cut_power(store: Path, flushed: int, into: Path) -> None:
@@ -35,6 +40,7 @@ def cut_power(store: Path, flushed: int, into: Path) -> None:
     (into / "checkpoint").unlink(missing_ok=True)
 
 
+@_SAMPLE
 def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
     store, after, table = tmp_path / "s", tmp_path / "after", tmp_path / "t"
     with open_small(store) as owner:
@@ -79,6 +85,7 @@ def test_a_table_that_is_ahead_of_its_log_is_refused(
     assert read(kind, table).num_rows == 100
 
 
+@_SAMPLE
 def test_what_is_synced_while_it_lands_stays(kind: str, tmp_path: Path) -> None:
     """The same with a short interval: how much lands is by chance, that it stays is not."""
     store, table = tmp_path / "s", tmp_path / "t"

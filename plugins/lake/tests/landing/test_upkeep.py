@@ -225,7 +225,10 @@ def test_the_commits_of_others_meanwhile_are_no_hindrance(store_path: Path, tmp_
     assert len(load(path).metadata.snapshots) == 1
 
 
-@pytest.mark.parametrize(("owner", "name"), [(SqlCatalog, "commit_table"), (Upkeep, "_remove")])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [pytest.param(SqlCatalog, "commit_table", marks=pytest.mark.slow), (Upkeep, "_remove")],
+)
 def test_kills_neither_lose_nor_double_rows(
     owner: Any, name: str, store_path: Path, tmp_path: Path
 ) -> None:
