@@ -25,7 +25,7 @@ def _store(folder: Path, keys: list[str], *others: Message) -> dict[str, int]:
         places = {key: store.put(message_of(key)).physical_offset for key in keys}
         for message in others:
             store.put(message)
-        assert store.wait_dispatched()
+        assert store.wait_dispatched(timeout_ms=60_000)
     return places
 
 

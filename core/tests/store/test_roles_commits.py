@@ -64,6 +64,7 @@ def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:
         assert owner.ask("store.groups()") == {"is_": {"g": {"t": {"0": 4}}}}
         assert store.groups() == {"g": {"t": {0: 4}}}
         assert consumer.committed() == {0: 4}
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}  # else the queue may end at 0
         owner.ask("store.consumer('other', 't', [0], start='earliest').reset(7)")
         consumer.reset("latest")
         consumer.reset(2)
@@ -99,6 +100,7 @@ def test_commits_go_on_where_the_owner_is_gone(tmp_path: Path, ended: str) -> No
         consumer, batch = a_member(store), store.consumer("b", "t", commit="batch")
         read(consumer, 3)
         consumer.commit()
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}
         owner.ask("store.consumer('other', 't', [0], start='earliest').reset(5)")
         owner.kill() if ended == "killed" else owner.ask("close")
         read(consumer, 2)
