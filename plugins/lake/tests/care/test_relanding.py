@@ -132,6 +132,10 @@ def test_a_kill_between_the_two_commits_doubles_nothing(landed: Landed) -> None:
     landed.assert_whole()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
+)
 def test_a_kill_before_the_first_commit_loses_nothing(landed: Landed) -> None:
     killed(landed, "commit")
     assert landed.reland() == (LACKING, LACKING, BROKEN)
