@@ -75,6 +75,7 @@ def play(folder: Path, flush: str, rounds: int, seed: int) -> Counter[str]:
             _round(crowd, choose, counts)
         with lakelog.open(folder / STORE, **how) as last:
             crowd.kill(list(crowd.writers))
+            last.flush()  # what the dead had appended, and nobody has synced, is seen then
             counts += judged(last, crowd)
             crowd.kill(list(crowd.readers))
     finally:
