@@ -124,9 +124,13 @@ class Crowd:
         """Have so many; wait until all have told something."""
         while len(self.writers) < writers:
             self.begun += 1
-            mode = "attach" if self.begun > writers and self.begun % 4 == 0 else "auto"
+            takes_over = self.begun <= writers or self.begun % 4 > 0
             self.writers.append(
-                self._forked(write, f"{WRITER}{self.begun}", {**self.how, "mode": mode})
+                self._forked(
+                    write,
+                    f"{WRITER}{self.begun}",
+                    {**self.how, "attach": {"take_over": takes_over}},
+                )
             )
         names = {each.name for each in self.readers}
         for name in (f"{READER}{at}" for at in range(readers)):

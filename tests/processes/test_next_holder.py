@@ -13,6 +13,7 @@ import lakelog
 from core.tests.shared.dying import die
 from lakelog import dispatching, dispatchlock, owner, reput
 from lakelog.consumequeue import consumequeues, simplequeue
+from lakelog.opening import open_to_serve
 from lakelog.pages import publishing
 from lakelog.roles import joining, ownerparts, ways
 from lakelog.shared import membership
@@ -48,12 +49,12 @@ def test_the_last_keys_are_indexed_again_though_nothing_is_put(tmp_path: Path) -
 
 def take_over(path: Path) -> None:
     """Have the services, give them back; others have the store open."""
-    lakelog.open(path, mode="owner", **SMALL).close()
+    open_to_serve(path, arguments=SMALL).close()
 
 
 def check_next(path: Path, keys: list[str]) -> None:
     """Whoever has them next finds all of it in queues and index."""
-    with lakelog.open(path, mode="owner", **SMALL) as store:
+    with open_to_serve(path, arguments=SMALL) as store:
         assert store.recovery is not None
         assert store.recovery.clean, "somebody lives, and the log is recovered"
         assert store.dispatched_offset == store.max_offset
@@ -75,7 +76,7 @@ def test_a_death_at_any_step_of_taking_over(
     path, keys = tmp_path / "store", list[str]()
     with remote(path) as first, remote(path) as living:
         first.call("open", SMALL)
-        living.call("open", {"mode": "attach", **SMALL})
+        living.call("open", {"attach": {"take_over": False}, **SMALL})
         first.kill()
         for step in itertools.count(0, stride):
             more = [f"p-{step + at}" for at in range(4)]

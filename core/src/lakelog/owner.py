@@ -22,7 +22,6 @@ from lakelog.directory import StoreDirectory
 from lakelog.dispatching import Dispatching, Named, resume
 from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import DispatchStopped, StoreError
-from lakelog.files import FileSystem
 from lakelog.health import Health
 from lakelog.identity import StoreIdentity, make_identity, read_identity
 from lakelog.interfaces import QueueReader
@@ -34,7 +33,6 @@ from lakelog.pages.publishing import Publisher
 from lakelog.pages.sharedpage import TABLE_GENERATION, State
 from lakelog.pages.wake import Sleeper
 from lakelog.positions import Positions
-from lakelog.preallocate import SegmentMaker
 from lakelog.recovery.ahead import Ahead
 from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, Progress, examine
@@ -87,11 +85,7 @@ class OwnedLog(OpenLog):
         if alone:
             self.publisher.tell(State.CLOSING)
         try:
-            with ExitStack() as closing:
-                closing.callback(self.dispatch_lock.release)
-                for each in self.dispatchers:
-                    closing.callback(each.dispatcher.close)
-                closing.callback(self.reput.close)
+            with self._end_of_dispatching():
                 self.appender.close()
             if self.health.failure is not None:
                 raise self.health.failed()
@@ -110,14 +104,18 @@ class OwnedLog(OpenLog):
         What fails is told by who has them next: nothing is lost that the log has.
         """
         try:
-            with ExitStack() as closing:
-                closing.callback(self.dispatch_lock.release)
-                for each in self.dispatchers:
-                    closing.callback(each.dispatcher.close)
-                closing.callback(self.reput.close)
+            self._end_of_dispatching().close()
             self.checkpoint.advance()
         finally:
             self.lock.drop_services()
+
+    def _end_of_dispatching(self) -> ExitStack:
+        closing = ExitStack()
+        closing.callback(self.dispatch_lock.release)
+        for each in self.dispatchers:
+            closing.callback(each.dispatcher.close)
+        closing.callback(self.reput.close)
+        return closing
 
     def _stop_cleanly(self) -> None:
         files, path = self.directory.files, self.directory.path
@@ -176,7 +174,9 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         ahead = Ahead(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
         plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
-        publisher = _publisher(directory, checkpoint, undo)
+        directory.files.make_dir(directory.path / OWN_DIR)
+        publisher = Publisher(directory.files, directory.path, checkpoint)
+        undo.callback(publisher.abandon)
         publisher.tell(State.RECOVERING)
         lock.publish()
         ahead.end()
@@ -267,7 +267,9 @@ def begin_services(
 ) -> OwnedLog:
     """Dispatch what comes, here or in another process; what is there was dispatched."""
     owned.lock.take_services()
-    if reput.failure is None and _keep_queues(dispatchers):
+    if reput.failure is None and any(
+        isinstance(each.dispatcher, QueueReader) for each in dispatchers
+    ):
         owned.lock.tell_followed()
     owned.watch.on_turn = owned.publisher.turn
     if away is None or not dispatchers:
@@ -307,19 +309,6 @@ def take_services(
     return begin_services(owned, reput, strategies.dispatchers, away)
 
 
-def _publisher(
-    directory: StoreDirectory, checkpoint: CheckpointKeeper, undo: ExitStack
-) -> Publisher:
-    directory.files.make_dir(directory.path / OWN_DIR)
-    publisher = Publisher(directory.files, directory.path, checkpoint)
-    undo.callback(publisher.abandon)
-    return publisher
-
-
-def _keep_queues(dispatchers: Sequence[Named]) -> bool:
-    return any(isinstance(each.dispatcher, QueueReader) for each in dispatchers)
-
-
 def _take(
     directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
 ) -> tuple[Membership, bool]:
@@ -355,7 +344,8 @@ class _Taking:
         directory.remove_mark()
         maker = self._log_maker()
         segment_maker = maker.segment_maker()
-        _clear(segment_maker.files, segment_maker)
+        segment_maker.remove_unfinished()
+        remove_tree(directory.files, segment_maker.temporary / REBUILD_DIR)
         start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
         start = fill_gaps(directory, plan, strategies.dispatchers, start)
         self._mark(is_new=is_new)
@@ -407,10 +397,3 @@ class _Taking:
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)
         page.words[TABLE_GENERATION] = 1
-
-
-def _clear(files: FileSystem, maker: SegmentMaker) -> None:
-    """Remove what an earlier run left unfinished."""
-    for name, _ in files.list(maker.temporary):
-        files.unlink(maker.temporary / name)
-    remove_tree(files, maker.temporary / REBUILD_DIR)

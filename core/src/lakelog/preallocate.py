@@ -92,6 +92,11 @@ class SegmentMaker:
         """Where the segment that starts at ``start_offset`` stands."""
         return self.directory / segment_name(start_offset)
 
+    def remove_unfinished(self) -> None:
+        """Remove what an earlier run left in the temporary folder."""
+        for name, _ in self.files.list(self.temporary):
+            self.files.unlink(self.temporary / name)
+
     def make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
         """Make a segment, with blocks for one step; or open one that another process has made.
 

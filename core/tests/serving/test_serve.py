@@ -79,7 +79,7 @@ def test_of_two_at_once_one_serves_and_the_other_says_who(tmp_path: Path) -> Non
         )
         assert done.returncode == 3
         assert f"process {serve.process.pid} " in done.stderr
-        assert "has this store open" in done.stderr
+        assert "has the services of this store, and keeps them" in done.stderr
         assert (serve.store / "lakelog/serve.pid").read_text() == f"{serve.process.pid}\n"
         assert serve.stop() == 0
 

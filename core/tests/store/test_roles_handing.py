@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,9 @@ def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
             puts[0] += 1
             over.wait(0.002)  # or there would be very many segments
 
+        def reached(number: int) -> bool:
+            return puts[0] >= number or bool(failures)
+
         def reads() -> None:
             assert store.wait_dispatched()
             found = bodies(store)
@@ -112,8 +116,8 @@ def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
         try:
             for _ in range(4):
                 with serving(tmp_path):
-                    before = puts[0]
-                    until(lambda before=before: puts[0] > before + 20 or bool(failures))
+                    enough = puts[0] + 20
+                    until(partial(reached, enough))
                 until(lambda: store.role == "owner" or bool(failures))
         finally:
             over.set()

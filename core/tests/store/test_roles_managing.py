@@ -55,6 +55,7 @@ def test_a_topic_is_deleted_for_all(tmp_path: Path) -> None:
         for name, worker in (("a", asker), ("b", other)):
             worker.ask("put", name, 3)
         owner.put(Message("kept", b"x", queue_id=0))
+        assert owner.wait_dispatched()
         assert asker.ask("store.delete_topic('t')") == {"is_": None}
         for worker in (asker, other):
             assert worker.ask("store.topics()") == {"is_": ["kept"]}
@@ -166,7 +167,7 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
 ) -> None:
     with ExitStack() as opened:
         owner = opened.enter_context(open_small(tmp_path))
-        store = opened.enter_context(open_small(tmp_path, mode="attach"))
+        store = opened.enter_context(open_small(tmp_path, **NEVER))
         owner.put(Message("t", b"x", queue_id=0))
         closing = threading.Event()
 
@@ -182,7 +183,7 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
             until(lambda: bool(requests(tmp_path)))
             owner.close()
         assert not asked.done()
-        next_one = opened.enter_context(open_small(tmp_path, mode="owner"))
+        next_one = opened.enter_context(open_small(tmp_path))
         assert asked.result(30) is None
         assert next_one.topics() == store.topics() == []
 

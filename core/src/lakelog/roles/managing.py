@@ -72,8 +72,8 @@ class Managing:
         """Another thread does it, since what closes waits for who has asked."""
         if self.gives_up is None:
             raise StoreLocked(
-                f"process {os.getpid()} has the services of this store, and keeps them; stop it, "
-                "as by `lakelog stop`",
+                f"process {os.getpid()} has the services of this store, and keeps them; end it, "
+                "as by SIGTERM",
                 path=self.path,
                 owner_pid=os.getpid(),
             )

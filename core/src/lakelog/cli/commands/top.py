@@ -29,7 +29,7 @@ def top(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Watch a store at work: rates, lags, flush latency, disks, processes, who has it open.
+    """Watch a store at work: rates, lags, flush latency, disks, who has it open.
 
     Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
