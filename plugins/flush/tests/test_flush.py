@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from lakelog.testing import FlushStrategyContract, GroupFlushStrategyContract, PluginContract
+import pytest
+
+from lakelog.errors import StoreFailed
+from lakelog.testing import (
+    FakeLog,
+    FlushStrategyContract,
+    GroupFlushStrategyContract,
+    PluginContract,
+)
 from lakelog_flush import plugin
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings, TimedSettings
@@ -15,6 +23,18 @@ class TestGroupCommit(GroupFlushStrategyContract):
 
     def make_hasty(self, timeout_ms: int) -> GroupCommit:
         return GroupCommit(GroupCommitSettings(timeout_ms))
+
+    def test_who_commits_may_wake_one_that_failed(self, log: FakeLog) -> None:
+        """Whoever commits has not failed, and must not be told so in its thread."""
+        flush = self.make()
+        flush.start(log)
+        log.break_disk()
+        with pytest.raises(StoreFailed):
+            self.settle(flush.submit(log.append(), wait=True))
+        flush.wake()
+        with pytest.raises(StoreFailed):
+            flush.close()
+        flush.wake()
 
 
 class TestTimed(FlushStrategyContract):

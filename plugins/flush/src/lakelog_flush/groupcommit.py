@@ -144,8 +144,9 @@ class GroupCommit:
             self._end_late()
 
     def wake(self) -> None:
-        """A staged writer has committed something."""
-        self._ask()
+        """A staged writer has committed something, or failed."""
+        self._asked = True
+        self._bell.ring()
 
     # --- the thread that syncs ---
 
