@@ -18,9 +18,13 @@ import pytest
 import lakelog
 from tests.processes.member import wait_until
 
-SETTINGS: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 20}
+PATIENCE_S: Final = 200
+SETTINGS: Final[dict[str, Any]] = {
+    "flush": "none",
+    "segment_size_bytes": 1 << 20,
+    "attach": {"reconnect_timeout_ms": PATIENCE_S * 1000},
+}
 PUTS: Final = 5
-PATIENCE_S: Final = 100
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["lakelog", __name__])
 BESIDE: Final = """

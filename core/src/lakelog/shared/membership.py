@@ -40,6 +40,8 @@ LEAVE_SECONDS: Final = 60.0
 ALONE: Final = "alone"
 """The key in the shared page of why a process lets nobody in."""
 _LOOK_SECONDS: Final = 0.002
+_LONGEST_LOOK_SECONDS: Final = 0.05
+"""Hundreds may wait, and must leave the processors to those whom they wait for."""
 
 
 @attrs.define(eq=False)
@@ -105,7 +107,7 @@ class Membership:
         return set_lock(self._file, at, kind)
 
     def _begin(self, timeout_s: float) -> None:
-        end = time.monotonic() + timeout_s
+        end, look_s = time.monotonic() + timeout_s, _LOOK_SECONDS
         while not self._set(SET_UP, fcntl.F_WRLCK):
             if time.monotonic() >= end:
                 raise StoreLocked(
@@ -113,7 +115,8 @@ class Membership:
                     "it recovers, or hangs; wait, or end it",
                     path=self.path,
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(look_s)
+            look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
 
     def let_in(self, *, share: bool = True) -> None:
         """Let others join and leave: what they need is there by now.
