@@ -94,7 +94,9 @@ def _remarks(view: View) -> Iterator[Text]:
         what = f"{row['files']} deleted files, {size(row['bytes'])}"
         yield Text(f"process {row['pid']} ({shown(row['name'])}) keeps {what}")
     if view["processes_not_readable"]:
-        yield Text(f"what {view['processes_not_readable']} other processes keep cannot be seen")
+        count = view["processes_not_readable"]
+        others = "one other process" if count == 1 else f"{count} other processes"
+        yield Text(f"deleted files that {others} may keep cannot be seen")
 
 
 def _processes(rows: Sequence[View]) -> Columns:
