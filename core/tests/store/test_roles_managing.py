@@ -171,12 +171,12 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
         owner.put(Message("t", b"x", queue_id=0))
         closing = threading.Event()
 
-        def late(_: asking.Desk) -> None:
+        def late(_: asking.Answering) -> None:
             """It finds the request when it is closing already."""
             closing.set()
 
         with monkeypatch.context() as patched:
-            patched.setattr(asking.Desk, "turn", late)
+            patched.setattr(asking.Answering, "turn", late)
             pool = opened.enter_context(ThreadPoolExecutor())
             asked = pool.submit(store.delete_topic, "t")
             assert closing.wait(30)

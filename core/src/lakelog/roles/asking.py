@@ -124,7 +124,7 @@ class Asking:
         )
 
 
-class Desk:
+class Answering:
     """Answers in the process that has the services, in a thread of its own."""
 
     def __init__(self, files: FileSystem, path: Path, manager: Manager) -> None:

@@ -207,7 +207,12 @@ class Joined:
         self._thread = started(Thread(target=self._give_up, name="lakelog-services", daemon=True))
 
     def _give_up(self) -> None:
-        parts, others = self._serving, self.parts()
+        parts = self._serving
+        try:
+            others = self.parts()
+        except (LakelogError, OSError) as error:  # it keeps them, and may be asked again
+            _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
+            return
         if parts is None or self._store is None or not self._store.give_up(parts, others):
             return  # the store is being closed
         try:

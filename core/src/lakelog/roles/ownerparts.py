@@ -16,7 +16,7 @@ from lakelog.keeping import keep_house
 from lakelog.openlog import OpenLog
 from lakelog.owner import OwnedLog, open_owned, take_services
 from lakelog.reading.arrivals import Arrivals
-from lakelog.roles.asking import Desk
+from lakelog.roles.asking import Answering
 from lakelog.roles.managing import Managing
 from lakelog.roles.parts import Parts
 from lakelog.roles.prepared import Prepared
@@ -152,8 +152,8 @@ def _housed(
         undo.callback(house.close)
         house.start()
         manager = Managing(owned, house, prepared.path)
-        desk = Desk(prepared.files, prepared.path, manager)
-        owned.watch.on_turn = _turns(owned, desk)
+        answering = Answering(prepared.files, prepared.path, manager)
+        owned.watch.on_turn = _turns(owned, answering)
         undo.pop_all()
     waits, make_finder = _reading(prepared, owned, arrivals, service)
     return Parts(
@@ -166,18 +166,18 @@ def _housed(
         prepared.offsets(read_only=False),
         make_finder,
         manager=manager,
-        desk=desk,
+        answering=answering,
         owned=owned,
     )
 
 
-def _turns(owned: OwnedLog, desk: Desk) -> Callable[[], None]:
+def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
     """What the watching thread does each half second."""
 
     def turn() -> None:
         owned.publisher.turn()
         if not owned.lock.is_alone:
-            desk.turn()
+            answering.turn()
 
     return turn
 

@@ -24,7 +24,7 @@ from lakelog.message import Message
 from lakelog.owner import OwnedLog
 from lakelog.putfuture import BatchFuture, PutFuture
 from lakelog.results import PutResult
-from lakelog.roles.asking import Desk
+from lakelog.roles.asking import Answering
 from lakelog.roles.managing import Manager
 from lakelog.status import PutStatus
 
@@ -122,7 +122,7 @@ class Parts:
     :ivar offsets: what groups committed
     :ivar manager: deletes, and lets dispatching go on; ``None`` for who only reads
     :ivar make_finder: puts together what finds messages; it brings NumPy, so not before a question
-    :ivar desk: answers processes that ask the owner to manage
+    :ivar answering: answers processes that ask the owner to manage
     :ivar owned: the owner's log, if this is the owner
     :ivar joined: the log that this process appends to, if it has no services
     :ivar tell_store: to be told which store has these parts, for one that may get the services
@@ -137,7 +137,7 @@ class Parts:
     offsets: Offsets
     make_finder: Callable[[], Finder]
     manager: Manager | None = None
-    desk: Desk | None = None
+    answering: Answering | None = None
     owned: OwnedLog | None = None
     joined: Joined | None = None
     tell_store: Callable[[Swapping], None] = _ignored
@@ -159,13 +159,13 @@ class Parts:
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
-            for ends in (self.waits, self.offsets, self.desk, self.house):
+            for ends in (self.waits, self.offsets, self.answering, self.house):
                 if ends is not None:
                     closing.callback(ends.close)
 
     def _in_order(self) -> tuple[Closes | None, ...]:
         """The last one is closed first."""
-        return self.owned, self.joined, self.waits, self.offsets, self.desk, self.house
+        return self.owned, self.joined, self.waits, self.offsets, self.answering, self.house
 
     def forked(self, why: str) -> None:
         """In a forked child: nothing of it works here.
