@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.files import RealFileSystem
 from lakelog.ownership import is_served
+from lakelog.roles import readerparts
+from lakelog.roles.parts import Parts
 
 FILES = RealFileSystem()
 
@@ -137,3 +140,23 @@ def test_a_store_that_is_closed_when_it_is_asked(tmp_path: Path) -> None:
             store.close()
             assert serve.hear() == {"role": "owner"}
             assert is_served(FILES, tmp_path)
+
+
+def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, calls = readerparts.reader_parts, list[int]()
+
+    def fails_once(*arguments: Any) -> Parts:
+        calls.append(0)
+        if len(calls) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments)
+
+    with open_small(tmp_path) as store:
+        monkeypatch.setattr("lakelog.roles.joining.reader_parts", fails_once)
+        with serving(tmp_path):
+            assert store.role == "attach"
+            assert put(store, "x") == 0
+    assert len(calls) == 2
+    assert "its services cannot be given up" in caplog.text
