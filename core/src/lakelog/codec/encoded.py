@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lakelog.status import AppendStatus, PutStatus
 
 if TYPE_CHECKING:
-    from lakelog.codec.offer import Offer
     from lakelog.queueoffsets import QueueOffsets
     from lakelog.results import PutResult
 
@@ -41,7 +40,3 @@ class EncodedBatch(ABC):
     @abstractmethod
     def results(self, status: PutStatus) -> Sequence[PutResult]:
         """What became of each message, in order; only after :meth:`place`."""
-
-    def offer(self) -> Offer:
-        """The records for another process to place; only in place of :meth:`place`."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be placed by another process")

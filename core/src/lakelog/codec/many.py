@@ -22,7 +22,6 @@ from lakelog.codec.columns import (
 )
 from lakelog.codec.dtypes import SHORT, scatter
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.offer import Offer, topic_columns
 from lakelog.codec.ranks import OneQueueRanks, QueueRanks
 from lakelog.codec.seals import seal_all
 from lakelog.codec.topicblock import topic_block
@@ -117,16 +116,6 @@ class EncodedMany(EncodedBatch):
             self.store_timestamp_ms,
             self._store_hosts(),
         )
-
-    def offer(self) -> Offer:
-        """The records, not placed."""
-        scatter(self.buffer, self._heads.dtype, self._starts, self._heads)
-        sizes = self._sizes.astype(np.int32).data.cast("B")
-        hosts = self._store_hosts()
-        return Offer(
-            self.buffer, sizes, self._queues, *topic_columns(self._queues), hosts, self.wait,
-            self._sealed, True,
-        )  # fmt: skip  # in the order of the class
 
     def _store_hosts(self) -> list[str]:
         return [hosts.store_host for hosts in self._hosts] * (self.count // len(self._hosts))

@@ -10,7 +10,6 @@ from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.limits import as_body
 from lakelog.codec.messageproperties import ended, message_properties
-from lakelog.codec.offer import Offer
 from lakelog.codec.recordcrc import PLACEHOLDER, seal
 from lakelog.codec.topicblock import topic_block
 from lakelog.layout import AT_QUEUE_OFFSET, BLANK_MIN_BYTES
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _pack_offsets: Final = struct.Struct(">qq").pack_into
 _pack_long: Final = struct.Struct(">q").pack_into
-_pack_native: Final = struct.Struct("=i").pack
 _pack_short: Final = struct.Struct(">H").pack
 GIVEN_BITS: Final = ~(BORN_HOST_V6 | STORE_HOST_V6)
 """What of a message's system flags counts; the other bits say what its hosts are."""
@@ -104,21 +102,6 @@ class EncodedOne(EncodedBatch):
     def results(self, status: PutStatus) -> list[PutResult]:
         """The one result, as a sequence."""
         return [self.result(status)]
-
-    def offer(self) -> Offer:
-        """The record, not placed."""
-        queue, sealed = self.queue, self._sealed
-        return Offer(
-            self.buffer,
-            _pack_native(len(self.buffer)),
-            (queue,),
-            queue[:1],
-            b"",
-            (self._hosts.store_host,),
-            self.wait,
-            sealed,
-            False,
-        )
 
 
 def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes]:

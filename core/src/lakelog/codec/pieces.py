@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.offer import Offer, as_ints, topic_columns
 from lakelog.codec.one import EncodedOne
 from lakelog.properties import LIGHT_QUEUE_PREFIX
 from lakelog.queueoffsets import Queue, QueueOffsets
@@ -66,14 +65,3 @@ class EncodedPieces(EncodedBatch):
     def results(self, status: PutStatus) -> list[PutResult]:
         """One result per piece."""
         return [piece.result(status) for piece in self._pieces]
-
-    def offer(self) -> Offer:
-        """The records, none of them placed."""
-        pieces = self._pieces
-        queues = [piece.queue for piece in pieces]
-        sizes = as_ints([len(piece.buffer) for piece in pieces])
-        hosts = [piece._hosts.store_host for piece in pieces]
-        sealed = pieces[0]._sealed
-        return Offer(
-            self.buffer, sizes, queues, *topic_columns(queues), hosts, self.wait, sealed, False
-        )
