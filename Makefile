@@ -11,8 +11,9 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 # The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
-MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/[!_]*/pyproject.toml \
-	contrib/*/pyproject.toml)) .
+NATIVE := plugins/native
+MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
+	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
 MATRIX := $(addprefix core/tests/,codec registry settings store test_gate.py test_putfuture.py) \
 	plugins/flush
@@ -26,7 +27,7 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.installed ## Install everything into .venv; the command is .venv/bin/lakelog
+setup: $(VENV)/.installed $(VENV)/.native ## Install everything into .venv; the command is .venv/bin/lakelog
 
 test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
 	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
@@ -102,6 +103,16 @@ $(VENV)/.installed: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(BIN)/pyt
 	$(PIP) install --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation $(MEMBERS:%=-e ./%)
 	$(PIP) check
+	@touch $@
+
+# Without Rust everything works, only slower. Nothing is downloaded but the crates in Cargo.lock.
+$(VENV)/.native: $(wildcard $(NATIVE)/rust/*.rs $(NATIVE)/Cargo.*) $(NATIVE)/pyproject.toml \
+		$(VENV)/.installed
+	@if command -v cargo >/dev/null; then \
+		$(PIP) install --no-deps --no-build-isolation -e ./$(NATIVE); \
+	else \
+		echo "No Rust here (cargo): lakelog-native is not built, and plain Python does its work"; \
+	fi
 	@touch $@
 
 $(VENV)/.installed-bench: requirements-bench.lock $(VENV)/.installed

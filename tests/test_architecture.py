@@ -22,7 +22,7 @@ CORE: Final = ROOT / "core" / "src" / "lakelog"
 # from below. A package stands for all its modules. `testing` may import everything.
 LAYERS: Final = (
     "arguments layout status sysflag cached signals hosts msgid properties message results errors "
-    "gate putfuture queueoffsets checksum compression units threads",
+    "gate putfuture queueoffsets checksum compression units threads accelerate",
     "codec arrow",
     "access files fileidentity cleanstop zeros segmentdir identity bodynote ownership checkpoint "
     "preallocate positions health queueends coalesce bursts settings yieldlock tombstones config "
@@ -46,7 +46,7 @@ ROW: Final = {name: row for row, names in enumerate(LAYERS) for name in names.sp
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "arrow cached checksum cli.exitcodes cli.notthere cli.progress codec compression errors files "
-    "hookspecs hosts identity interfaces "
+    "accelerate hookspecs hosts identity interfaces "
     "layout message msgid pieces pins properties queueoffsets results serving.notify "
     "settings.model signals status sysflag testing threads units verifying"
 )

@@ -73,6 +73,11 @@ class Hooks:
         """Offer sources of segments that are not in the log any more."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_accelerators(self) -> Sequence[Factory]:
+        """Offer compiled code for what is done for every message."""
+        raise NotImplementedError
+
     # --- lifecycle: each hears of an event ---
 
     @hookspec

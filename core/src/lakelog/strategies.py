@@ -8,10 +8,12 @@ from typing import Any
 
 import attrs
 
+from lakelog import accelerate
+from lakelog.accelerate import Accelerator
 from lakelog.committing import Committing
 from lakelog.decoding import Decoder, decoder_of
 from lakelog.dispatching import Named
-from lakelog.errors import StrategyFailed
+from lakelog.errors import PluginError, StrategyFailed
 from lakelog.interfaces import (
     AppendCallback,
     Cleaner,
@@ -96,6 +98,45 @@ def add_services(
         cleaner=make_cleaner(registry, settings, context),
         disk_watcher=make_disk_watcher(registry, settings, context),
     )
+
+
+def with_accelerator(registry: Registry, settings: Settings, context: Context) -> Context:
+    """``context`` with the accelerator that ``settings`` choose, which this process then uses.
+
+    What is installed but cannot be used is told in the log, and raises only where it was named.
+    """
+    for name in accelerator_names(registry, settings):
+        try:
+            made = _accelerator(registry, settings, context, name)
+        except PluginError as error:
+            if settings.core.accelerator == name:
+                raise
+            _log.warning("%s: without the accelerator %r: %s", context.path, name, error)
+            continue
+        accelerate.use(made)
+        return attrs.evolve(context, accelerator=made)
+    return context
+
+
+def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
+    """The accelerators of which the first one is used that can be."""
+    name = settings.core.accelerator
+    if name == AUTO:
+        return registry.names(Kind.ACCELERATOR)
+    return () if name == "none" else (name,)
+
+
+def _accelerator(
+    registry: Registry, settings: Settings, context: Context, name: str
+) -> Accelerator:
+    registry.factory(Kind.ACCELERATOR, name)
+    made: Accelerator = registry.make(Kind.ACCELERATOR, name, settings.section(name), context)
+    if made.seam != accelerate.SEAM:
+        raise PluginError(
+            f"the accelerator {name!r} is built for seam {made.seam} of lakelog, and this one has "
+            f"{accelerate.SEAM}: install the version of the same release"
+        )
+    return made
 
 
 def make_decoder(registry: Registry, settings: Settings, context: Context) -> Decoder | None:

@@ -43,7 +43,7 @@ def test_a_misspelt_hook_names_the_nearest() -> None:
 
 
 def test_a_hook_unlike_any_lists_them_all() -> None:
-    refuses(plugin(zzz=nothing()), BadHook, r"no hook zzz; the hooks are lakelog_append_callb")
+    refuses(plugin(zzz=nothing()), BadHook, r"no hook zzz; the hooks are lakelog_accel")
 
 
 def test_a_misspelt_specname_counts_too() -> None:

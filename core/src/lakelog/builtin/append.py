@@ -10,4 +10,4 @@ from lakelog.interfaces import Context
 
 def make(_settings: Any, context: Context) -> RocketmqAppendCallback:
     """Build the callback from the core's settings."""
-    return RocketmqAppendCallback.of(context.core)
+    return RocketmqAppendCallback.of(context.core, context.accelerator)

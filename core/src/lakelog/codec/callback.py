@@ -16,6 +16,7 @@ from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:
+    from lakelog.accelerate import Accelerator
     from lakelog.settings.model import StoreSettings
 
 
@@ -25,13 +26,19 @@ class RocketmqAppendCallback:
     To wrap it, make it by :meth:`of` with ``context.core``, and hand ``encode`` other messages.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, accelerator: Accelerator | None = None) -> None:
         self._encoder = encoder
-        self.encode = encoder.encode  # type: ignore[method-assign]  # saves a call per message
+        self._accelerated = accelerator.encoding(encoder) if accelerator else None
+        if self._accelerated is None:
+            self.encode = encoder.encode  # type: ignore[method-assign]  # saves a call per message
 
     @classmethod
-    def of(cls, core: StoreSettings) -> RocketmqAppendCallback:
+    def of(
+        cls, core: StoreSettings, accelerator: Accelerator | None = None
+    ) -> RocketmqAppendCallback:
         """The callback for a store with these settings.
+
+        :param accelerator: ``context.accelerator``
 
         Raises :class:`~lakelog.errors.SettingsError` for a store host that is none.
         """
@@ -46,11 +53,14 @@ class RocketmqAppendCallback:
                 core.record_crc,
                 core.max_light_queues if core.light_queues else None,
                 RoundRobin(core.queues_per_topic),
-            )
+            ),
+            accelerator,
         )
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """Encode one message or many."""
+        if self._accelerated is not None and (batch := self._accelerated(messages)) is not None:
+            return batch
         return self._encoder.encode(messages)
 
     def place(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakelog.accelerate import Accelerator
 from lakelog.interfaces.appending import (
     AppendCallback,
     BodyDecoder,
@@ -59,6 +60,7 @@ from lakelog.interfaces.writing import (
 
 __all__ = [
     "PROTOCOLS",
+    "Accelerator",
     "AppendCallback",
     "BodyDecoder",
     "Cleaner",
@@ -107,5 +109,6 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.CLEANER: Cleaner,
     Kind.DISK_WATCHER: DiskWatcher,
     Kind.SEGMENT_SOURCE: SegmentSource,
+    Kind.ACCELERATOR: Accelerator,
 }
 """What the object of each kind must do."""

@@ -12,6 +12,7 @@ import attrs
 from lakelog.checkpoint import CheckpointKeeper
 
 if TYPE_CHECKING:
+    from lakelog.accelerate import Accelerator
     from lakelog.files import FileSystem
     from lakelog.settings.model import StoreSettings
 
@@ -29,6 +30,7 @@ class Kind(Enum):
     CLEANER = "lakelog_cleaners"
     DISK_WATCHER = "lakelog_disk_watchers"
     SEGMENT_SOURCE = "lakelog_segment_sources"
+    ACCELERATOR = "lakelog_accelerators"
 
 
 @attrs.frozen
@@ -45,6 +47,7 @@ class Context:
         its log by then, and dispatches in the order of the log
     :ivar in_order: who wrote queues and index before has closed them, although the store is open
         and ``abort`` is there: they are as after a clean stop
+    :ivar accelerator: compiled code to use, if there is any
     """
 
     path: Path
@@ -56,6 +59,7 @@ class Context:
     read_only: bool = False
     owner_follows: bool = False
     in_order: bool = False
+    accelerator: Accelerator | None = None
 
 
 @attrs.frozen

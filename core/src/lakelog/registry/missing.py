@@ -21,6 +21,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
     "lake": (Kind.FOLLOWER, "lakelog-lake"),
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
+    "native": (Kind.ACCELERATOR, "lakelog-native"),
 }
 """Strategies of this project that are packages of their own."""
 

@@ -18,6 +18,7 @@ from lakelog.ownership import is_followed
 from lakelog.reading.arrivals import Waiting
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
+from lakelog.strategies import with_accelerator
 from lakelog.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ class Prepared:
 
     def context(self, *, read_only: bool) -> Context:
         """What strategies are made with."""
-        return Context(
+        context = Context(
             self.path,
             self.settings.core,
             self.files,
             read_only=read_only,
             owner_follows=read_only and is_followed(self.files, self.path),
         )
+        return with_accelerator(self.registry, self.settings, context)
 
     def finder(
         self,

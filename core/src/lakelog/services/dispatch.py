@@ -36,7 +36,7 @@ from lakelog.services.ownerspage import OwnersPage
 from lakelog.services.parent import die_with
 from lakelog.services.process import OF_THE_OWNER
 from lakelog.source import FileSource
-from lakelog.strategies import make_dispatchers
+from lakelog.strategies import make_dispatchers, with_accelerator
 from lakelog.threads import started
 
 BEAT_SECONDS: Final = 0.5
@@ -80,6 +80,7 @@ class DispatchProcess:
             self._checkpoint,
             in_order=self._order.in_order,
         )
+        context = with_accelerator(registry, settings, context)
         self._reader = self._make_reader(context)
         return make_dispatchers(registry, settings, context)
 

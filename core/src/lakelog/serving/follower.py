@@ -26,6 +26,7 @@ from lakelog.opening import Opening, prepare
 from lakelog.ownership import is_followed
 from lakelog.serving.notify import READY, STOPPING, WATCHDOG, Notifier
 from lakelog.signals import soon
+from lakelog.strategies import with_accelerator
 
 BEATS: Final = 3
 """How often to tell in the time in which it has to be told once."""
@@ -65,6 +66,7 @@ def make(opening: Opening, name: str) -> Follower:
         read_only=True,
         owner_follows=is_followed(opening.files, opening.path),
     )
+    context = with_accelerator(registry, settings, context)
     made: Follower = registry.make(Kind.FOLLOWER, name, settings.section(name), context)
     return made
 

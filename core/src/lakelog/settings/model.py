@@ -36,6 +36,8 @@ class StoreSettings:
     :ivar cleaner: the cleaner, by name, if any
     :ivar disk_watcher: the disk-space watcher, by name, if any
     :ivar archive: the segment source, by name, that has what was deleted from the log, if any
+    :ivar accelerator: compiled code for what is done for every message, by name; ``auto`` is what
+        is installed, ``none`` is plain Python; files, results and errors are the same
     :ivar max_message_size_bytes: largest body; a record may be 64 KiB larger
     :ivar store_host: ``address:port`` in records and message ids
     :ivar queues_per_topic: how many queues a put chooses from when it names none
@@ -67,6 +69,7 @@ class StoreSettings:
     cleaner: str | None = None
     disk_watcher: str | None = None
     archive: str | None = None
+    accelerator: str = "auto"
     max_message_size_bytes: int = field(
         default=4 << 20, validator=[validators.ge(1), validators.le(1 << 30)]
     )

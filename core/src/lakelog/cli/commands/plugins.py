@@ -18,7 +18,7 @@ from lakelog.registry import Registry
 from lakelog.registry.offers import Offer, PluginRow, Setting
 from lakelog.registry.words import spoken
 from lakelog.settings.effective import Settings
-from lakelog.strategies import flush_name
+from lakelog.strategies import accelerator_names, flush_name
 
 
 def plugins(
@@ -55,6 +55,7 @@ def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:
         (Kind.CLEANER, core.cleaner),
         (Kind.DISK_WATCHER, core.disk_watcher),
         (Kind.SEGMENT_SOURCE, core.archive),
+        *((Kind.ACCELERATOR, name) for name in accelerator_names(registry, settings)),
         *((Kind.DISPATCHER, name) for name in core.dispatchers),
         *((Kind.FOLLOWER, name) for name in core.followers),
     ]

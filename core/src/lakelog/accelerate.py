@@ -1,0 +1,48 @@
+"""The seam to compiled code that does what a store does for every message.
+
+Python is the specification, and does everything without it. A compiled call answers as the Python
+one would, or returns ``None`` and has done nothing: the caller then goes its plain way. So no error
+is written twice, and no file or result depends on whether an accelerator is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from lakelog.codec.encoded import EncodedBatch
+    from lakelog.codec.encoder import Encoder
+    from lakelog.message import Message
+
+SEAM: Final = 1
+"""Counted up with each change of what is called here; an accelerator of another one is not used."""
+
+
+@runtime_checkable
+class Accelerator(Protocol):
+    """What compiled code offers; one object serves a whole process.
+
+    :ivar seam: the :data:`SEAM` that it was built for
+    """
+
+    seam: int
+
+    def encoding(
+        self, encoder: Encoder
+    ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
+        """What encodes several messages as ``encoder`` does; ``None`` where it never could."""
+
+
+_current: Accelerator | None = None
+
+
+def current() -> Accelerator | None:
+    """The accelerator of this process, for functions that belong to no store."""
+    return _current
+
+
+def use(accelerator: Accelerator | None) -> None:
+    """Let :func:`current` give it from now on."""
+    global _current  # noqa: PLW0603  # one per process: pure functions have no store to ask
+    _current = accelerator

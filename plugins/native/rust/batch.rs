@@ -1,0 +1,411 @@
+//! Several messages to encoded records: as `lakelog.codec.encoder.Encoder`, one pass in all.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::message::{now_ms, Messages, Read, Topic};
+use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
+use crate::slots::{new_ref, Slots};
+
+const RESULT_FIELDS: usize = 8;
+/// Results are columns from here on, as those of `codec.many` are.
+const COLUMNS_FROM: usize = 48;
+const MOST_PROPERTIES: usize = 32767;
+
+/// What all batches of an encoder share.
+pub struct Shared {
+    pub hosts: Hosts,
+    pub store_host: Py<PyString>,
+    pub sealed: bool,
+    body_bytes: usize,
+    record_bytes: usize,
+    result: Slots,
+    batch_result: Py<PyAny>,
+    from_buffer: Py<PyAny>,
+    placed: Py<PyAny>,
+    end_of_file: Py<PyAny>,
+}
+
+impl Shared {
+    /// Length of a record; `None` where a part of it is too large.
+    pub fn size(&self, read: &Read<'_>, topic: &Topic) -> Option<usize> {
+        let size = record::size(&read.fields, &self.hosts, &topic.block, self.sealed);
+        let rest = self.hosts.head_bytes() + read.fields.body.len() + topic.block.len() + 2;
+        let fits = read.fields.body.len() <= self.body_bytes
+            && size - rest <= MOST_PROPERTIES
+            && size <= self.record_bytes;
+        fits.then_some(size)
+    }
+
+    /// A `PutResult`.
+    pub fn result(
+        &self,
+        py: Python<'_>,
+        status: &Bound<'_, PyAny>,
+        topic: *mut ffi::PyObject,
+        queue: i32,
+        numbers: [i64; 4],
+    ) -> PyResult<Py<PyAny>> {
+        let [queue_offset, place, size, now] = numbers;
+        unsafe {
+            let made = Bound::from_owned_ptr_or_err(py, self.result.new())?;
+            let long = |value| ffi::PyLong_FromLongLong(value);
+            let values = [
+                new_ref(status.as_ptr()),
+                new_ref(topic),
+                long(queue as i64),
+                long(queue_offset),
+                long(place),
+                long(size),
+                long(now),
+                new_ref(self.store_host.as_ptr()),
+            ];
+            for (field, value) in values.into_iter().enumerate() {
+                self.result.set(made.as_ptr(), field, value);
+            }
+            if values.iter().any(|value| value.is_null()) {
+                return Err(PyErr::fetch(py));
+            }
+            Ok(made.unbind())
+        }
+    }
+
+    /// # Errors
+    /// Where `encoder` or `classes` are not what lakelog has.
+    pub fn of(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Shared> {
+        let own = encoder.getattr("own_hosts")?;
+        let limits = encoder.getattr("limits")?;
+        let class = |name| classes.getattr(name);
+        Ok(Shared {
+            hosts: Hosts {
+                born: own.getattr("born")?.extract()?,
+                store: own.getattr("store")?.extract()?,
+                sys_flag: own.getattr("sys_flag")?.extract()?,
+            },
+            store_host: own.getattr("store_host")?.cast_into::<PyString>()?.unbind(),
+            sealed: encoder.getattr("record_crc")?.extract()?,
+            body_bytes: limits.getattr("body_bytes")?.extract()?,
+            record_bytes: limits.getattr("record_bytes")?.extract()?,
+            result: Slots::of(class("PutResult")?.cast::<PyType>()?, RESULT_FIELDS)?,
+            batch_result: class("BatchResult")?.unbind(),
+            from_buffer: class("from_buffer")?.unbind(),
+            placed: class("PLACED")?.unbind(),
+            end_of_file: class("END_OF_FILE")?.unbind(),
+        })
+    }
+}
+
+/// Makes batches; one for each encoder.
+#[pyclass(module = "lakelog_native", frozen)]
+pub struct BatchEncoder {
+    shared: std::sync::Arc<Shared>,
+    messages: Messages,
+    topic_block: Py<PyAny>,
+    choose_many: Py<PyAny>,
+}
+
+/// A queue that records of a batch go to.
+struct Queue {
+    key: Py<PyTuple>,
+    topic: usize,
+    id: i32,
+    queued: i64,
+    first: i64,
+}
+
+struct Entry {
+    size: usize,
+    queue: usize,
+    is_queued: bool,
+    queue_offset: i64,
+}
+
+/// As `lakelog.codec.encoded.EncodedBatch`.
+#[pyclass(module = "lakelog_native")]
+pub struct Batch {
+    shared: std::sync::Arc<Shared>,
+    #[pyo3(get)]
+    buffer: Py<PyByteArray>,
+    #[pyo3(get)]
+    count: usize,
+    #[pyo3(get)]
+    wait: bool,
+    entries: Vec<Entry>,
+    queues: Vec<Queue>,
+    placed: Option<(i64, i64)>,
+}
+
+#[pymethods]
+impl BatchEncoder {
+    #[new]
+    fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(BatchEncoder {
+            shared: std::sync::Arc::new(Shared::of(encoder, classes)?),
+            messages: Messages::of(classes.getattr("Message")?.cast::<PyType>()?)?,
+            topic_block: classes.getattr("topic_block")?.unbind(),
+            choose_many: encoder.getattr("queues")?.getattr("choose_many")?.unbind(),
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.topic_block)?;
+        visit.call(&self.choose_many)
+    }
+
+    /// The records of a list of messages; `None` where Python has to make them.
+    fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
+        let list = match messages.cast_exact::<PyList>() {
+            Ok(list) => list.clone(),
+            Err(_) => match messages.cast_exact::<PyTuple>() {
+                Ok(tuple) => tuple.to_list(),
+                Err(_) => return Ok(None),
+            },
+        };
+        let now = now_ms();
+        // Calls below may run Python code, which may change the list and the messages.
+        let mut held: Vec<Py<PyAny>> = Vec::with_capacity(3 * list.len());
+        let mut topics: Vec<Topic> = Vec::new();
+        let mut reads: Vec<(Read<'_>, usize)> = Vec::with_capacity(list.len());
+        for message in list.iter() {
+            let Some(read) = (unsafe { self.messages.read(message.as_ptr(), now) }) else {
+                return Ok(None);
+            };
+            for object in read.objects {
+                held.push(unsafe { Bound::from_borrowed_ptr(py, object) }.unbind());
+            }
+            let Some(topic) = self.topic(py, &mut topics, read.topic)? else {
+                return Ok(None);
+            };
+            reads.push((read, topic));
+        }
+        self.made(py, topics, reads)
+    }
+}
+
+impl BatchEncoder {
+    /// The number of the topic among `topics`; `None` where Python refuses it.
+    #[inline(always)]
+    fn topic(
+        &self,
+        py: Python<'_>,
+        topics: &mut Vec<Topic>,
+        name: *mut ffi::PyObject,
+    ) -> PyResult<Option<usize>> {
+        if let Some(at) = topics.iter().position(|known| known.name.as_ptr() == name) {
+            return Ok(Some(at));
+        }
+        let name = unsafe { Bound::from_borrowed_ptr(py, name).cast_into_unchecked::<PyString>() };
+        let text = name.to_str()?;
+        for (at, known) in topics.iter().enumerate() {
+            if known.name.bind(py).to_str()? == text {
+                return Ok(Some(at));
+            }
+        }
+        let Some(topic) = Topic::of(&name, self.topic_block.bind(py))? else {
+            return Ok(None);
+        };
+        topics.push(topic);
+        Ok(Some(topics.len() - 1))
+    }
+
+    fn made(
+        &self,
+        py: Python<'_>,
+        topics: Vec<Topic>,
+        mut reads: Vec<(Read<'_>, usize)>,
+    ) -> PyResult<Option<Batch>> {
+        let shared = &self.shared;
+        let mut sizes = Vec::with_capacity(reads.len());
+        for (read, topic) in &reads {
+            let (Some(size), Some(_)) =
+                (shared.size(read, &topics[*topic]), read.fields.flags(&shared.hosts))
+            else {
+                return Ok(None);
+            };
+            sizes.push(size);
+        }
+        self.choose(py, &topics, &mut reads)?;
+        let mut queues: Vec<Queue> = Vec::new();
+        let mut entries = Vec::with_capacity(reads.len());
+        let buffer = PyByteArray::new_with(py, sizes.iter().sum(), |out| {
+            let mut at = 0;
+            for ((read, topic), &size) in reads.iter().zip(&sizes) {
+                let flags = read.fields.flags(&shared.hosts).unwrap_or(0);
+                let of = &topics[*topic];
+                let to = &mut out[at..at + size];
+                record::write(to, &read.fields, flags, &shared.hosts, of.magic, &of.block, shared.sealed);
+                let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
+                let is_queued = flags & PREPARED == 0;
+                queues[queue].queued += is_queued as i64;
+                entries.push(Entry { size, queue, is_queued, queue_offset: 0 });
+                at += size;
+            }
+            Ok(())
+        })?;
+        Ok(Some(Batch {
+            shared: shared.clone(),
+            buffer: buffer.unbind(),
+            count: entries.len(),
+            wait: reads.iter().any(|(read, _)| read.wait),
+            entries,
+            queues,
+            placed: None,
+        }))
+    }
+
+    /// Give each message a queue that names none, in turns: nothing is refused behind this.
+    fn choose(
+        &self,
+        py: Python<'_>,
+        topics: &[Topic],
+        reads: &mut [(Read<'_>, usize)],
+    ) -> PyResult<()> {
+        for (number, topic) in topics.iter().enumerate() {
+            let wanting = |(read, of): &&mut (Read<'_>, usize)| *of == number && read.is_any_queue();
+            let count = reads.iter_mut().filter(wanting).count();
+            if count > 0 {
+                let chosen: Vec<i32> =
+                    self.choose_many.bind(py).call1((&topic.name, count))?.extract()?;
+                for ((read, _), queue) in reads.iter_mut().filter(wanting).zip(chosen) {
+                    read.fields.queue = queue;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn queue_of(
+    py: Python<'_>,
+    queues: &mut Vec<Queue>,
+    topics: &[Topic],
+    topic: usize,
+    id: i32,
+) -> PyResult<usize> {
+    // The latest first: most batches have few queues, and runs of one.
+    if let Some(at) = queues.iter().rposition(|known| known.topic == topic && known.id == id) {
+        return Ok(at);
+    }
+    let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
+    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
+    Ok(queues.len() - 1)
+}
+
+#[pymethods]
+impl Batch {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.buffer)
+    }
+
+    /// Fill in queue offsets, physical offsets, store time and record checksums.
+    fn place(
+        &mut self,
+        py: Python<'_>,
+        position: i64,
+        remaining: i64,
+        queue_offsets: &Bound<'_, PyAny>,
+        now_ms: i64,
+    ) -> PyResult<Py<PyAny>> {
+        let shared = self.shared.clone();
+        let buffer = self.buffer.bind(py);
+        if (buffer.len() + BLANK_BYTES) as i64 > remaining {
+            return Ok(shared.end_of_file.clone_ref(py));
+        }
+        let mut next = Vec::with_capacity(self.queues.len());
+        for queue in &mut self.queues {
+            let first = if queue.queued > 0 {
+                queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
+            } else {
+                0
+            };
+            queue.first = first;
+            next.push(first);
+        }
+        // Nobody else has the buffer while it is placed: the batch is used for one append.
+        let out = unsafe { buffer.as_bytes_mut() };
+        let mut at = 0;
+        for entry in &mut self.entries {
+            entry.queue_offset = 0;
+            if entry.is_queued {
+                entry.queue_offset = next[entry.queue];
+                next[entry.queue] += 1;
+            }
+            let to = &mut out[at..at + entry.size];
+            let place = position + at as i64;
+            record::place(to, &shared.hosts, entry.queue_offset, place, now_ms, shared.sealed);
+            at += entry.size;
+        }
+        self.placed = Some((position, now_ms));
+        Ok(shared.placed.clone_ref(py))
+    }
+
+    /// Take the queue offsets that `place` used, after the bytes were written.
+    fn advance(&self, py: Python<'_>, queue_offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        for queue in self.queues.iter().filter(|queue| queue.queued > 0) {
+            queue_offsets.call_method1(intern!(py, "advance"), (&queue.key, queue.queued))?;
+        }
+        Ok(())
+    }
+
+    /// What became of each message, in order; only after `place`.
+    fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Some((position, now)) = self.placed else {
+            return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
+        };
+        if self.count >= COLUMNS_FROM {
+            return self.columns(py, status, position, now);
+        }
+        let found = PyList::empty(py);
+        let mut place = position;
+        for entry in &self.entries {
+            let queue = &self.queues[entry.queue];
+            let topic = queue.key.bind(py).get_borrowed_item(0)?;
+            let numbers = [entry.queue_offset, place, entry.size as i64, now];
+            found.append(self.shared.result(py, status, topic.as_ptr(), queue.id, numbers)?)?;
+            place += entry.size as i64;
+        }
+        Ok(found.into_any().unbind())
+    }
+}
+
+impl Batch {
+    /// A `BatchResult`.
+    fn columns(
+        &self,
+        py: Python<'_>,
+        status: &Bound<'_, PyAny>,
+        position: i64,
+        now: i64,
+    ) -> PyResult<Py<PyAny>> {
+        let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
+            let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
+            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
+        };
+        let mut place = position;
+        let places: Vec<i64> = self
+            .entries
+            .iter()
+            .map(|entry| {
+                place += entry.size as i64;
+                place - entry.size as i64
+            })
+            .collect();
+        let queues = PyList::new(py, self.entries.iter().map(|e| &self.queues[e.queue].key))?;
+        let hosts = PyList::new(py, [&self.shared.store_host])?
+            .call_method1(intern!(py, "__mul__"), (self.count,))?;
+        let made = self.shared.batch_result.bind(py).call1((
+            status,
+            queues,
+            column(&mut self.entries.iter().map(|entry| entry.queue_offset))?,
+            column(&mut places.into_iter())?,
+            column(&mut self.entries.iter().map(|entry| entry.size as i64))?,
+            now,
+            hosts,
+        ))?;
+        Ok(made.unbind())
+    }
+}

@@ -1,0 +1,51 @@
+"""The accelerator ``native``: the extension, and lakelog's classes, of which it makes objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.encoder import Encoder
+from lakelog.codec.topicblock import topic_block
+from lakelog.message import Message
+from lakelog.results import BatchResult, PutResult
+from lakelog.status import AppendStatus
+from lakelog_native import _native
+
+SEAM: Final = 1
+"""What of lakelog's seam the extension was written for."""
+
+EncodedBatch.register(_native.Batch)
+
+
+def _column(data: bytes, kind: str) -> Any:
+    import numpy as np
+
+    return np.frombuffer(data, kind)
+
+
+_CLASSES: Final = SimpleNamespace(
+    Message=Message,
+    PutResult=PutResult,
+    BatchResult=BatchResult,
+    PLACED=AppendStatus.PUT_OK,
+    END_OF_FILE=AppendStatus.END_OF_FILE,
+    topic_block=topic_block,
+    from_buffer=_column,
+)
+
+
+class Native:
+    """One for a process."""
+
+    seam = SEAM
+
+    def encoding(
+        self, encoder: Encoder
+    ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
+        """What encodes several messages in one pass."""
+        encode: Callable[[Sequence[Message]], EncodedBatch | None]
+        encode = _native.BatchEncoder(encoder, _CLASSES).encode
+        return encode
