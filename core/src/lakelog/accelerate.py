@@ -8,12 +8,11 @@ is written twice, and no file or result depends on whether an accelerator is the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from lakelog.codec.encoded import EncodedBatch
-    from lakelog.codec.encoder import Encoder
     from lakelog.message import Message
+    from lakelog.results import PutResult
 
 SEAM: Final = 1
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
@@ -28,10 +27,18 @@ class Accelerator(Protocol):
 
     seam: int
 
-    def encoding(
-        self, encoder: Encoder
-    ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
-        """What encodes several messages as ``encoder`` does; ``None`` where it never could."""
+    def encoding(self, encoder: Any) -> Callable[[Sequence[Message]], Any] | None:
+        """What encodes messages as ``encoder``, an ``Encoder``; ``None`` where it never could.
+
+        What is called gives an ``EncodedBatch``.
+        """
+
+    def putting(self, encoder: Any, log: Any) -> Callable[[Message], PutResult | int | None] | None:
+        """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could.
+
+        What is called gives the result of an append that nobody waits for; ``None`` where nothing
+        was done; or the number of the queue that was chosen, where nothing else was done.
+        """
 
 
 _current: Accelerator | None = None

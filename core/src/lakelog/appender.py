@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+import attrs
+
 from lakelog.bursts import Bursts
 from lakelog.coalesce import Burst, Coalescer, fail_all
+from lakelog.codec.callback import RocketmqAppendCallback
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.commitlog import CommitLog
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
@@ -62,6 +65,8 @@ class Appender:
         self._health = health
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
+        self._put_natively = _natively(callback, log)
+        self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
         self._bursts = Bursts(self._encoded, self._put_encoded)
         self._coalescer = Coalescer(self._bursts.put, direct=_later(flush, replicator))
 
@@ -69,6 +74,12 @@ class Appender:
 
     def put(self, message: Message) -> PutResult:
         """Append one message and wait for what the strategies promise."""
+        if self._put_natively is not None:
+            result = self._put_natively(message)
+            if type(result) is int:  # the queue that was chosen
+                message = attrs.evolve(message, queue_id=result)
+            elif isinstance(result, PutResult):
+                return result if self._answers_at_once else self._waited(result, message)
         if self._health.refusal is not None:
             raise self._health.refused()
         try:
@@ -77,19 +88,30 @@ class Appender:
             raise PutRefused(error.status, str(error)) from None
         return batch.results(self._finish(batch))[0]
 
+    def _waited(self, result: PutResult, message: Message) -> PutResult:
+        """``result`` of a message that is in the log, behind flush and copies."""
+        status = self._wait(result.end_offset, message.wait_store_ok, lambda _: [result])
+        if status is not _PUT_OK:
+            result.status = status
+        return result
+
     def _finish(self, batch: EncodedBatch) -> PutStatus:
         """Append, and wait for flush and copies."""
-        end = self._append(batch)
+        return self._wait(self._append(batch), batch.wait, batch.results)
+
+    def _wait(
+        self, end: int, wait: bool, results: Callable[[PutStatus], Sequence[PutResult]]
+    ) -> PutStatus:
         whose = self._of_flush
         try:
-            status = self._flush.submit(end, batch.wait)
+            status = self._flush.submit(end, wait)
             if status is not _PUT_OK:
                 status = known(status)
             if self._replicator is not None:
                 whose = self._of_replicator
-                status = _combined(status, known(self._replicator.submit(end, batch.wait)))
+                status = _combined(status, known(self._replicator.submit(end, wait)))
         except Exception as error:
-            failed = _about(batch, whose.error(error, end))
+            failed = _about(results, whose.error(error, end))
             if failed is error:
                 raise
             raise failed from failed.__cause__
@@ -254,12 +276,21 @@ def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Ex
     if isinstance(outcome, PutStatus):
         future.set_result(batch.results(outcome))
     else:
-        future.set_exception(_about(batch, outcome))
+        future.set_exception(_about(batch.results, outcome))
 
 
-def _about(batch: EncodedBatch, error: Exception) -> Exception:
+def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception) -> Exception:
     """``error``, which names the messages that are in the log where a strategy failed."""
-    return error.of(batch.results(error.status)) if isinstance(error, StrategyFailed) else error
+    return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
+
+
+def _natively(
+    callback: AppendCallback, log: CommitLog
+) -> Callable[[Message], PutResult | int | None] | None:
+    """What puts one message by compiled code, where the records are lakelog's own."""
+    if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
+        return None
+    return log.putting(callback.accelerator, callback.encoder)
 
 
 def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:

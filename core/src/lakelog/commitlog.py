@@ -11,17 +11,24 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from typing import Final
 
+import attrs
+
+from lakelog.accelerate import Accelerator
 from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.encoder import Encoder
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files import File
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.logfiles import LogFiles
+from lakelog.message import Message
 from lakelog.ofdlock import is_locked
 from lakelog.ownership import SERVICES
+from lakelog.pages import sharedpage
 from lakelog.pages.sharedpage import (
     APPEND_LOCK_AT,
     APPENDED,
@@ -36,6 +43,7 @@ from lakelog.pages.sharedpage import (
 )
 from lakelog.positions import Positions
 from lakelog.queueoffsets import Queue
+from lakelog.results import PutResult
 from lakelog.segments import Segments
 from lakelog.shared.bytelock import ByteLock
 from lakelog.shared.groupsync import GroupSync
@@ -63,6 +71,30 @@ _REFUSALS = {
     ),
     AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
 }
+
+
+@attrs.frozen
+class LogParts:
+    """What one process appends to a log with, for compiled code that does the same.
+
+    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
+    :ivar descriptor: of the open file ``lock``; :ivar byte: the one that whoever appends has locked
+    :ivar section: the append section; :ivar segments: whose ``window`` is written to
+    :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes who waits for the log
+    :ivar health: puts are taken while its ``refusal`` is ``None``
+    :ivar failed: makes the store fail by an ``OSError``; the error to raise
+    """
+
+    memory: memoryview
+    layout: ModuleType
+    descriptor: int
+    byte: int
+    section: AppendSection
+    segments: Segments
+    table: QueueTable
+    positions: Positions
+    health: Health
+    failed: Callable[[OSError], Exception]
 
 
 class CommitLog:
@@ -104,6 +136,26 @@ class CommitLog:
         self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
+
+    def putting(
+        self, accelerator: Accelerator, encoder: Encoder
+    ) -> Callable[[Message], PutResult | int | None] | None:
+        """What encodes and appends one message by compiled code; see :mod:`lakelog.accelerate`."""
+        if self.staged:
+            return None
+        parts = LogParts(
+            memory=self._page.memory,
+            layout=sharedpage,
+            descriptor=self._lock.fileno(),
+            byte=APPENDING,
+            section=self._section,
+            segments=self.segments,
+            table=self._table,
+            positions=self.positions,
+            health=self._health,
+            failed=self._failed,
+        )
+        return accelerator.putting(encoder, parts)
 
     def _paused(self) -> str | None:
         """Why the process with the services lets nobody put, if another one has them.

@@ -20,8 +20,8 @@ from lakelog.knowndamage import KnownDamage
 from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
+from lakelog.opensegment import deleted
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog.segments import deleted
 from lakelog.source import Extent, Source, Unbroken
 
 if TYPE_CHECKING:

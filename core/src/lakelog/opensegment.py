@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from typing import Protocol
+from itertools import count
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from lakelog.interfaces import Extendable, SegmentWriter
+from lakelog.errors import OffsetOutOfRange
+from lakelog.interfaces import Extendable, Mapped, SegmentWriter
 from lakelog.preallocate import Blocks, SegmentMaker
+
+Window: TypeAlias = tuple[int, int, int, int, memoryview, int, int]
+"""Where compiled code may write: number, offsets of the segment, of its end and of the end of what
+is reserved, a writable map, the offset of its first byte, and a descriptor of the file. No two
+windows of a process have the same number.
+"""
+_NUMBERS: Final = count(1)
 
 
 class Viewable(Protocol):
@@ -54,6 +63,15 @@ class Opened:
     blocks: Blocks
     end: int = 0
 
+    def window(self, size_bytes: int, reserved_offset: int) -> Window | None:
+        """What of a segment of ``size_bytes`` may be written to, up to ``reserved_offset``."""
+        if not (self.end and isinstance(self.writer, Mapped)):
+            return None
+        memory, position, descriptor = self.writer.writable_map()
+        start, number = self.start, next(_NUMBERS)
+        place = start, start + size_bytes, reserved_offset
+        return number, *place, memory, start + position, descriptor
+
     def extend(self, position: int) -> None:
         """Give the writer, whose next write is at ``position``, the blocks that there are."""
         if isinstance(self.writer, Extendable):
@@ -71,3 +89,12 @@ class Unsynced:
     def commit(self) -> int:
         """Where in the log its committed bytes end."""
         return self.start + self.writer.commit()
+
+
+def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
+    """The error for who asks for what retention has deleted."""
+    return OffsetOutOfRange(
+        f"offset {offset} was deleted by retention; the log now begins at {minimum}: go on from "
+        "there, and take what lies between for lost",
+        offset=offset,
+    )

@@ -14,7 +14,7 @@ from typing import Final
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
 from lakelog.interfaces import Sealable, Writer
-from lakelog.opensegment import Opened, SealedSegment, Unsynced, Viewable
+from lakelog.opensegment import Opened, SealedSegment, Unsynced, Viewable, deleted
 from lakelog.positions import Positions
 from lakelog.preallocate import Preallocator, SegmentMaker
 from lakelog.segmentdir import segment_files
@@ -35,6 +35,7 @@ class Segments:
     :ivar first_offset: where the first one starts
     :ivar active_offset: where the one that is being written starts
     :ivar reserved_offset: an append that ends beyond it calls :meth:`reserve` first
+    :ivar window: what of it compiled code may write to: see :class:`~lakelog.opensegment.Window`
     :ivar on_roll: told where each further segment starts
     """
 
@@ -107,9 +108,10 @@ class Segments:
 
         No call stands between the stores: the handler of a signal sees none or all of them.
         """
-        start, reserved = opened.start, opened.start + opened.end // 2
-        self.active, self._opened = opened.writer, opened
-        self.active_offset, self.reserved_offset = start, reserved
+        reserved = opened.start + opened.end // 2
+        window = opened.window(self.size_bytes, reserved)
+        self.active, self.active_offset, self._opened = opened.writer, opened.start, opened
+        self.reserved_offset, self.window = reserved, window
         self._prepared: Opened | None = None
 
     def starts(self) -> Sequence[int]:
@@ -194,6 +196,7 @@ class Segments:
         if end_offset > self.reserved_offset:
             self._preallocator.request_step(opened.blocks)
             self.reserved_offset = start + opened.end
+        self.window = opened.window(self.size_bytes, self.reserved_offset)
         return is_more
 
     def hold_back(self, is_scarce: Callable[[int], bool]) -> None:
@@ -282,10 +285,10 @@ class Segments:
 
         A segment that was sealed before is closed then: it is read through a map from now on.
         """
-        *sealed, active = list(self._unsynced)  # at once: another thread may roll
-        for each in sealed:
+        unsynced = list(self._unsynced)  # at once: another thread may roll
+        for each in (sealed := unsynced[:-1]):
             each.commit()  # its last bytes may have come after the last commit
-        own = {each.start: each.writer for each in (*sealed, active)}
+        own = {each.start: each.writer for each in unsynced}
         starts = range(start - start % self.size_bytes, end, self.size_bytes)
         for at in starts:
             if at in own:
@@ -372,6 +375,7 @@ class Segments:
         :param keep: delete none: other processes may use them
         """
         self._let_go_of_prepared()
+        self.window = None
         with suppress(LakelogError):  # the store has failed, and says so itself
             self._preallocator.settle(self._opened.blocks)
         while self._open:
@@ -387,12 +391,3 @@ class Segments:
         for each in reversed(segment_files(maker.directory, maker.files.list(maker.directory))):
             if each.start_offset > self._positions.appended:
                 maker.remove(each.start_offset)
-
-
-def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
-    """The error for who asks for what retention has deleted."""
-    return OffsetOutOfRange(
-        f"offset {offset} was deleted by retention; the log now begins at {minimum}: go on from "
-        "there, and take what lies between for lost",
-        offset=offset,
-    )

@@ -10,9 +10,10 @@ from typing import Protocol
 from lakelog.errors import ReadFailed
 from lakelog.files import File, FileSystem
 from lakelog.layout import segment_name
+from lakelog.opensegment import deleted
 from lakelog.pieces import Damage
 from lakelog.segmentdir import SegmentFile, segment_files
-from lakelog.segments import Segments, deleted
+from lakelog.segments import Segments
 
 
 class Extent(Protocol):

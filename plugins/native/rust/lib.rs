@@ -4,8 +4,10 @@
 
 use pyo3::prelude::*;
 
+mod append;
 mod batch;
 mod message;
+mod page;
 mod record;
 mod slots;
 
@@ -13,5 +15,6 @@ mod slots;
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<append::Putter>()?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! One record as RocketMQ lays it out; all integers big-endian. See `lakelog/layout.py`.
 
 pub const BLANK_BYTES: usize = 8;
+const AT_QUEUE_ID: usize = 12;
 const AT_QUEUE_OFFSET: usize = 20;
 const AT_BORN_HOST: usize = 48;
 const SEAL: &[u8] = b"__CRC32#\x010000000000\x02";
@@ -103,6 +104,11 @@ pub fn write(
     if sealed {
         add(SEAL);
     }
+}
+
+/// Fill in the queue of a record that was written without one.
+pub fn set_queue(record: &mut [u8], queue: i32) {
+    record[AT_QUEUE_ID..AT_QUEUE_ID + 4].copy_from_slice(&queue.to_be_bytes());
 }
 
 /// Fill in what depends on the place, the record checksum last.

@@ -25,6 +25,8 @@ class NoFlush:
     With a staged writer each put hands its bytes to the page cache, to keep that promise.
     """
 
+    answers_at_once = True
+
     def __init__(self) -> None:
         self._log: Flushable | None = None
         self._staged: Flushable | None = None

@@ -24,10 +24,13 @@ class RocketmqAppendCallback:
     """Encodes with :class:`~lakelog.codec.encoder.Encoder`; a batch places itself.
 
     To wrap it, make it by :meth:`of` with ``context.core``, and hand ``encode`` other messages.
+
+    :ivar accelerator: compiled code that does the same, if there is any
     """
 
     def __init__(self, encoder: Encoder, accelerator: Accelerator | None = None) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
+        self.accelerator = accelerator
         self._accelerated = accelerator.encoding(encoder) if accelerator else None
         if self._accelerated is None:
             self.encode = encoder.encode  # type: ignore[method-assign]  # saves a call per message
@@ -61,7 +64,7 @@ class RocketmqAppendCallback:
         """Encode one message or many."""
         if self._accelerated is not None and (batch := self._accelerated(messages)) is not None:
             return batch
-        return self._encoder.encode(messages)
+        return self.encoder.encode(messages)
 
     def place(
         self,

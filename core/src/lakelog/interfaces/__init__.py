@@ -52,6 +52,7 @@ from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
+    Mapped,
     Sealable,
     SegmentWriter,
     Writer,
@@ -81,6 +82,7 @@ __all__ = [
     "FrontRemover",
     "KeyIndex",
     "Kind",
+    "Mapped",
     "NoSettings",
     "Outcome",
     "Pace",

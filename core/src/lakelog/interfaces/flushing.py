@@ -78,6 +78,9 @@ class FlushStrategy(Protocol):
     say so with an attribute ``answers_later = True``: an asynchronous put that finds nothing under
     way is then appended by its caller, which saves a change of threads.
 
+    One whose ``submit`` does nothing, and answers ``PUT_OK``, says so with an attribute
+    ``answers_at_once = True``: it need not be called. That is looked at behind ``start``.
+
     One that lets puts wait until they are durable says so with an attribute
     ``waits_for_disk = True``. Reads then end at what is durable, so that nothing vanishes that
     somebody saw; a put that does not wait is seen once it was synced, which the strategy sees to.

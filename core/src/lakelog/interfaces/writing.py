@@ -85,6 +85,21 @@ class Extendable(Protocol):
 
 
 @runtime_checkable
+class Mapped(Protocol):
+    """A segment writer past which compiled code may write what follows in the log.
+
+    Its ``commit`` and ``sync`` must not need to know of such bytes: they are in the page cache.
+    """
+
+    def writable_map(self) -> tuple[memoryview, int, int]:
+        """A writable map of what has blocks, the position of its first byte, and a descriptor.
+
+        Asked for behind each ``extend``. Whoever has the map writes where the log ends, and nowhere
+        else; the descriptor is of the file, for ``pwrite``.
+        """
+
+
+@runtime_checkable
 class Writer(Protocol):
     """Opens segment files for appending."""
 

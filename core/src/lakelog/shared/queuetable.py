@@ -107,6 +107,15 @@ class QueueTable(QueueOffsets):
         at = self._known.get(queue) or self._find(queue) or self._add(queue)
         self._words[at] = max(self._words[at], next_offset)
 
+    def word_of(self, queue: Queue) -> int:
+        """The word of :attr:`memory` where ``queue`` ends; 0 where it is not in the table."""
+        return self._known.get(queue) or self._find(queue)
+
+    @property
+    def memory(self) -> memoryview:
+        """The whole table; of the file of :attr:`generation`."""
+        return self._bytes
+
     def new_light_queues(self, topics: Iterable[str]) -> int:
         """How many light queues there would be with those of ``topics`` added."""
         return self._words[_LIGHT] + sum(not self._find((topic, 0)) for topic in topics)

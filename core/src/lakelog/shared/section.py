@@ -56,6 +56,9 @@ class AppendSection:
     """One process's way in.
 
     :ivar is_mine: whether this thread is inside
+    :ivar local: keeps the threads of this process apart
+    :ivar keeps: whether this process has the byte locked
+    :ivar busy_seconds: a put is refused once a single other append has taken longer
     """
 
     def __init__(
@@ -77,11 +80,11 @@ class AppendSection:
         self._lock = lock
         self._log = log
         self._fail = fail
-        self._busy_seconds = busy_timeout_ms / 1000
+        self.busy_seconds = busy_timeout_ms / 1000
         self._pid = os.getpid()
-        self._keeps = False
-        self._local = YieldLock()
-        self.is_mine = self._local.is_mine
+        self.keeps = False
+        self.local = YieldLock()
+        self.is_mine = self.local.is_mine
 
     def check(self) -> None:
         """Raise :class:`~lakelog.errors.PutRefused` where this thread is inside.
@@ -97,14 +100,14 @@ class AppendSection:
         Raises :class:`~lakelog.errors.PutRefused` where somebody takes too long in it, and what
         ``fail`` gives.
         """
-        local, words = self._local, self._words
+        local, words = self.local, self._words
         try:
             if not local.take(False):
                 self._wait(local.acquire)
-            if not self._keeps:
+            if not self.keeps:
                 if self._lock.take():
                     self._wait(self._lock.acquire)
-                self._keeps = True
+                self.keeps = True
                 words[APPENDER_PID] = self._pid
             if words[SEVERAL]:
                 words[APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
@@ -137,16 +140,16 @@ class AppendSection:
 
         A byte that another process has locked stays locked.
         """
-        if self._words[SEVERAL] or not self._keeps:
-            self._keeps = False
+        if self._words[SEVERAL] or not self.keeps:
+            self.keeps = False
             self._lock.release()
-        self._local.release()
+        self.local.release()
 
     def let_go(self) -> None:
         """Give a lock back that is kept; for another thread, once several processes are there."""
-        with self._local:
-            if self._keeps:
-                self._keeps = False
+        with self.local:
+            if self.keeps:
+                self.keeps = False
                 self._lock.release()
 
     def _repair(self) -> None:
@@ -166,12 +169,12 @@ class AppendSection:
         """Wait on, unless it is one append that takes all the time."""
         words = self._words
         before = words[APPENDED]
-        while not acquire(self._busy_seconds):
+        while not acquire(self.busy_seconds):
             now = words[APPENDED]
             if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"an append of process {words[APPENDER_PID]} has taken more than "
-                    f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
+                    f"{self.busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
             before = now

@@ -29,6 +29,8 @@ _log = logging.getLogger("lakelog")
 class Timed:
     """One thread looks at the log so often."""
 
+    answers_at_once = True
+
     def __init__(self, settings: TimedSettings) -> None:
         self._settings = settings
         self._interval_seconds = settings.flush_interval_ms / 1000
@@ -42,6 +44,7 @@ class Timed:
         """Start the thread."""
         self._log = log
         if not self._settings.fixed_rate:
+            self.answers_at_once = False
             self.submit = self._submit_and_wake  # type: ignore[method-assign]  # one test less in each put
         thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
         self._thread = started(thread)

@@ -47,6 +47,11 @@ class MmapSegmentWriter:
         """Memory of the file itself."""
         return self._view[position : position + length]
 
+    def writable_map(self) -> tuple[memoryview, int, int]:
+        """See :class:`~lakelog.interfaces.Mapped`."""
+        assert self._map is not None
+        return memoryview(self._map), self._start, self._file.fileno()
+
     def commit(self) -> int:
         """Everything is in the page cache already."""
         return self._end

@@ -11,7 +11,7 @@ from lakelog.codec.encoder import Encoder
 from lakelog.codec.topicblock import topic_block
 from lakelog.message import Message
 from lakelog.results import BatchResult, PutResult
-from lakelog.status import AppendStatus
+from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
 SEAM: Final = 1
@@ -33,6 +33,7 @@ _CLASSES: Final = SimpleNamespace(
     PLACED=AppendStatus.PUT_OK,
     END_OF_FILE=AppendStatus.END_OF_FILE,
     topic_block=topic_block,
+    PUT_OK=PutStatus.PUT_OK,
     from_buffer=_column,
 )
 
@@ -49,3 +50,11 @@ class Native:
         encode: Callable[[Sequence[Message]], EncodedBatch | None]
         encode = _native.BatchEncoder(encoder, _CLASSES).encode
         return encode
+
+    def putting(
+        self, encoder: Encoder, log: Any
+    ) -> Callable[[Message], PutResult | int | None] | None:
+        """What puts one message."""
+        put: Callable[[Message], PutResult | int | None]
+        put = _native.Putter(encoder, _CLASSES, log).put
+        return put

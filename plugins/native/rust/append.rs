@@ -1,0 +1,530 @@
+//! One message into the log, as `Appender.put` and `CommitLog.append` do it; the same section, page
+//! and table of queue ends, beside processes and threads that append in plain Python.
+//!
+//! Whatever is unusual is left to Python before a byte is written: a roll, more blocks, a new queue,
+//! a repair, a refusal.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::batch::Shared;
+use crate::message::{now_ms, Messages, Read, Topic};
+use crate::page::{monotonic_ms, AppendLock, Places, Taken, Words};
+use crate::record::{self, BLANK_BYTES, PREPARED};
+
+const MOST_MAPPED: usize = 16 << 10;
+const MOST_TOPICS: usize = 4096;
+const PAGE: usize = 4096;
+const AHEAD: usize = 128 << 10;
+
+/// The part of the active segment that can be written; see `Segments.window`.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    number: i64,
+    segment: i64,
+    segment_end: i64,
+    reserved: i64,
+    /// Where in memory the byte at `mapped_from` of the log is; 0 if nothing is mapped.
+    address: usize,
+    mapped_from: i64,
+    mapped_to: i64,
+    descriptor: i32,
+    populated: usize,
+}
+
+/// A topic, and where its queues' ends stand in the table.
+struct Known {
+    topic: Topic,
+    ends: Vec<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    window: Window,
+    table: Option<(u64, Words)>,
+    topics: HashMap<Box<str>, usize>,
+    known: Vec<Known>,
+    last: usize,
+    record: Vec<u8>,
+}
+
+#[pyclass(module = "lakelog_native", frozen)]
+pub struct Putter {
+    shared: Arc<Shared>,
+    messages: Messages,
+    places: Places,
+    words: Words,
+    lock: AppendLock,
+    longest: Duration,
+    is_durable: bool,
+    pid: u64,
+    state: Mutex<State>,
+    section: Py<PyAny>,
+    take: Py<PyAny>,
+    release: Py<PyAny>,
+    is_mine: Py<PyAny>,
+    health: Py<PyAny>,
+    segments: Py<PyAny>,
+    table: Py<PyAny>,
+    positions: Py<PyAny>,
+    failed: Py<PyAny>,
+    choose: Py<PyAny>,
+    topic_block: Py<PyAny>,
+    placed: Py<PyAny>,
+}
+
+/// What an append came to.
+struct Done {
+    queue_offset: i64,
+    place: i64,
+    size: i64,
+    now: i64,
+}
+
+/// What a put came to.
+enum Put {
+    Done(Done),
+    /// Nothing was done.
+    Not,
+    /// Nothing was done, but for the choice of a queue, which Python has not seen yet.
+    Chosen(i32),
+}
+
+#[pymethods]
+impl Putter {
+    #[new]
+    fn new(
+        encoder: &Bound<'_, PyAny>,
+        classes: &Bound<'_, PyAny>,
+        log: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let places = Places::of(&log.getattr("layout")?)?;
+        let words = Words::of(&log.getattr("memory")?)?;
+        let section = log.getattr("section")?;
+        let local = section.getattr("local")?;
+        let lock = AppendLock::new(
+            log.getattr("descriptor")?.extract()?,
+            log.getattr("byte")?.extract()?,
+            &places,
+        );
+        let longest: f64 = section.getattr("busy_seconds")?.extract()?;
+        Ok(Putter {
+            shared: Arc::new(Shared::of(encoder, classes)?),
+            messages: Messages::of(classes.getattr("Message")?.cast::<PyType>()?)?,
+            is_durable: words.get(places.flags) & places.durable != 0,
+            places,
+            words,
+            lock,
+            longest: Duration::from_secs_f64(longest),
+            pid: std::process::id() as u64,
+            state: Mutex::default(),
+            take: local.getattr("take")?.unbind(),
+            release: local.getattr("release")?.unbind(),
+            is_mine: local.getattr("is_mine")?.unbind(),
+            section: section.unbind(),
+            health: log.getattr("health")?.unbind(),
+            segments: log.getattr("segments")?.unbind(),
+            table: log.getattr("table")?.unbind(),
+            positions: log.getattr("positions")?.unbind(),
+            failed: log.getattr("failed")?.unbind(),
+            choose: encoder.getattr("queues")?.getattr("choose")?.unbind(),
+            topic_block: classes.getattr("topic_block")?.unbind(),
+            placed: classes.getattr("PUT_OK")?.unbind(),
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for object in [
+            &self.section,
+            &self.take,
+            &self.release,
+            &self.is_mine,
+            &self.health,
+            &self.segments,
+            &self.table,
+            &self.positions,
+            &self.failed,
+            &self.choose,
+            &self.topic_block,
+        ] {
+            visit.call(object)?;
+        }
+        Ok(())
+    }
+
+    /// Append `message`, and do not wait for what the flush strategy promises.
+    ///
+    /// Gives its result; `None` where Python has to put it, since nothing was done; or the number of
+    /// the queue that was chosen for it, where Python has to put it there.
+    fn put(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let Ok(mut state) = self.state.try_lock() else {
+            return Ok(None); // a signal's handler puts, in the middle of this
+        };
+        let Some(mut read) = (unsafe { self.messages.read(message.as_ptr(), now_ms()) }) else {
+            return Ok(None);
+        };
+        // Calls below may run Python code, which may change the message.
+        let _held = read.objects.map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
+        let topic = unsafe { Bound::from_borrowed_ptr(py, read.topic) };
+        let topic = topic.cast::<PyString>()?.clone();
+        let put = self.append(py, &mut state, &mut read, &topic)?;
+        drop(state);
+        match put {
+            Put::Not => Ok(None),
+            Put::Chosen(queue) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())),
+            Put::Done(done) => {
+                if !self.is_durable {
+                    self.moved(py)?;
+                }
+                let numbers = [done.queue_offset, done.place, done.size, done.now];
+                let status = self.placed.bind(py);
+                let queue = read.fields.queue;
+                Ok(Some(self.shared.result(py, status, topic.as_ptr(), queue, numbers)?))
+            }
+        }
+    }
+}
+
+impl Putter {
+    /// Wake who waits for a position.
+    #[inline(always)]
+    fn moved(&self, py: Python<'_>) -> PyResult<()> {
+        let positions = self.positions.bind(py);
+        let sleeps = !positions.getattr(intern!(py, "sleeper"))?.is_none();
+        if sleeps || positions.getattr(intern!(py, "asked"))?.get_item(0)?.is_truthy()? {
+            positions.call_method0(intern!(py, "moved"))?;
+        }
+        Ok(())
+    }
+
+    /// Encode, then append in the section.
+    fn append(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        read: &mut Read<'_>,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<Put> {
+        let Some(topic) = self.topic(py, state, name)? else {
+            return Ok(Put::Not);
+        };
+        let hosts = &self.shared.hosts;
+        let of = &state.known[topic].topic;
+        let (Some(size), Some(flags)) = (self.shared.size(read, of), read.fields.flags(hosts)) else {
+            return Ok(Put::Not);
+        };
+        if size >= MOST_MAPPED {
+            return Ok(Put::Not);
+        }
+        state.record.resize(size, 0);
+        let (magic, sealed) = (of.magic, self.shared.sealed);
+        record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
+        if !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
+            || self.is_mine.bind(py).call0()?.is_truthy()?
+            || !self.take.bind(py).call1((false,))?.is_truthy()?
+        {
+            return Ok(Put::Not);
+        }
+        let put = self.inside(py, state, read, topic, flags & PREPARED == 0);
+        self.leave(py)?;
+        put
+    }
+
+    #[inline(always)]
+    fn topic(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<Option<usize>> {
+        if let Some(last) = state.known.get(state.last) {
+            if last.topic.name.as_ptr() == name.as_ptr() {
+                return Ok(Some(state.last));
+            }
+        }
+        let Ok(text) = name.to_str() else {
+            return Ok(None);
+        };
+        if let Some(&at) = state.topics.get(text) {
+            state.known[at].topic.name = name.clone().unbind();
+            state.last = at;
+            return Ok(Some(at));
+        }
+        let Some(topic) = Topic::of(name, self.topic_block.bind(py))? else {
+            return Ok(None);
+        };
+        if state.known.len() >= MOST_TOPICS {
+            state.known.clear();
+            state.topics.clear();
+        }
+        state.last = state.known.len();
+        state.topics.insert(text.into(), state.last);
+        state.known.push(Known { topic, ends: Vec::new() });
+        Ok(Some(state.last))
+    }
+
+    /// What follows holds the local lock, which keeps other threads of this process out.
+    fn inside(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        read: &mut Read<'_>,
+        topic: usize,
+        is_queued: bool,
+    ) -> PyResult<Put> {
+        let (words, at) = (&self.words, &self.places);
+        let section = self.section.bind(py);
+        if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
+            match self.lock.acquire(py, words, at.appended, self.longest)? {
+                Taken::Yes => section.setattr(intern!(py, "keeps"), true)?,
+                Taken::No => return Ok(Put::Not),
+            }
+            words.set(at.appender_pid, self.pid);
+        }
+        if words.get(at.several) != 0 {
+            words.set(at.appender_since, monotonic_ms());
+        }
+        let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
+        if stop != 0 || !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none() {
+            return Ok(Put::Not);
+        }
+        let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
+        if !self.is_room(py, state, position, size)? || !self.has_table(py, state)? {
+            return Ok(Put::Not);
+        }
+        let chosen = read.is_any_queue();
+        if chosen {
+            let name = &state.known[topic].topic.name;
+            read.fields.queue = self.choose.bind(py).call1((name,))?.extract()?;
+            record::set_queue(&mut state.record, read.fields.queue);
+        }
+        let mut end_at = 0;
+        if is_queued {
+            end_at = self.queue_end(py, state, topic, read.fields.queue)?;
+            if end_at == 0 {
+                return Ok(if chosen { Put::Chosen(read.fields.queue) } else { Put::Not });
+            }
+        }
+        self.write(py, state, position, end_at)
+    }
+
+    /// Place the record, and write it: from here on nothing is left to Python.
+    fn write(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        position: i64,
+        queue_end_at: usize,
+    ) -> PyResult<Put> {
+        let (words, at) = (&self.words, &self.places);
+        let now = now_ms().max(words.get(at.last_timestamp) as i64);
+        let ends = state.table.as_ref().map(|(_, table)| table);
+        let queue_offset = match ends {
+            Some(table) if queue_end_at != 0 => table.get(queue_end_at) as i64,
+            _ => 0,
+        };
+        let (hosts, sealed) = (&self.shared.hosts, self.shared.sealed);
+        record::place(&mut state.record, hosts, queue_offset, position, now, sealed);
+        let end = position + state.record.len() as i64;
+        words.set(at.intent_start, position as u64);
+        words.set(at.intent_end, end as u64);
+        if let Err(error) = state.window.write(&state.record, position, self.is_durable) {
+            return Err(self.fail(py, &error));
+        }
+        words.set(at.appended, end as u64);
+        words.set(at.last_timestamp, now as u64);
+        if let Some(table) = ends.filter(|_| queue_end_at != 0) {
+            table.set(queue_end_at, queue_offset as u64 + 1);
+        }
+        words.set(at.intent_end, 0);
+        Ok(Put::Done(Done { queue_offset, place: position, size: end - position, now }))
+    }
+
+    /// Make the store fail for all; the error to raise.
+    #[cold]
+    fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        let told = std::io::Error::from_raw_os_error(code);
+        let cause = PyOSError::new_err((code, format!("cannot write to the log: {told}")));
+        match self.failed.bind(py).call1((cause.value(py),)) {
+            Ok(made) => {
+                let raised = PyErr::from_value(made);
+                raised.set_cause(py, Some(cause));
+                raised
+            }
+            Err(other) => other,
+        }
+    }
+
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        let section = self.section.bind(py);
+        let keeps = section.getattr(intern!(py, "keeps"))?.is_truthy()?;
+        if keeps && self.words.get(self.places.several) != 0 {
+            section.setattr(intern!(py, "keeps"), false)?;
+            self.lock.release(&self.words);
+        }
+        self.release.bind(py).call0()?;
+        Ok(())
+    }
+
+    /// Whether `size` bytes fit at `position` without a roll or more blocks.
+    #[inline(always)]
+    fn is_room(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        position: i64,
+        size: i64,
+    ) -> PyResult<bool> {
+        let found = self.segments.bind(py).getattr(intern!(py, "window"))?;
+        let Ok(found) = found.cast_exact::<PyTuple>() else {
+            return Ok(false);
+        };
+        let number: i64 = found.get_borrowed_item(0)?.extract()?;
+        if number != state.window.number {
+            state.window = Window::of(found, number)?;
+        }
+        let window = &state.window;
+        let end = position + size;
+        Ok(position > window.segment
+            && end + BLANK_BYTES as i64 <= window.segment_end
+            && end <= window.reserved
+            && (self.is_durable
+                || (position >= window.mapped_from && end <= window.mapped_to)))
+    }
+
+    /// Whether this knows the table of queue ends that is in force.
+    #[inline(always)]
+    fn has_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
+        let wanted = self.words.get(self.places.table_generation);
+        if state.table.as_ref().is_some_and(|(generation, _)| *generation == wanted) {
+            return Ok(true);
+        }
+        let table = self.table.bind(py);
+        if table.getattr("generation")?.extract::<u64>()? != wanted {
+            return Ok(false); // Python follows first
+        }
+        state.table = Some((wanted, Words::of(&table.getattr("memory")?)?));
+        for known in &mut state.known {
+            known.ends.clear();
+        }
+        Ok(true)
+    }
+
+    /// The word of the table where the queue's end stands; 0 where the queue is not in it.
+    #[inline(always)]
+    fn queue_end(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        topic: usize,
+        queue: i32,
+    ) -> PyResult<usize> {
+        const DENSE: usize = 4096;
+        let known = &mut state.known[topic];
+        if let Some(&at) = known.ends.get(queue as usize).filter(|&&at| at != 0) {
+            return Ok(at);
+        }
+        let key = (&known.topic.name, queue);
+        let at: usize = self.table.bind(py).call_method1("word_of", (key,))?.extract()?;
+        let count = state.table.as_ref().map_or(0, |(_, table)| table.count());
+        if at >= count {
+            return Ok(0);
+        }
+        if (queue as usize) < DENSE {
+            if known.ends.len() <= queue as usize {
+                known.ends.resize(queue as usize + 1, 0);
+            }
+            known.ends[queue as usize] = at;
+        }
+        Ok(at)
+    }
+}
+
+impl Window {
+    /// From `(number, segment, segment_end, reserved, memory, mapped_from, descriptor)`.
+    fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
+        let long = |at| found.get_item(at)?.extract::<i64>();
+        let memory = found.get_item(4)?;
+        // The tuple keeps the memory, and is asked for before each use of the address.
+        let buffer = pyo3::buffer::PyBuffer::<u8>::get(&memory)?;
+        let mapped_from = long(5)?;
+        Ok(Window {
+            number,
+            segment: long(1)?,
+            segment_end: long(2)?,
+            reserved: long(3)?,
+            address: if buffer.readonly() { 0 } else { buffer.buf_ptr() as usize },
+            mapped_from,
+            mapped_to: if buffer.readonly() {
+                mapped_from
+            } else {
+                mapped_from + buffer.len_bytes() as i64
+            },
+            descriptor: long(6)? as i32,
+            populated: 0,
+        })
+    }
+
+    /// Where each write is synced, a map would fault each time, and each sync clean its pages.
+    #[inline(always)]
+    fn write(&mut self, record: &[u8], position: i64, is_durable: bool) -> std::io::Result<()> {
+        if is_durable {
+            return self.write_to_file(record, position);
+        }
+        let at = (position - self.mapped_from) as usize;
+        self.populate(at + record.len());
+        // `is_room` saw that the record is inside of the map.
+        unsafe {
+            let to = (self.address as *mut u8).add(at);
+            std::ptr::copy_nonoverlapping(record.as_ptr(), to, record.len());
+        }
+        Ok(())
+    }
+
+    fn write_to_file(&self, mut record: &[u8], position: i64) -> std::io::Result<()> {
+        let mut at = position - self.segment;
+        while !record.is_empty() {
+            let (data, length) = (record.as_ptr().cast(), record.len());
+            let wrote = unsafe { libc::pwrite(self.descriptor, data, length, at) };
+            if wrote < 0 {
+                let error = std::io::Error::last_os_error();
+                if error.kind() == std::io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            if wrote == 0 {
+                return Err(std::io::Error::from_raw_os_error(libc::EIO));
+            }
+            record = &record[wrote as usize..];
+            at += wrote as i64;
+        }
+        Ok(())
+    }
+
+    /// Make some pages writable at once: one call costs a third of as many faults. A hint.
+    #[inline(always)]
+    fn populate(&mut self, end: usize) {
+        if end <= self.populated {
+            return;
+        }
+        let from = if self.populated == 0 { end & !(PAGE - 1) } else { self.populated & !(PAGE - 1) };
+        let mapped = (self.mapped_to - self.mapped_from) as usize;
+        let to = (end.max(from) + AHEAD).min(mapped) & !(PAGE - 1);
+        if to > from {
+            unsafe {
+                let at = (self.address as *mut u8).add(from);
+                libc::madvise(at.cast(), to - from, libc::MADV_POPULATE_WRITE);
+            }
+        }
+        self.populated = to.max(end);
+    }
+}
