@@ -129,8 +129,9 @@ def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]
 def _accelerator(
     registry: Registry, settings: Settings, context: Context, name: str
 ) -> Accelerator:
-    registry.factory(Kind.ACCELERATOR, name)
-    made: Accelerator = registry.make(Kind.ACCELERATOR, name, settings.section(name), context)
+    factory = registry.factory(Kind.ACCELERATOR, name)
+    section = settings.sections.get(name) or factory.settings()  # a child has those that it needs
+    made: Accelerator = registry.make(Kind.ACCELERATOR, name, section, context)
     if made.seam != accelerate.SEAM:
         raise PluginError(
             f"the accelerator {name!r} is built for seam {made.seam} of lakelog, and this one has "

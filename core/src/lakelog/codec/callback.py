@@ -62,7 +62,8 @@ class RocketmqAppendCallback:
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """Encode one message or many."""
-        if self._accelerated is not None and (batch := self._accelerated(messages)) is not None:
+        batch: EncodedBatch | None = self._accelerated(messages) if self._accelerated else None
+        if batch is not None:
             return batch
         return self.encoder.encode(messages)
 
