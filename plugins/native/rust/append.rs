@@ -171,7 +171,9 @@ impl Putter {
             return Ok(None);
         };
         // Calls below may run Python code, which may change the message.
-        let _held = read.objects.map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
+        let _held = read
+            .objects
+            .map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
         let topic = unsafe { Bound::from_borrowed_ptr(py, read.topic) };
         let topic = topic.cast::<PyString>()?.clone();
         let put = self.append(py, &mut state, &mut read, &topic)?;
@@ -186,7 +188,13 @@ impl Putter {
                 let numbers = [done.queue_offset, done.place, done.size, done.now];
                 let status = self.placed.bind(py);
                 let queue = read.fields.queue;
-                Ok(Some(self.shared.result(py, status, topic.as_ptr(), queue, numbers)?))
+                Ok(Some(self.shared.result(
+                    py,
+                    status,
+                    topic.as_ptr(),
+                    queue,
+                    numbers,
+                )?))
             }
         }
     }
@@ -198,7 +206,12 @@ impl Putter {
     fn moved(&self, py: Python<'_>) -> PyResult<()> {
         let positions = self.positions.bind(py);
         let sleeps = !positions.getattr(intern!(py, "sleeper"))?.is_none();
-        if sleeps || positions.getattr(intern!(py, "asked"))?.get_item(0)?.is_truthy()? {
+        if sleeps
+            || positions
+                .getattr(intern!(py, "asked"))?
+                .get_item(0)?
+                .is_truthy()?
+        {
             positions.call_method0(intern!(py, "moved"))?;
         }
         Ok(())
@@ -217,7 +230,8 @@ impl Putter {
         };
         let hosts = &self.shared.hosts;
         let of = &state.known[topic].topic;
-        let (Some(size), Some(flags)) = (self.shared.size(read, of), read.fields.flags(hosts)) else {
+        let (Some(size), Some(flags)) = (self.shared.size(read, of), read.fields.flags(hosts))
+        else {
             return Ok(Put::Not);
         };
         if size >= MOST_MAPPED {
@@ -225,8 +239,20 @@ impl Putter {
         }
         state.record.resize(size, 0);
         let (magic, sealed) = (of.magic, self.shared.sealed);
-        record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
-        if !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
+        record::write(
+            &mut state.record,
+            &read.fields,
+            flags,
+            hosts,
+            magic,
+            &of.block,
+            sealed,
+        );
+        if !self
+            .health
+            .bind(py)
+            .getattr(intern!(py, "refusal"))?
+            .is_none()
             || self.is_mine.bind(py).call0()?.is_truthy()?
             || !self.take.bind(py).call1((false,))?.is_truthy()?
         {
@@ -266,7 +292,10 @@ impl Putter {
         }
         state.last = state.known.len();
         state.topics.insert(text.into(), state.last);
-        state.known.push(Known { topic, ends: Vec::new() });
+        state.known.push(Known {
+            topic,
+            ends: Vec::new(),
+        });
         Ok(Some(state.last))
     }
 
@@ -292,7 +321,13 @@ impl Putter {
             words.set(at.appender_since, monotonic_ms());
         }
         let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
-        if stop != 0 || !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none() {
+        if stop != 0
+            || !self
+                .health
+                .bind(py)
+                .getattr(intern!(py, "refusal"))?
+                .is_none()
+        {
             return Ok(Put::Not);
         }
         let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
@@ -309,7 +344,11 @@ impl Putter {
         if is_queued {
             end_at = self.queue_end(py, state, topic, read.fields.queue)?;
             if end_at == 0 {
-                return Ok(if chosen { Put::Chosen(read.fields.queue) } else { Put::Not });
+                return Ok(if chosen {
+                    Put::Chosen(read.fields.queue)
+                } else {
+                    Put::Not
+                });
             }
         }
         self.write(py, state, position, end_at)
@@ -331,7 +370,14 @@ impl Putter {
             _ => 0,
         };
         let (hosts, sealed) = (&self.shared.hosts, self.shared.sealed);
-        record::place(&mut state.record, hosts, queue_offset, position, now, sealed);
+        record::place(
+            &mut state.record,
+            hosts,
+            queue_offset,
+            position,
+            now,
+            sealed,
+        );
         let end = position + state.record.len() as i64;
         words.set(at.intent_start, position as u64);
         words.set(at.intent_end, end as u64);
@@ -344,15 +390,21 @@ impl Putter {
             table.set(queue_end_at, queue_offset as u64 + 1);
         }
         words.set(at.intent_end, 0);
-        Ok(Put::Done(Done { queue_offset, place: position, size: end - position, now }))
+        Ok(Put::Done(Done {
+            queue_offset,
+            place: position,
+            size: end - position,
+            now,
+        }))
     }
 
     /// Make the store fail for all; the error to raise.
     #[cold]
     fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
-        let told = std::io::Error::from_raw_os_error(code);
-        let cause = PyOSError::new_err((code, format!("cannot write to the log: {told}")));
+        let why = std::io::Error::from_raw_os_error(code).to_string();
+        let why = why.split(" (os error").next().unwrap_or_default();
+        let cause = PyOSError::new_err((code, format!("cannot write to the log: {why}")));
         match self.failed.bind(py).call1((cause.value(py),)) {
             Ok(made) => {
                 let raised = PyErr::from_value(made);
@@ -396,15 +448,18 @@ impl Putter {
         Ok(position > window.segment
             && end + BLANK_BYTES as i64 <= window.segment_end
             && end <= window.reserved
-            && (self.is_durable
-                || (position >= window.mapped_from && end <= window.mapped_to)))
+            && (self.is_durable || (position >= window.mapped_from && end <= window.mapped_to)))
     }
 
     /// Whether this knows the table of queue ends that is in force.
     #[inline(always)]
     fn has_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
         let wanted = self.words.get(self.places.table_generation);
-        if state.table.as_ref().is_some_and(|(generation, _)| *generation == wanted) {
+        if state
+            .table
+            .as_ref()
+            .is_some_and(|(generation, _)| *generation == wanted)
+        {
             return Ok(true);
         }
         let table = self.table.bind(py);
@@ -433,7 +488,11 @@ impl Putter {
             return Ok(at);
         }
         let key = (&known.topic.name, queue);
-        let at: usize = self.table.bind(py).call_method1("word_of", (key,))?.extract()?;
+        let at: usize = self
+            .table
+            .bind(py)
+            .call_method1("word_of", (key,))?
+            .extract()?;
         let count = state.table.as_ref().map_or(0, |(_, table)| table.count());
         if at >= count {
             return Ok(0);
@@ -461,7 +520,11 @@ impl Window {
             segment: long(1)?,
             segment_end: long(2)?,
             reserved: long(3)?,
-            address: if buffer.readonly() { 0 } else { buffer.buf_ptr() as usize },
+            address: if buffer.readonly() {
+                0
+            } else {
+                buffer.buf_ptr() as usize
+            },
             mapped_from,
             mapped_to: if buffer.readonly() {
                 mapped_from
@@ -516,7 +579,11 @@ impl Window {
         if end <= self.populated {
             return;
         }
-        let from = if self.populated == 0 { end & !(PAGE - 1) } else { self.populated & !(PAGE - 1) };
+        let from = if self.populated == 0 {
+            end & !(PAGE - 1)
+        } else {
+            self.populated & !(PAGE - 1)
+        };
         let mapped = (self.mapped_to - self.mapped_from) as usize;
         let to = (end.max(from) + AHEAD).min(mapped) & !(PAGE - 1);
         if to > from {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::columns::Columns;
 use crate::message::{now_ms, Messages, Read, Topic};
 use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
@@ -14,6 +15,8 @@ use crate::slots::{new_ref, Slots};
 const RESULT_FIELDS: usize = 8;
 /// Results are columns from here on, as those of `codec.many` are.
 const COLUMNS_FROM: usize = 48;
+/// The same of messages that came in columns.
+const ONE_TOPIC_COLUMNS_FROM: usize = 24;
 const MOST_PROPERTIES: usize = 32767;
 
 /// What all batches of an encoder share.
@@ -52,7 +55,7 @@ impl Shared {
     ) -> PyResult<Py<PyAny>> {
         let [queue_offset, place, size, now] = numbers;
         unsafe {
-            let made = Bound::from_owned_ptr_or_err(py, self.result.new())?;
+            let made = Bound::from_owned_ptr_or_err(py, self.result.instance())?;
             let long = |value| ffi::PyLong_FromLongLong(value);
             let values = [
                 new_ref(status.as_ptr()),
@@ -106,6 +109,7 @@ pub struct BatchEncoder {
     messages: Messages,
     topic_block: Py<PyAny>,
     choose_many: Py<PyAny>,
+    columns: Py<PyAny>,
 }
 
 /// A queue that records of a batch go to.
@@ -136,6 +140,7 @@ pub struct Batch {
     wait: bool,
     entries: Vec<Entry>,
     queues: Vec<Queue>,
+    columns_from: usize,
     placed: Option<(i64, i64)>,
 }
 
@@ -148,6 +153,7 @@ impl BatchEncoder {
             messages: Messages::of(classes.getattr("Message")?.cast::<PyType>()?)?,
             topic_block: classes.getattr("topic_block")?.unbind(),
             choose_many: encoder.getattr("queues")?.getattr("choose_many")?.unbind(),
+            columns: classes.getattr("MessageColumns")?.unbind(),
         })
     }
 
@@ -156,8 +162,11 @@ impl BatchEncoder {
         visit.call(&self.choose_many)
     }
 
-    /// The records of a list of messages; `None` where Python has to make them.
+    /// The records of a list of messages, or of columns; `None` where Python has to make them.
     fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
+        if messages.get_type().is(self.columns.bind(py)) {
+            return self.encode_columns(py, messages);
+        }
         let list = match messages.cast_exact::<PyList>() {
             Ok(list) => list.clone(),
             Err(_) => match messages.cast_exact::<PyTuple>() {
@@ -182,7 +191,7 @@ impl BatchEncoder {
             };
             reads.push((read, topic));
         }
-        self.made(py, topics, reads)
+        self.made(py, topics, reads, COLUMNS_FROM)
     }
 }
 
@@ -217,13 +226,15 @@ impl BatchEncoder {
         py: Python<'_>,
         topics: Vec<Topic>,
         mut reads: Vec<(Read<'_>, usize)>,
+        columns_from: usize,
     ) -> PyResult<Option<Batch>> {
         let shared = &self.shared;
         let mut sizes = Vec::with_capacity(reads.len());
         for (read, topic) in &reads {
-            let (Some(size), Some(_)) =
-                (shared.size(read, &topics[*topic]), read.fields.flags(&shared.hosts))
-            else {
+            let (Some(size), Some(_)) = (
+                shared.size(read, &topics[*topic]),
+                read.fields.flags(&shared.hosts),
+            ) else {
                 return Ok(None);
             };
             sizes.push(size);
@@ -237,11 +248,24 @@ impl BatchEncoder {
                 let flags = read.fields.flags(&shared.hosts).unwrap_or(0);
                 let of = &topics[*topic];
                 let to = &mut out[at..at + size];
-                record::write(to, &read.fields, flags, &shared.hosts, of.magic, &of.block, shared.sealed);
+                record::write(
+                    to,
+                    &read.fields,
+                    flags,
+                    &shared.hosts,
+                    of.magic,
+                    &of.block,
+                    shared.sealed,
+                );
                 let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
                 let is_queued = flags & PREPARED == 0;
                 queues[queue].queued += is_queued as i64;
-                entries.push(Entry { size, queue, is_queued, queue_offset: 0 });
+                entries.push(Entry {
+                    size,
+                    queue,
+                    is_queued,
+                    queue_offset: 0,
+                });
                 at += size;
             }
             Ok(())
@@ -253,8 +277,36 @@ impl BatchEncoder {
             wait: reads.iter().any(|(read, _)| read.wait),
             entries,
             queues,
+            columns_from,
             placed: None,
         }))
+    }
+
+    /// As `encode`, of a `MessageColumns`.
+    fn encode_columns(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Batch>> {
+        let now = now_ms();
+        let Some(columns) = Columns::of(messages, now)? else {
+            return Ok(None);
+        };
+        let name = columns.topic.clone();
+        let Some(topic) = Topic::of(&name, self.topic_block.bind(py))? else {
+            return Ok(None);
+        };
+        let mut reads = Vec::with_capacity(columns.count());
+        for at in 0..columns.count() {
+            let Some(read) = columns.read(at) else {
+                return Ok(None);
+            };
+            reads.push((read, 0));
+        }
+        if reads.is_empty() {
+            return Ok(None);
+        }
+        self.made(py, vec![topic], reads, ONE_TOPIC_COLUMNS_FROM)
     }
 
     /// Give each message a queue that names none, in turns: nothing is refused behind this.
@@ -265,11 +317,15 @@ impl BatchEncoder {
         reads: &mut [(Read<'_>, usize)],
     ) -> PyResult<()> {
         for (number, topic) in topics.iter().enumerate() {
-            let wanting = |(read, of): &&mut (Read<'_>, usize)| *of == number && read.is_any_queue();
+            let wanting =
+                |(read, of): &&mut (Read<'_>, usize)| *of == number && read.is_any_queue();
             let count = reads.iter_mut().filter(wanting).count();
             if count > 0 {
-                let chosen: Vec<i32> =
-                    self.choose_many.bind(py).call1((&topic.name, count))?.extract()?;
+                let chosen: Vec<i32> = self
+                    .choose_many
+                    .bind(py)
+                    .call1((&topic.name, count))?
+                    .extract()?;
                 for ((read, _), queue) in reads.iter_mut().filter(wanting).zip(chosen) {
                     read.fields.queue = queue;
                 }
@@ -287,11 +343,20 @@ fn queue_of(
     id: i32,
 ) -> PyResult<usize> {
     // The latest first: most batches have few queues, and runs of one.
-    if let Some(at) = queues.iter().rposition(|known| known.topic == topic && known.id == id) {
+    if let Some(at) = queues
+        .iter()
+        .rposition(|known| known.topic == topic && known.id == id)
+    {
         return Ok(at);
     }
     let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
-    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
+    queues.push(Queue {
+        key,
+        topic,
+        id,
+        queued: 0,
+        first: 0,
+    });
     Ok(queues.len() - 1)
 }
 
@@ -318,7 +383,9 @@ impl Batch {
         let mut next = Vec::with_capacity(self.queues.len());
         for queue in &mut self.queues {
             let first = if queue.queued > 0 {
-                queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
+                queue_offsets
+                    .call_method1(intern!(py, "next"), (&queue.key,))?
+                    .extract()?
             } else {
                 0
             };
@@ -336,7 +403,14 @@ impl Batch {
             }
             let to = &mut out[at..at + entry.size];
             let place = position + at as i64;
-            record::place(to, &shared.hosts, entry.queue_offset, place, now_ms, shared.sealed);
+            record::place(
+                to,
+                &shared.hosts,
+                entry.queue_offset,
+                place,
+                now_ms,
+                shared.sealed,
+            );
             at += entry.size;
         }
         self.placed = Some((position, now_ms));
@@ -354,9 +428,11 @@ impl Batch {
     /// What became of each message, in order; only after `place`.
     fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let Some((position, now)) = self.placed else {
-            return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
+            return Err(PyRuntimeError::new_err(
+                "results of a batch that was not placed",
+            ));
         };
-        if self.count >= COLUMNS_FROM {
+        if self.count >= self.columns_from {
             return self.columns(py, status, position, now);
         }
         let found = PyList::empty(py);
@@ -365,7 +441,10 @@ impl Batch {
             let queue = &self.queues[entry.queue];
             let topic = queue.key.bind(py).get_borrowed_item(0)?;
             let numbers = [entry.queue_offset, place, entry.size as i64, now];
-            found.append(self.shared.result(py, status, topic.as_ptr(), queue.id, numbers)?)?;
+            found.append(
+                self.shared
+                    .result(py, status, topic.as_ptr(), queue.id, numbers)?,
+            )?;
             place += entry.size as i64;
         }
         Ok(found.into_any().unbind())
@@ -383,7 +462,10 @@ impl Batch {
     ) -> PyResult<Py<PyAny>> {
         let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
             let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
-            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
+            self.shared
+                .from_buffer
+                .bind(py)
+                .call1((PyBytes::new(py, &raw), "=i8"))
         };
         let mut place = position;
         let places: Vec<i64> = self

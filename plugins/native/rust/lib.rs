@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 mod append;
 mod batch;
+mod columns;
 mod message;
 mod page;
 mod record;

@@ -10,7 +10,8 @@ use crate::record::Fields;
 use crate::slots::{is_exact, Slots};
 
 const FIELDS: usize = 14;
-const NO_QUEUE: i32 = -1;
+/// The store has to choose the queue.
+pub const NO_QUEUE: i32 = -1;
 
 /// Where the fields of a `Message` stand.
 pub struct Messages(Slots);
@@ -32,7 +33,9 @@ impl Read<'_> {
 }
 
 pub fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as i64)
 }
 
 impl Messages {
@@ -67,14 +70,23 @@ impl Messages {
             body: body(at(1))?,
             tags: text(at(2))?,
             keys: text(at(3))?,
-            queue: if queue == none { NO_QUEUE } else { queue_id(queue)? },
+            queue: if queue == none {
+                NO_QUEUE
+            } else {
+                queue_id(queue)?
+            },
             flag: int(at(6))?,
             sys_flag: long(at(7))?,
             born: if born == none { now } else { long(born)? },
             reconsumed: int(at(11))?,
             prepared: long(at(12))?,
         };
-        Some(Read { topic, fields, objects: [at(1), at(2), at(3)], wait: wait != 0 })
+        Some(Read {
+            topic,
+            fields,
+            objects: [at(1), at(2), at(3)],
+            wait: wait != 0,
+        })
     }
 }
 
@@ -86,7 +98,10 @@ pub unsafe fn body<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
         return None;
     }
     let data = ffi::PyBytes_AsString(object) as *const u8;
-    Some(std::slice::from_raw_parts(data, ffi::PyBytes_Size(object) as usize))
+    Some(std::slice::from_raw_parts(
+        data,
+        ffi::PyBytes_Size(object) as usize,
+    ))
 }
 
 /// A plain text or nothing: `None` where it is neither. Plain texts need no closer look, neither as
@@ -109,7 +124,9 @@ pub unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<Option<&'a [u8]>> {
         return None;
     }
     let text = std::slice::from_raw_parts(data as *const u8, length as usize);
-    text.iter().all(|&b| (0x21..0x7f).contains(&b) && b != b'|').then_some(Some(text))
+    text.iter()
+        .all(|&b| (0x21..0x7f).contains(&b) && b != b'|')
+        .then_some(Some(text))
 }
 
 /// # Safety
@@ -127,8 +144,10 @@ pub unsafe fn long(object: *mut ffi::PyObject) -> Option<i64> {
     Some(value)
 }
 
+/// # Safety
+/// `object` is an object, or null.
 #[inline(always)]
-unsafe fn int(object: *mut ffi::PyObject) -> Option<i32> {
+pub unsafe fn int(object: *mut ffi::PyObject) -> Option<i32> {
     long(object).and_then(|value| i32::try_from(value).ok())
 }
 
@@ -139,8 +158,10 @@ pub unsafe fn queue_id(object: *mut ffi::PyObject) -> Option<i32> {
     int(object).filter(|&id| id >= 0)
 }
 
+/// # Safety
+/// `object` is an object, or null.
 #[inline(always)]
-unsafe fn exact_bool(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
+pub unsafe fn exact_bool(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
     (object == ffi::Py_True() || object == ffi::Py_False()).then_some(object)
 }
 
@@ -153,7 +174,10 @@ pub struct Topic {
 
 impl Topic {
     /// `None` where Python refuses it.
-    pub fn of(name: &Bound<'_, PyString>, topic_block: &Bound<'_, PyAny>) -> PyResult<Option<Topic>> {
+    pub fn of(
+        name: &Bound<'_, PyString>,
+        topic_block: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Topic>> {
         let Ok(made) = topic_block.call1((name,)) else {
             return Ok(None);
         };

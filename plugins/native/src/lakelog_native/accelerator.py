@@ -9,7 +9,7 @@ from typing import Any, Final
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.topicblock import topic_block
-from lakelog.message import Message
+from lakelog.message import Message, MessageColumns
 from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
@@ -28,6 +28,7 @@ def _column(data: bytes, kind: str) -> Any:
 
 _CLASSES: Final = SimpleNamespace(
     Message=Message,
+    MessageColumns=MessageColumns,
     PutResult=PutResult,
     BatchResult=BatchResult,
     PLACED=AppendStatus.PUT_OK,

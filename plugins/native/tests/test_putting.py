@@ -1,0 +1,188 @@
+"""Puts by compiled code, in stores: beside plain Python, and in several processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import lakelog
+from lakelog.errors import StoreFailed
+from lakelog.message import Message
+
+SEGMENT = 1 << 16
+PUTS = 400
+"""Enough for some rolls, and for some more blocks."""
+
+
+def native_puts(store: lakelog.Store) -> Any:
+    """What puts one message by compiled code in ``store``."""
+    return store._current.last().puts._put_natively  # type: ignore[attr-defined]  # an appender's
+
+
+@pytest.fixture(params=["none", "inline", "group-commit", "timed"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[lakelog.Store]]:
+    """One store with plain Python, and one with compiled code."""
+    made = [
+        lakelog.open(
+            tmp_path / each, accelerator=each, flush=request.param, segment_size_bytes=SEGMENT
+        )
+        for each in ("none", "native")
+    ]
+    yield made
+    for each in made:
+        each.close()
+
+
+def seen(result: lakelog.PutResult) -> lakelog.PutResult:
+    return attrs.evolve(result, store_timestamp_ms=0)
+
+
+def test_the_same_puts_have_the_same_results(pair: list[lakelog.Store]) -> None:
+    plain, native = pair
+    assert native_puts(plain) is None
+    assert native_puts(native) is not None
+    for each in range(PUTS):
+        message = Message(
+            f"t{each % 3}",
+            b"x" * (each * 7 % 900),
+            tags="a" if each % 2 else None,
+            keys=f"k{each}",
+            queue_id=None if each % 5 else 7,
+            sys_flag=4 if each % 11 == 0 else 0,
+            born_timestamp_ms=1,
+            wait_store_ok=each % 4 != 0,
+        )
+        assert seen(native.put(message)) == seen(plain.put(message))
+    for store in pair:
+        store.flush()
+        assert store.wait_dispatched()
+    assert native.max_offset == plain.max_offset
+    for topic in ("t0", "t1", "t2"):
+        for queue in (0, 1, 2, 3, 7):
+            pairs = zip(plain.read(topic, queue), native.read(topic, queue), strict=True)
+            for expected, found in pairs:
+                assert attrs.evolve(found, store_timestamp_ms=0) == attrs.evolve(
+                    expected, store_timestamp_ms=0
+                )
+
+
+def test_most_puts_are_native(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        store.put(Message("t", b"", queue_id=0))
+        answers = [native_puts(store)(Message("t", b"x", queue_id=0)) for _ in range(100)]
+        assert [each.queue_offset for each in answers] == list(range(1, 101))
+
+
+def test_an_unusual_message_is_left_to_python(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        store.put(Message("t", b"", queue_id=0))
+        end = store.max_offset
+        for message in (
+            Message("t", b"x", properties={"a": "b"}, queue_id=0),
+            Message("t", b"x", tags="a b", queue_id=0),
+            Message("t", bytearray(b"x"), queue_id=0),
+            Message("t", b"x", queue_id=-1),
+            Message("a/b", b"x", queue_id=0),
+        ):
+            assert native_puts(store)(message) is None
+        assert store.max_offset == end
+        assert native_puts(store)(Message("u", b"x")) == 0  # chosen, and new to the table
+        assert store.max_offset == end
+
+
+def test_a_closed_store_refuses(tmp_path: Path) -> None:
+    store = lakelog.open(tmp_path / "s", accelerator="native", flush="none")
+    store.put(Message("t", b"", queue_id=0))
+    puts = native_puts(store)
+    store.close()
+    assert puts(Message("t", b"", queue_id=0)) is None
+    with pytest.raises(lakelog.LakelogError, match="closed"):
+        store.put(Message("t", b""))
+
+
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        store.put(Message("t", b"", queue_id=0))
+        end = store.max_offset
+        child = os.fork()
+        if child == 0:
+            try:
+                store.put(Message("t", b"of the child", queue_id=0))
+            except lakelog.LakelogError:
+                os._exit(7)
+            os._exit(8)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert store.max_offset == end
+        assert store.put(Message("t", b"", queue_id=0)).queue_offset == 1
+
+
+BESIDE = """
+import sys, lakelog
+path, accelerator, count = sys.argv[1:]
+with lakelog.open(path, accelerator=accelerator) as store:
+    for each in range(int(count)):
+        result = store.put(lakelog.Message("t", b"%d" % each, keys=accelerator, queue_id=0))
+        print(result.queue_offset, flush=True)
+"""
+
+
+def beside(path: Path, accelerator: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", BESIDE, str(path), accelerator, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_plain_and_native_processes_append_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with lakelog.open(path, flush="none", segment_size_bytes=SEGMENT) as store:
+        others = [beside(path, each, 1500) for each in ("none", "native", "none", "native")]
+        mine = [store.put(Message("t", b"mine", queue_id=0)).queue_offset for _ in range(1500)]
+        theirs = [[int(line) for line in each.communicate()[0].split()] for each in others]
+        assert [each.wait() for each in others] == [0] * 4
+        offsets = sorted(offset for each in (mine, *theirs) for offset in each)
+        assert offsets == list(range(7500))
+        assert all(each == sorted(each) for each in theirs)
+        assert store.wait_dispatched()
+        assert [each.queue_offset for each in store.read("t", 0)] == offsets
+
+
+def test_killed_processes_leave_no_hole(tmp_path: Path) -> None:
+    path, acknowledged = tmp_path / "s", 0
+    with lakelog.open(path, flush="none", segment_size_bytes=SEGMENT) as store:
+        for turn in range(10):
+            writer = beside(path, "none" if turn % 2 else "native", 100_000)
+            assert writer.stdout is not None
+            lines = [writer.stdout.readline() for _ in range(50 + turn * 30)]
+            writer.send_signal(signal.SIGKILL)
+            lines += writer.communicate()[0].splitlines(keepends=True)
+            acknowledged += sum(line.endswith("\n") for line in lines)
+            store.put(Message("t", b"mine", queue_id=0))
+        assert store.wait_dispatched()
+        found = list(store.read("t", 0))
+        assert [each.queue_offset for each in found] == list(range(len(found)))
+        assert acknowledged + 10 <= len(found) <= acknowledged + 20
+
+
+def test_a_write_that_fails_fails_the_store(tmp_path: Path) -> None:
+    store = lakelog.open(tmp_path / "s", accelerator="native", flush="inline")
+    store.put(Message("t", b"", queue_id=0))
+    segments = store._current.last().owned.log.segments  # type: ignore[union-attr]  # an owner's
+    number, *rest, _ = segments.window
+    with open(os.devnull, "rb") as unwritable:
+        segments.window = (number + 1_000_000, *rest, unwritable.fileno())
+        with pytest.raises(StoreFailed, match="cannot write to the log") as caught:
+            store.put(Message("t", b"", queue_id=0))
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(lakelog.PutRefused, match="the store failed"):
+        store.put(Message("t", b"", queue_id=0))
+    with pytest.raises(StoreFailed):
+        store.close()
+    with lakelog.open(tmp_path / "s") as reopened:
+        assert reopened.put(Message("t", b"", queue_id=0)).queue_offset == 1
