@@ -35,7 +35,7 @@ LAYERS: Final = (
     "reput reading flushwait consumers topicremoval housekeeping",
     "recovery",
     "openlog owner dispatchwait services",
-    "store opening rebuild recovering keeping roles queuestore logstore",
+    "producer store opening rebuild recovering keeping roles queuestore logstore",
     "aio serving",
     "check repairing parallelscan",
     "cli",

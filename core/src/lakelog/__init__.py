@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakelog.consumers.consumer import Consumer
     from lakelog.message import MessageColumns
     from lakelog.opening import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
+    from lakelog.producer import Producer
     from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog.recovering import recover
     from lakelog.recovery.report import RecoveryReport
@@ -41,6 +42,7 @@ __all__ = [
     "LakelogError",
     "Message",
     "MessageColumns",
+    "Producer",
     "PutRefused",
     "PutResult",
     "PutStatus",
@@ -57,6 +59,7 @@ __all__ = [
 
 _LAZY = {
     "open": ("lakelog.opening", "open_store"),
+    "Producer": ("lakelog.producer", "Producer"),
     "Store": ("lakelog.store", "Store"),
     "PutResult": ("lakelog.results", "PutResult"),
     "BatchResult": ("lakelog.results", "BatchResult"),

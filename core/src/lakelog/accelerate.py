@@ -33,12 +33,24 @@ class Accelerator(Protocol):
         What is called gives an ``EncodedBatch``.
         """
 
-    def putting(self, encoder: Any, log: Any) -> Callable[[Message], PutResult | int | None] | None:
-        """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could.
+    def putting(self, encoder: Any, log: Any) -> Putting | None:
+        """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
 
-        What is called gives the result of an append that nobody waits for; ``None`` where nothing
-        was done; or the number of the queue that was chosen, where nothing else was done.
-        """
+
+class Putting(Protocol):
+    """Appends one message, and does not wait for what the flush strategy promises.
+
+    Gives its result; ``None`` where nothing was done; or the number of the queue that was chosen,
+    where nothing else was done.
+    """
+
+    def put(self, message: Message) -> PutResult | int | None:
+        """Append ``message``."""
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Any, Any], PutResult | int | None] | None:
+        """What appends a message, from its body and keys; ``None`` where it never could."""
 
 
 _current: Accelerator | None = None

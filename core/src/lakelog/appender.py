@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from lakelog.accelerate import Putting
 from lakelog.bursts import Bursts
 from lakelog.coalesce import Burst, Coalescer, fail_all
 from lakelog.codec.callback import RocketmqAppendCallback
@@ -17,7 +18,7 @@ from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFai
 from lakelog.health import Health
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
 from lakelog.layout import BLANK_MIN_BYTES
-from lakelog.message import Message
+from lakelog.message import Body, Message
 from lakelog.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
 from lakelog.putfuture import BatchFuture, PutFuture, begin, settle
 from lakelog.results import PutResult
@@ -25,6 +26,8 @@ from lakelog.status import PutStatus
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
 """Is told what became of an append; by the error that names a strategy, if that failed."""
+
+Keys: TypeAlias = "str | Sequence[str] | None"
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = PutStatus.PUT_OK
@@ -65,7 +68,7 @@ class Appender:
         self._health = health
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
-        self._put_natively = _natively(callback, log)
+        self._putting = _putting(callback, log)
         self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
         self._bursts = Bursts(self._encoded, self._put_encoded)
         self._coalescer = Coalescer(self._bursts.put, direct=_later(flush, replicator))
@@ -74,12 +77,32 @@ class Appender:
 
     def put(self, message: Message) -> PutResult:
         """Append one message and wait for what the strategies promise."""
-        if self._put_natively is not None:
-            result = self._put_natively(message)
+        if self._putting is not None:
+            result = self._putting.put(message)
             if type(result) is int:  # the queue that was chosen
                 message = attrs.evolve(message, queue_id=result)
             elif isinstance(result, PutResult):
-                return result if self._answers_at_once else self._waited(result, message)
+                at_once = self._answers_at_once
+                return result if at_once else self._waited(result, message.wait_store_ok)
+        return self._put_plainly(message)
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Body, Keys], PutResult]:
+        """What puts a message of ``topic``, from its body and keys: the fastest way for one."""
+        put = None if self._putting is None else self._putting.bound(topic, tags, queue_id)
+        waited = None if self._answers_at_once else self._waited
+
+        def natively(body: Body, keys: Keys = None) -> PutResult:
+            result = None if put is None else put(body, keys)
+            if isinstance(result, PutResult):
+                return result if waited is None else waited(result, True)
+            queue = queue_id if result is None else result
+            return self._put_plainly(Message(topic, body, tags, keys, None, queue))
+
+        return natively
+
+    def _put_plainly(self, message: Message) -> PutResult:
         if self._health.refusal is not None:
             raise self._health.refused()
         try:
@@ -88,9 +111,9 @@ class Appender:
             raise PutRefused(error.status, str(error)) from None
         return batch.results(self._finish(batch))[0]
 
-    def _waited(self, result: PutResult, message: Message) -> PutResult:
+    def _waited(self, result: PutResult, wait: bool) -> PutResult:
         """``result`` of a message that is in the log, behind flush and copies."""
-        status = self._wait(result.end_offset, message.wait_store_ok, lambda _: [result])
+        status = self._wait(result.end_offset, wait, lambda _: [result])
         if status is not _PUT_OK:
             result.status = status
         return result
@@ -284,9 +307,7 @@ def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception
     return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
 
 
-def _natively(
-    callback: AppendCallback, log: CommitLog
-) -> Callable[[Message], PutResult | int | None] | None:
+def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
     """What puts one message by compiled code, where the records are lakelog's own."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None

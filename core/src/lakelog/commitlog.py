@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.accelerate import Accelerator
+from lakelog.accelerate import Accelerator, Putting
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
@@ -25,7 +25,6 @@ from lakelog.health import Health
 from lakelog.interfaces import AppendCallback
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.logfiles import LogFiles
-from lakelog.message import Message
 from lakelog.ofdlock import is_locked
 from lakelog.ownership import SERVICES
 from lakelog.pages import sharedpage
@@ -43,7 +42,6 @@ from lakelog.pages.sharedpage import (
 )
 from lakelog.positions import Positions
 from lakelog.queueoffsets import Queue
-from lakelog.results import PutResult
 from lakelog.segments import Segments
 from lakelog.shared.bytelock import ByteLock
 from lakelog.shared.groupsync import GroupSync
@@ -137,9 +135,7 @@ class CommitLog:
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
 
-    def putting(
-        self, accelerator: Accelerator, encoder: Encoder
-    ) -> Callable[[Message], PutResult | int | None] | None:
+    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
         """What encodes and appends one message by compiled code; see :mod:`lakelog.accelerate`."""
         if self.staged:
             return None

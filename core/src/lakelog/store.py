@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ref
+from weakref import WeakSet, ref
 
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.directory import readable
@@ -17,6 +17,7 @@ from lakelog.interfaces import DiskReport
 from lakelog.logstore import LogStore
 from lakelog.message import Message, MessageColumns
 from lakelog.owner import OwnedLog
+from lakelog.producer import Producer
 from lakelog.putfuture import BatchFuture, PutFuture, is_called_back
 from lakelog.reading.failures import reads
 from lakelog.registry.events import Events
@@ -51,6 +52,7 @@ class Store(LogStore):
         self.path = path
         self.settings = settings
         self._left_of: set[str] = set()  # topics that were deleted, and files may be left
+        self._producers = WeakSet[Producer]()
         self._current.on_swap = _binder(ref(self))
         self._bind(parts)
 
@@ -60,6 +62,8 @@ class Store(LogStore):
             self.__dict__.pop("put", None)
         else:
             self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
+        for producer in list(self._producers):
+            producer.bind(parts.puts)
 
     # --- writing ---
 
@@ -106,6 +110,22 @@ class Store(LogStore):
         return self.put_batch(
             MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)
         )
+
+    def producer(
+        self, topic: str, *, tags: str | None = None, queue: int | None = None
+    ) -> Producer:
+        """What puts messages of one topic from their bodies and keys: the way for loops.
+
+        :param tags: of all of them
+        :param queue: of all of them; without one the store chooses a queue for each
+
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for what no
+        message can have.
+        """
+        made = Producer(topic, tags, queue)
+        self._producers.add(made)
+        made.bind(self._current.last().puts)
+        return made
 
     def put_async(self, message: Message) -> PutFuture:
         """Append one message in the background, in the order of the calls.

@@ -5,7 +5,7 @@
 //! a repair, a refusal.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pyo3::exceptions::PyOSError;
@@ -15,9 +15,9 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::batch::Shared;
-use crate::message::{now_ms, Messages, Read, Topic};
+use crate::message::{self, now_ms, Messages, Read, Topic, NO_QUEUE};
 use crate::page::{monotonic_ms, AppendLock, Places, Taken, Words};
-use crate::record::{self, BLANK_BYTES, PREPARED};
+use crate::record::{self, Fields, BLANK_BYTES, PREPARED};
 
 const MOST_MAPPED: usize = 16 << 10;
 const MOST_TOPICS: usize = 4096;
@@ -164,19 +164,107 @@ impl Putter {
     /// Gives its result; `None` where Python has to put it, since nothing was done; or the number of
     /// the queue that was chosen for it, where Python has to put it there.
     fn put(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        let Ok(mut state) = self.state.try_lock() else {
+        let Ok(state) = self.state.try_lock() else {
             return Ok(None); // a signal's handler puts, in the middle of this
         };
         let Some(mut read) = (unsafe { self.messages.read(message.as_ptr(), now_ms()) }) else {
             return Ok(None);
         };
         // Calls below may run Python code, which may change the message.
-        let _held = read
-            .objects
-            .map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
+        let _held = read.objects.map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
         let topic = unsafe { Bound::from_borrowed_ptr(py, read.topic) };
         let topic = topic.cast::<PyString>()?.clone();
-        let put = self.append(py, &mut state, &mut read, &topic)?;
+        self.put_read(py, state, &mut read, &topic)
+    }
+
+    /// What puts a message of one topic from its body and keys; `None` where it never could.
+    fn bound(
+        slf: Bound<'_, Self>,
+        topic: &Bound<'_, PyAny>,
+        tags: Bound<'_, PyAny>,
+        queue_id: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        let Ok(topic) = topic.cast_exact::<PyString>() else {
+            return Ok(None);
+        };
+        let queue = match queue_id.is_none() {
+            true => Some(NO_QUEUE),
+            false => unsafe { message::queue_id(queue_id.as_ptr()) },
+        };
+        let (Some(queue), Some(_)) = (queue, unsafe { message::text(tags.as_ptr()) }) else {
+            return Ok(None);
+        };
+        let (topic, tags) = (topic.clone().unbind(), tags.unbind());
+        let putter = slf.unbind();
+        let made = BoundPutter { putter, topic, tags, queue };
+        Ok(Some(Bound::new(py, made)?.getattr("put")?.unbind()))
+    }
+}
+
+/// Puts messages of one topic.
+#[pyclass(module = "lakelog_native", frozen)]
+pub struct BoundPutter {
+    putter: Py<Putter>,
+    topic: Py<PyString>,
+    tags: Py<PyAny>,
+    queue: i32,
+}
+
+#[pymethods]
+impl BoundPutter {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.putter)
+    }
+
+    /// As `Putter.put`.
+    fn put(
+        &self,
+        py: Python<'_>,
+        body: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let putter = self.putter.get();
+        let Ok(state) = putter.state.try_lock() else {
+            return Ok(None);
+        };
+        // The caller holds body and keys, and this holds the tags.
+        let texts = unsafe {
+            let tags = message::text(self.tags.as_ptr());
+            (message::body(body.as_ptr()), tags, message::text(keys.as_ptr()))
+        };
+        let (Some(body), Some(tags), Some(keys)) = texts else {
+            return Ok(None);
+        };
+        let fields = Fields {
+            body,
+            tags,
+            keys,
+            queue: self.queue,
+            flag: 0,
+            sys_flag: 0,
+            born: now_ms(),
+            reconsumed: 0,
+            prepared: 0,
+        };
+        let topic = self.topic.bind(py);
+        let objects = [std::ptr::null_mut(); 3];
+        let mut read = Read { topic: topic.as_ptr(), fields, objects, wait: true };
+        putter.put_read(py, state, &mut read, topic)
+    }
+}
+
+impl Putter {
+    /// Append, and make the result.
+    #[inline(always)]
+    fn put_read(
+        &self,
+        py: Python<'_>,
+        mut state: MutexGuard<'_, State>,
+        read: &mut Read<'_>,
+        topic: &Bound<'_, PyString>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let put = self.append(py, &mut state, read, topic)?;
         drop(state);
         match put {
             Put::Not => Ok(None),
@@ -188,30 +276,18 @@ impl Putter {
                 let numbers = [done.queue_offset, done.place, done.size, done.now];
                 let status = self.placed.bind(py);
                 let queue = read.fields.queue;
-                Ok(Some(self.shared.result(
-                    py,
-                    status,
-                    topic.as_ptr(),
-                    queue,
-                    numbers,
-                )?))
+                let made = self.shared.result(py, status, topic.as_ptr(), queue, numbers)?;
+                Ok(Some(made))
             }
         }
     }
-}
 
-impl Putter {
     /// Wake who waits for a position.
     #[inline(always)]
     fn moved(&self, py: Python<'_>) -> PyResult<()> {
         let positions = self.positions.bind(py);
         let sleeps = !positions.getattr(intern!(py, "sleeper"))?.is_none();
-        if sleeps
-            || positions
-                .getattr(intern!(py, "asked"))?
-                .get_item(0)?
-                .is_truthy()?
-        {
+        if sleeps || positions.getattr(intern!(py, "asked"))?.get_item(0)?.is_truthy()? {
             positions.call_method0(intern!(py, "moved"))?;
         }
         Ok(())
@@ -239,20 +315,8 @@ impl Putter {
         }
         state.record.resize(size, 0);
         let (magic, sealed) = (of.magic, self.shared.sealed);
-        record::write(
-            &mut state.record,
-            &read.fields,
-            flags,
-            hosts,
-            magic,
-            &of.block,
-            sealed,
-        );
-        if !self
-            .health
-            .bind(py)
-            .getattr(intern!(py, "refusal"))?
-            .is_none()
+        record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
+        if !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
             || self.is_mine.bind(py).call0()?.is_truthy()?
             || !self.take.bind(py).call1((false,))?.is_truthy()?
         {
@@ -292,10 +356,7 @@ impl Putter {
         }
         state.last = state.known.len();
         state.topics.insert(text.into(), state.last);
-        state.known.push(Known {
-            topic,
-            ends: Vec::new(),
-        });
+        state.known.push(Known { topic, ends: Vec::new() });
         Ok(Some(state.last))
     }
 
@@ -321,13 +382,7 @@ impl Putter {
             words.set(at.appender_since, monotonic_ms());
         }
         let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
-        if stop != 0
-            || !self
-                .health
-                .bind(py)
-                .getattr(intern!(py, "refusal"))?
-                .is_none()
-        {
+        if stop != 0 || !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none() {
             return Ok(Put::Not);
         }
         let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
@@ -344,11 +399,7 @@ impl Putter {
         if is_queued {
             end_at = self.queue_end(py, state, topic, read.fields.queue)?;
             if end_at == 0 {
-                return Ok(if chosen {
-                    Put::Chosen(read.fields.queue)
-                } else {
-                    Put::Not
-                });
+                return Ok(if chosen { Put::Chosen(read.fields.queue) } else { Put::Not });
             }
         }
         self.write(py, state, position, end_at)
@@ -370,14 +421,7 @@ impl Putter {
             _ => 0,
         };
         let (hosts, sealed) = (&self.shared.hosts, self.shared.sealed);
-        record::place(
-            &mut state.record,
-            hosts,
-            queue_offset,
-            position,
-            now,
-            sealed,
-        );
+        record::place(&mut state.record, hosts, queue_offset, position, now, sealed);
         let end = position + state.record.len() as i64;
         words.set(at.intent_start, position as u64);
         words.set(at.intent_end, end as u64);
@@ -390,12 +434,7 @@ impl Putter {
             table.set(queue_end_at, queue_offset as u64 + 1);
         }
         words.set(at.intent_end, 0);
-        Ok(Put::Done(Done {
-            queue_offset,
-            place: position,
-            size: end - position,
-            now,
-        }))
+        Ok(Put::Done(Done { queue_offset, place: position, size: end - position, now }))
     }
 
     /// Make the store fail for all; the error to raise.
@@ -455,11 +494,7 @@ impl Putter {
     #[inline(always)]
     fn has_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
         let wanted = self.words.get(self.places.table_generation);
-        if state
-            .table
-            .as_ref()
-            .is_some_and(|(generation, _)| *generation == wanted)
-        {
+        if state.table.as_ref().is_some_and(|(generation, _)| *generation == wanted) {
             return Ok(true);
         }
         let table = self.table.bind(py);
@@ -488,11 +523,7 @@ impl Putter {
             return Ok(at);
         }
         let key = (&known.topic.name, queue);
-        let at: usize = self
-            .table
-            .bind(py)
-            .call_method1("word_of", (key,))?
-            .extract()?;
+        let at: usize = self.table.bind(py).call_method1("word_of", (key,))?.extract()?;
         let count = state.table.as_ref().map_or(0, |(_, table)| table.count());
         if at >= count {
             return Ok(0);
@@ -520,11 +551,7 @@ impl Window {
             segment: long(1)?,
             segment_end: long(2)?,
             reserved: long(3)?,
-            address: if buffer.readonly() {
-                0
-            } else {
-                buffer.buf_ptr() as usize
-            },
+            address: if buffer.readonly() { 0 } else { buffer.buf_ptr() as usize },
             mapped_from,
             mapped_to: if buffer.readonly() {
                 mapped_from
@@ -579,11 +606,8 @@ impl Window {
         if end <= self.populated {
             return;
         }
-        let from = if self.populated == 0 {
-            end & !(PAGE - 1)
-        } else {
-            self.populated & !(PAGE - 1)
-        };
+        let from =
+            if self.populated == 0 { end & !(PAGE - 1) } else { self.populated & !(PAGE - 1) };
         let mapped = (self.mapped_to - self.mapped_from) as usize;
         let to = (end.max(from) + AHEAD).min(mapped) & !(PAGE - 1);
         if to > from {

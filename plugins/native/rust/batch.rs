@@ -231,10 +231,9 @@ impl BatchEncoder {
         let shared = &self.shared;
         let mut sizes = Vec::with_capacity(reads.len());
         for (read, topic) in &reads {
-            let (Some(size), Some(_)) = (
-                shared.size(read, &topics[*topic]),
-                read.fields.flags(&shared.hosts),
-            ) else {
+            let (Some(size), Some(_)) =
+                (shared.size(read, &topics[*topic]), read.fields.flags(&shared.hosts))
+            else {
                 return Ok(None);
             };
             sizes.push(size);
@@ -260,12 +259,7 @@ impl BatchEncoder {
                 let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
                 let is_queued = flags & PREPARED == 0;
                 queues[queue].queued += is_queued as i64;
-                entries.push(Entry {
-                    size,
-                    queue,
-                    is_queued,
-                    queue_offset: 0,
-                });
+                entries.push(Entry { size, queue, is_queued, queue_offset: 0 });
                 at += size;
             }
             Ok(())
@@ -321,11 +315,8 @@ impl BatchEncoder {
                 |(read, of): &&mut (Read<'_>, usize)| *of == number && read.is_any_queue();
             let count = reads.iter_mut().filter(wanting).count();
             if count > 0 {
-                let chosen: Vec<i32> = self
-                    .choose_many
-                    .bind(py)
-                    .call1((&topic.name, count))?
-                    .extract()?;
+                let chosen: Vec<i32> =
+                    self.choose_many.bind(py).call1((&topic.name, count))?.extract()?;
                 for ((read, _), queue) in reads.iter_mut().filter(wanting).zip(chosen) {
                     read.fields.queue = queue;
                 }
@@ -343,20 +334,11 @@ fn queue_of(
     id: i32,
 ) -> PyResult<usize> {
     // The latest first: most batches have few queues, and runs of one.
-    if let Some(at) = queues
-        .iter()
-        .rposition(|known| known.topic == topic && known.id == id)
-    {
+    if let Some(at) = queues.iter().rposition(|known| known.topic == topic && known.id == id) {
         return Ok(at);
     }
     let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
-    queues.push(Queue {
-        key,
-        topic,
-        id,
-        queued: 0,
-        first: 0,
-    });
+    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
     Ok(queues.len() - 1)
 }
 
@@ -383,9 +365,7 @@ impl Batch {
         let mut next = Vec::with_capacity(self.queues.len());
         for queue in &mut self.queues {
             let first = if queue.queued > 0 {
-                queue_offsets
-                    .call_method1(intern!(py, "next"), (&queue.key,))?
-                    .extract()?
+                queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
             } else {
                 0
             };
@@ -403,14 +383,7 @@ impl Batch {
             }
             let to = &mut out[at..at + entry.size];
             let place = position + at as i64;
-            record::place(
-                to,
-                &shared.hosts,
-                entry.queue_offset,
-                place,
-                now_ms,
-                shared.sealed,
-            );
+            record::place(to, &shared.hosts, entry.queue_offset, place, now_ms, shared.sealed);
             at += entry.size;
         }
         self.placed = Some((position, now_ms));
@@ -428,9 +401,7 @@ impl Batch {
     /// What became of each message, in order; only after `place`.
     fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let Some((position, now)) = self.placed else {
-            return Err(PyRuntimeError::new_err(
-                "results of a batch that was not placed",
-            ));
+            return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
         };
         if self.count >= self.columns_from {
             return self.columns(py, status, position, now);
@@ -441,10 +412,7 @@ impl Batch {
             let queue = &self.queues[entry.queue];
             let topic = queue.key.bind(py).get_borrowed_item(0)?;
             let numbers = [entry.queue_offset, place, entry.size as i64, now];
-            found.append(
-                self.shared
-                    .result(py, status, topic.as_ptr(), queue.id, numbers)?,
-            )?;
+            found.append(self.shared.result(py, status, topic.as_ptr(), queue.id, numbers)?)?;
             place += entry.size as i64;
         }
         Ok(found.into_any().unbind())
@@ -462,10 +430,7 @@ impl Batch {
     ) -> PyResult<Py<PyAny>> {
         let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
             let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
-            self.shared
-                .from_buffer
-                .bind(py)
-                .call1((PyBytes::new(py, &raw), "=i8"))
+            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
         };
         let mut place = position;
         let places: Vec<i64> = self

@@ -43,10 +43,7 @@ fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = value.cast_exact::<PyList>() {
         return Some(list.iter().collect());
     }
-    value
-        .cast_exact::<PyTuple>()
-        .ok()
-        .map(|tuple| tuple.iter().collect())
+    value.cast_exact::<PyTuple>().ok().map(|tuple| tuple.iter().collect())
 }
 
 enum Bodies<'py> {
@@ -72,10 +69,7 @@ impl<'py> Bodies<'py> {
         if !(ascends && fits && data.is_c_contiguous()) {
             return Ok(None);
         }
-        Ok(Some(Bodies::Buffer(
-            data,
-            offsets.into_iter().map(|at| at as usize).collect(),
-        )))
+        Ok(Some(Bodies::Buffer(data, offsets.into_iter().map(|at| at as usize).collect())))
     }
 
     fn count(&self) -> usize {
@@ -120,10 +114,7 @@ impl<'py> Columns<'py> {
         let get = |name| messages.getattr(name);
         let (properties, born_host, store_host) =
             (get("properties")?, get("born_host")?, get("store_host")?);
-        if ![properties, born_host, store_host]
-            .iter()
-            .all(|each| each.is_none())
-        {
+        if ![properties, born_host, store_host].iter().all(|each| each.is_none()) {
             return Ok(None);
         }
         let Ok(topic) = get("topic")?.cast_into_exact::<PyString>() else {
@@ -132,11 +123,9 @@ impl<'py> Columns<'py> {
         let Some(bodies) = Bodies::of(&get("bodies")?)? else {
             return Ok(None);
         };
-        let (Some(queue_ids), Some(tags), Some(keys)) = (
-            Column::of(get("queue_ids")?),
-            Column::of(get("tags")?),
-            Column::of(get("keys")?),
-        ) else {
+        let (Some(queue_ids), Some(tags), Some(keys)) =
+            (Column::of(get("queue_ids")?), Column::of(get("tags")?), Column::of(get("keys")?))
+        else {
             return Ok(None);
         };
         let numbers = [
@@ -151,21 +140,10 @@ impl<'py> Columns<'py> {
             return Ok(None);
         };
         let count = bodies.count();
-        if ![&queue_ids, &tags, &keys]
-            .iter()
-            .all(|each| each.is_of(count))
-        {
+        if ![&queue_ids, &tags, &keys].iter().all(|each| each.is_of(count)) {
             return Ok(None);
         }
-        Ok(Some(Columns {
-            topic,
-            bodies,
-            queue_ids,
-            tags,
-            keys,
-            shared,
-            wait,
-        }))
+        Ok(Some(Columns { topic, bodies, queue_ids, tags, keys, shared, wait }))
     }
 
     pub fn count(&self) -> usize {
@@ -181,21 +159,12 @@ impl<'py> Columns<'py> {
                 body: self.bodies.get(at)?,
                 tags: text(self.tags.get(at))?,
                 keys: text(self.keys.get(at))?,
-                queue: if queue == ffi::Py_None() {
-                    NO_QUEUE
-                } else {
-                    queue_id(queue)?
-                },
+                queue: if queue == ffi::Py_None() { NO_QUEUE } else { queue_id(queue)? },
                 ..self.shared
             }
         };
         let objects = [std::ptr::null_mut(); 3]; // held by the columns
-        Some(Read {
-            topic: self.topic.as_ptr(),
-            fields,
-            objects,
-            wait: self.wait,
-        })
+        Some(Read { topic: self.topic.as_ptr(), fields, objects, wait: self.wait })
     }
 }
 
@@ -210,11 +179,7 @@ unsafe fn shared(numbers: &[Bound<'_, PyAny>; 6], now: i64) -> Option<(Fields<'s
         queue: NO_QUEUE,
         flag: int(flag.as_ptr())?,
         sys_flag: long(sys_flag.as_ptr())?,
-        born: if born.is_none() {
-            now
-        } else {
-            long(born.as_ptr())?
-        },
+        born: if born.is_none() { now } else { long(born.as_ptr())? },
         reconsumed: int(reconsumed.as_ptr())?,
         prepared: long(prepared.as_ptr())?,
     };

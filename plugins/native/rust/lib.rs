@@ -17,5 +17,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<append::Putter>()?;
+    module.add_class::<append::BoundPutter>()?;
     Ok(())
 }

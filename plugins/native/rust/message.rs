@@ -33,9 +33,7 @@ impl Read<'_> {
 }
 
 pub fn now_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_millis() as i64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
 }
 
 impl Messages {
@@ -70,23 +68,14 @@ impl Messages {
             body: body(at(1))?,
             tags: text(at(2))?,
             keys: text(at(3))?,
-            queue: if queue == none {
-                NO_QUEUE
-            } else {
-                queue_id(queue)?
-            },
+            queue: if queue == none { NO_QUEUE } else { queue_id(queue)? },
             flag: int(at(6))?,
             sys_flag: long(at(7))?,
             born: if born == none { now } else { long(born)? },
             reconsumed: int(at(11))?,
             prepared: long(at(12))?,
         };
-        Some(Read {
-            topic,
-            fields,
-            objects: [at(1), at(2), at(3)],
-            wait: wait != 0,
-        })
+        Some(Read { topic, fields, objects: [at(1), at(2), at(3)], wait: wait != 0 })
     }
 }
 
@@ -98,10 +87,7 @@ pub unsafe fn body<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
         return None;
     }
     let data = ffi::PyBytes_AsString(object) as *const u8;
-    Some(std::slice::from_raw_parts(
-        data,
-        ffi::PyBytes_Size(object) as usize,
-    ))
+    Some(std::slice::from_raw_parts(data, ffi::PyBytes_Size(object) as usize))
 }
 
 /// A plain text or nothing: `None` where it is neither. Plain texts need no closer look, neither as
@@ -124,9 +110,7 @@ pub unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<Option<&'a [u8]>> {
         return None;
     }
     let text = std::slice::from_raw_parts(data as *const u8, length as usize);
-    text.iter()
-        .all(|&b| (0x21..0x7f).contains(&b) && b != b'|')
-        .then_some(Some(text))
+    text.iter().all(|&b| (0x21..0x7f).contains(&b) && b != b'|').then_some(Some(text))
 }
 
 /// # Safety

@@ -110,11 +110,7 @@ pub enum Taken {
 
 impl AppendLock {
     pub fn new(descriptor: i32, byte: i64, places: &Places) -> AppendLock {
-        AppendLock {
-            descriptor,
-            byte,
-            waited_at: places.append_lock_at,
-        }
+        AppendLock { descriptor, byte, waited_at: places.append_lock_at }
     }
 
     #[inline(always)]
@@ -198,19 +194,9 @@ impl AppendLock {
 
 /// Sleep while the word is `seen`. Without futex it returns at once, and who waits asks again.
 fn sleep(word: &AtomicU32, seen: u32) {
-    let longest = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: LONGEST_SLEEP.as_nanos() as _,
-    };
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            seen,
-            &longest,
-        )
-    };
+    let longest = libc::timespec { tv_sec: 0, tv_nsec: LONGEST_SLEEP.as_nanos() as _ };
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &longest) };
     let refused = [Some(libc::ENOSYS), Some(libc::EPERM), Some(libc::EACCES)];
     if result != 0 && refused.contains(&std::io::Error::last_os_error().raw_os_error()) {
         std::thread::sleep(Duration::from_micros(50));
@@ -218,10 +204,7 @@ fn sleep(word: &AtomicU32, seen: u32) {
 }
 
 pub fn monotonic_ms() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }

@@ -94,10 +94,7 @@ pub fn write(
     add(fields.body);
     add(topic);
     add(&(fields.property_bytes(sealed) as u16).to_be_bytes());
-    for (name, value) in [
-        (&b"TAGS\x01"[..], fields.tags),
-        (&b"KEYS\x01"[..], fields.keys),
-    ] {
+    for (name, value) in [(&b"TAGS\x01"[..], fields.tags), (&b"KEYS\x01"[..], fields.keys)] {
         if let Some(value) = value {
             add(name);
             add(value);
@@ -135,11 +132,7 @@ mod tests {
     use super::*;
 
     fn hosts() -> Hosts {
-        Hosts {
-            born: vec![127, 0, 0, 1, 0, 0, 42, 159],
-            store: vec![1; 20],
-            sys_flag: 0x20,
-        }
+        Hosts { born: vec![127, 0, 0, 1, 0, 0, 42, 159], store: vec![1; 20], sys_flag: 0x20 }
     }
 
     fn fields() -> Fields<'static> {
@@ -168,20 +161,14 @@ mod tests {
         let crc = crc32fast::hash(&out[..cut]) & MASK;
         let digits: String = format!("{crc:010}").chars().rev().collect();
         assert_eq!(&out[cut + SEAL_DIGITS_AT..out.len() - 1], digits.as_bytes());
-        assert_eq!(
-            &out[20..36],
-            [9i64.to_be_bytes(), 1000i64.to_be_bytes()].concat()
-        );
+        assert_eq!(&out[20..36], [9i64.to_be_bytes(), 1000i64.to_be_bytes()].concat());
         assert_eq!(&out[56..64], 77i64.to_be_bytes());
         assert_eq!(out[out.len() - 1], 2);
     }
 
     #[test]
     fn flags_that_do_not_fit_are_not_judged_here() {
-        let fields = Fields {
-            sys_flag: 1 << 40,
-            ..fields()
-        };
+        let fields = Fields { sys_flag: 1 << 40, ..fields() };
         assert_eq!(fields.flags(&hosts()), None);
     }
 }

@@ -143,9 +143,9 @@ def test_it_is_an_accelerator() -> None:
 def bodies_of(bodies: list[bytes], kind: str) -> Any:
     if kind == "arrow":
         return body_column(pa.array(bodies, pa.binary()).slice(1))
-    return {"list": list, "tuple": tuple, "views": lambda each: list(map(memoryview, each))}[kind](
-        bodies[1:]
-    )
+    if kind == "views":
+        return [memoryview(each) for each in bodies[1:]]
+    return tuple(bodies[1:]) if kind == "tuple" else bodies[1:]
 
 
 @settings(max_examples=200, deadline=None)

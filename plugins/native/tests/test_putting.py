@@ -24,7 +24,7 @@ PUTS = 400
 
 def native_puts(store: lakelog.Store) -> Any:
     """What puts one message by compiled code in ``store``."""
-    return store._current.last().puts._put_natively  # type: ignore[attr-defined]  # an appender's
+    return store._current.last().puts._putting  # type: ignore[attr-defined]  # an appender's
 
 
 @pytest.fixture(params=["none", "inline", "group-commit", "timed"])
@@ -77,7 +77,7 @@ def test_the_same_puts_have_the_same_results(pair: list[lakelog.Store]) -> None:
 def test_most_puts_are_native(tmp_path: Path) -> None:
     with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
         store.put(Message("t", b"", queue_id=0))
-        answers = [native_puts(store)(Message("t", b"x", queue_id=0)) for _ in range(100)]
+        answers = [native_puts(store).put(Message("t", b"x", queue_id=0)) for _ in range(100)]
         assert [each.queue_offset for each in answers] == list(range(1, 101))
 
 
@@ -92,9 +92,9 @@ def test_an_unusual_message_is_left_to_python(tmp_path: Path) -> None:
             Message("t", b"x", queue_id=-1),
             Message("a/b", b"x", queue_id=0),
         ):
-            assert native_puts(store)(message) is None
+            assert native_puts(store).put(message) is None
         assert store.max_offset == end
-        assert native_puts(store)(Message("u", b"x")) == 0  # chosen, and new to the table
+        assert native_puts(store).put(Message("u", b"x")) == 0  # chosen, and new to the table
         assert store.max_offset == end
 
 
@@ -103,7 +103,7 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store.put(Message("t", b"", queue_id=0))
     puts = native_puts(store)
     store.close()
-    assert puts(Message("t", b"", queue_id=0)) is None
+    assert puts.put(Message("t", b"", queue_id=0)) is None
     with pytest.raises(lakelog.LakelogError, match="closed"):
         store.put(Message("t", b""))
 
@@ -174,6 +174,7 @@ def test_a_write_that_fails_fails_the_store(tmp_path: Path) -> None:
     store = lakelog.open(tmp_path / "s", accelerator="native", flush="inline")
     store.put(Message("t", b"", queue_id=0))
     segments = store._current.last().owned.log.segments  # type: ignore[union-attr]  # an owner's
+    assert segments.window is not None
     number, *rest, _ = segments.window
     with open(os.devnull, "rb") as unwritable:
         segments.window = (number + 1_000_000, *rest, unwritable.fileno())

@@ -16,8 +16,9 @@ from lakelog.errors import ThreadNotStarted
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
 from lakelog.logreader import OnDamage
-from lakelog.message import Message, MessageColumns, StoredMessage
+from lakelog.message import Body, Message, MessageColumns, StoredMessage
 from lakelog.pieces import Piece
+from lakelog.producer import Producer
 from lakelog.results import PutResult
 from lakelog.roles.parts import Role
 from lakelog.settings.effective import Settings
@@ -99,6 +100,12 @@ class AsyncStore:
         """Append many messages of one topic, without an object for each."""
         make = partial(_columns, topic, bodies, queue_ids, tags, keys, properties)
         return await self.put_batch(await in_thread(make))
+
+    def producer(
+        self, topic: str, *, tags: str | None = None, queue: int | None = None
+    ) -> AsyncProducer:
+        """What puts messages of one topic from their bodies and keys; raises as in a store."""
+        return AsyncProducer(self, Producer(topic, tags, queue))
 
     async def flush(self) -> int:
         """Make durable what was put before; the end of it."""
@@ -294,6 +301,28 @@ class AsyncStore:
         if not self._is_prepared:
             await in_thread(lambda: self._store._find)
             self._is_prepared = True
+
+
+class AsyncProducer:
+    """Puts messages of one topic; made by :meth:`AsyncStore.producer`."""
+
+    def __init__(self, store: AsyncStore, checked: Producer) -> None:
+        """Put what :class:`~lakelog.producer.Producer` of the same fields would."""
+        self._store = store
+        self._of = checked
+
+    async def put(self, body: Body, keys: str | Sequence[str] | None = None) -> PutResult:
+        """Append one message."""
+        of = self._of
+        return await self._store.put(Message(of.topic, body, of.tags, keys, None, of.queue))
+
+    async def put_many(
+        self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None
+    ) -> Sequence[PutResult]:
+        """Append many messages side by side."""
+        of = self._of
+        put = self._store.put_columns
+        return await put(of.topic, bodies, queue_ids=of.queue, tags=of.tags, keys=keys)
 
 
 def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:

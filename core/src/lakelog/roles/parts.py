@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -20,7 +20,7 @@ from lakelog.errors import PutRefused, StoreReadOnly
 from lakelog.health import Health
 from lakelog.keeping import House
 from lakelog.logreader import LogReader
-from lakelog.message import Message
+from lakelog.message import Body, Message
 from lakelog.owner import OwnedLog
 from lakelog.putfuture import BatchFuture, PutFuture
 from lakelog.results import PutResult
@@ -48,6 +48,16 @@ class Puts(Protocol):
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """Append many in the background."""
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """Puts that can be bound to a topic."""
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Body, str | Sequence[str] | None], PutResult]:
+        """What puts a message of ``topic``, from its body and keys."""
 
 
 class Closes(Protocol):

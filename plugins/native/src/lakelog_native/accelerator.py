@@ -52,10 +52,6 @@ class Native:
         encode = _native.BatchEncoder(encoder, _CLASSES).encode
         return encode
 
-    def putting(
-        self, encoder: Encoder, log: Any
-    ) -> Callable[[Message], PutResult | int | None] | None:
+    def putting(self, encoder: Encoder, log: Any) -> _native.Putter:
         """What puts one message."""
-        put: Callable[[Message], PutResult | int | None]
-        put = _native.Putter(encoder, _CLASSES, log).put
-        return put
+        return _native.Putter(encoder, _CLASSES, log)
