@@ -42,11 +42,12 @@ _FORKS.set_forkserver_preload(["lakelog", __name__])
 
 
 def write(folder: Path, name: str, how: Mapping[str, Any]) -> None:
-    """Put until killed."""
+    """Put until killed; about every other writer in plain Python, beside those with compiled code."""
 
     def work(journal: Journal) -> None:
         choose = random.Random(name)
-        with lakelog.open(folder / STORE, **how) as store:
+        accelerator = choose.choice(["none", "auto"])
+        with lakelog.open(folder / STORE, accelerator=accelerator, **how) as store:
             number = 0
             while True:
                 for _ in range(choose.randint(1, MOST_IN_A_BURST)):
