@@ -17,12 +17,15 @@ MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard 
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
 MATRIX := $(addprefix core/tests/,codec registry settings store test_gate.py test_putfuture.py) \
 	plugins/flush
+# What is run once more in plain Python, where compiled code is there.
+PLAIN := $(addprefix core/tests/,codec reading recovery shared store) plugins/hash_index tests/crash
+CARGO := $(shell command -v cargo)
 ARGS ?=
 # One more than there are processors: many tests wait for timers, processes and syncs.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test matrix lint format demo bench lock clean jdk-note
+.PHONY: help setup test matrix plain lint format demo bench lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +33,7 @@ help: ## List the targets
 setup: $(VENV)/.installed $(VENV)/.native ## Install everything into .venv; the command is .venv/bin/lakelog
 
 test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
 	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
@@ -57,14 +61,20 @@ matrix: setup ## Run a part of the tests with the other Pythons that are here (3
 		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(MATRIX) $(ARGS) || exit 1; \
 	done
 
+plain: setup ## Run a part of the tests without lakelog-native
+	LAKELOG_ACCELERATOR=none $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PLAIN) $(ARGS)
+
 lint: setup ## Lint, check the format and the types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(if $(CARGO),cd $(NATIVE) && cargo fmt --check)
+	$(if $(CARGO),cd $(NATIVE) && cargo clippy --quiet --release --all-targets -- -D warnings)
 
 format: setup ## Format the sources and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(if $(CARGO),cd $(NATIVE) && cargo fmt)
 
 demo: setup jdk-note ## Messages in, an Iceberg table out (examples/demo.py)
 	$(BIN)/python examples/demo.py
@@ -108,11 +118,8 @@ $(VENV)/.installed: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(BIN)/pyt
 # Without Rust everything works, only slower. Nothing is downloaded but the crates in Cargo.lock.
 $(VENV)/.native: $(wildcard $(NATIVE)/rust/*.rs $(NATIVE)/Cargo.*) $(NATIVE)/pyproject.toml \
 		$(VENV)/.installed
-	@if command -v cargo >/dev/null; then \
-		$(PIP) install --no-deps --no-build-isolation -e ./$(NATIVE); \
-	else \
-		echo "No Rust here (cargo): lakelog-native is not built, and plain Python does its work"; \
-	fi
+	$(if $(CARGO),$(PIP) install --no-deps --no-build-isolation -e ./$(NATIVE),@echo \
+	"No Rust here (cargo): lakelog-native is not built, and plain Python does its work")
 	@touch $@
 
 $(VENV)/.installed-bench: requirements-bench.lock $(VENV)/.installed
