@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lakelog.codec.encoded import EncodedBatch
     from lakelog.codec.encoder import Encoder
     from lakelog.message import Message
 
-SEAM: Final = 1
+SEAM: Final = 2
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -32,6 +35,33 @@ class Accelerator(Protocol):
         self, encoder: Encoder
     ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
         """What encodes several messages as ``encoder`` does; ``None`` where it never could."""
+
+    def read_run(
+        self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
+    ) -> bytes | None:
+        """The columns of the records that :func:`lakelog.codec.run.decode_run` finds.
+
+        One column behind the other, in the machine's byte order, each with one number per record:
+        ``int64`` for start in ``view``, queue offset, physical offset, born and store time,
+        prepared transaction offset, position of the store time, position and length of body,
+        topic and properties; then ``int32`` for size, magic, body's checksum, queue id, flag,
+        system flags, reconsume times.
+        """
+
+    def sound_records(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        *,
+        verify: bool,
+    ) -> tuple[bytes, bytes] | None:
+        """What :func:`lakelog.codec.run.sound_records` finds.
+
+        :returns: for each record a byte, 1 where it is whole; and the columns of those that are,
+            as :meth:`read_run` gives them
+        """
 
 
 _current: Accelerator | None = None

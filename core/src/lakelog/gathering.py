@@ -155,10 +155,9 @@ class _Piece:
         if not len(rows):
             return
         batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
-        good = sound_records(batch, parts.offsets[rows], parts.sizes[rows], verify=verify)
-        if not good.all():
-            rows = rows[good]
-            batch = batch.take(good)
+        offsets, sizes = parts.offsets[rows], parts.sizes[rows]
+        good, batch = sound_records(batch, offsets, sizes, verify=verify)
+        rows = rows[good]
         parts.states[rows] = WHOLE
         if len(rows):
             parts.add(batch, rows)

@@ -5,13 +5,17 @@
 use pyo3::prelude::*;
 
 mod batch;
+mod frame;
 mod message;
 mod record;
+mod run;
 mod slots;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
+    module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     Ok(())
 }

@@ -25,6 +25,24 @@ Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]
 """From messages as they are stored to the same ones as they were put, in order."""
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
 _NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
+_LONGS = (
+    "starts",
+    "queue_offsets",
+    "physical_offsets",
+    "born_timestamps_ms",
+    "store_timestamps_ms",
+    "prepared_transaction_offsets",
+    "_store_times_at",
+    "body_positions",
+    "body_lengths",
+    "topic_positions",
+    "topic_lengths",
+    "property_positions",
+    "property_lengths",
+)
+_INTS = ("sizes", "magics", "body_crcs", "queue_ids", "flags", "sys_flags", "reconsume_times")
+_UNSIGNED = ("magics", "body_crcs")
+_BYTES = 8 * len(_LONGS) + 4 * len(_INTS)
 _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 """Attributes that are not one element per record."""
 
@@ -48,6 +66,24 @@ class RecordBatch:
         self.base_offset = base_offset
         self.starts = starts
         self.decoder = decoder
+
+    @classmethod
+    def of_columns(
+        cls, buffer: memoryview, base_offset: int, columns: bytes, decoder: Decoder | None = None
+    ) -> RecordBatch:
+        """Records whose fields are known.
+
+        :param columns: as :meth:`lakelog.accelerate.Accelerator.read_run` gives them
+        """
+        count = len(columns) // _BYTES
+        longs = np.frombuffer(columns, np.int64, len(_LONGS) * count).reshape(len(_LONGS), count)
+        ints = np.frombuffer(columns, np.int32, len(_INTS) * count, longs.nbytes)
+        batch = cls(buffer, base_offset, longs[0], decoder)
+        known = vars(batch)
+        known.update(zip(_LONGS, longs, strict=True))
+        known.update(zip(_INTS, ints.reshape(len(_INTS), count), strict=True))
+        known.update((name, known[name].view(np.uint32)) for name in _UNSIGNED)
+        return batch
 
     def __len__(self) -> int:
         return len(self.starts)

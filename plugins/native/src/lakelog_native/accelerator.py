@@ -14,7 +14,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus
 from lakelog_native import _native
 
-SEAM: Final = 1
+SEAM: Final = 2
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -41,6 +41,8 @@ class Native:
     """One for a process."""
 
     seam = SEAM
+    read_run = staticmethod(_native.read_run)
+    sound_records = staticmethod(_native.sound_records)
 
     def encoding(
         self, encoder: Encoder
