@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakelog.codec.encoded import EncodedBatch
     from lakelog.codec.encoder import Encoder
-    from lakelog.message import Message
+    from lakelog.message import Message, StoredMessage
 
 SEAM: Final = 2
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
@@ -61,6 +61,25 @@ class Accelerator(Protocol):
 
         :returns: for each record a byte, 1 where it is whole; and the columns of those that are,
             as :meth:`read_run` gives them
+        """
+
+    def message(
+        self, view: memoryview, at: int, offset: int | None, *, verify: bool
+    ) -> StoredMessage | None:
+        """What :func:`lakelog.codec.decode` finds; ``None`` where the record is not whole."""
+
+    def messages(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        offsets: NDArray[np.int64] | None,
+        *,
+        verify: bool,
+    ) -> list[StoredMessage] | None:
+        """The messages of records whose starts in ``view``, sizes and offsets are known.
+
+        ``None`` where one of them is not whole, or not the one that is meant.
         """
 
 

@@ -9,7 +9,6 @@ from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode, decode_run
 from lakelog.codec.losttext import SECTOR_BYTES
 from lakelog.codec.run import sound_records
-from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, IllegalMessage
 from lakelog.message import Message
 
@@ -27,8 +26,6 @@ def _is_whole(record: bytes, position: int) -> bool:
         whole = True
     assert (len(decode_run(record, position)) == 1) == whole
     assert _is_whole_elsewhere(record, position) == whole
-    usual = decode_usual(record, position)
-    assert usual is None or (whole and usual == decode(record, offset=position))
     return whole
 
 

@@ -10,11 +10,13 @@ mod message;
 mod record;
 mod run;
 mod slots;
+mod stored;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<stored::Decoder>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     Ok(())

@@ -192,12 +192,9 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Col
     Some((good, found))
 }
 
-/// A column of integers; `None` where they do not stand one behind the other.
-pub fn numbers<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>) -> Option<Vec<T>> {
-    buffer
-        .is_c_contiguous()
-        .then(|| buffer.to_vec(py).ok())
-        .flatten()
+/// A column of integers; `None` where it is of another kind.
+pub fn numbers<T: pyo3::buffer::Element>(column: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    PyBuffer::get(column).ok()?.to_vec(column.py()).ok()
 }
 
 /// As ``sound_records``: a byte for each record, and the columns of those that are whole.
@@ -206,16 +203,16 @@ pub fn numbers<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>) -
 pub fn sound_records<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
-    starts: PyBuffer<i64>,
-    offsets: PyBuffer<i64>,
-    sizes: PyBuffer<i32>,
+    starts: &Bound<'py, PyAny>,
+    offsets: &Bound<'py, PyAny>,
+    sizes: &Bound<'py, PyAny>,
     verify: bool,
 ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
     let (Some(data), Some(starts), Some(offsets), Some(sizes)) = (
         octets(&view),
-        numbers(py, &starts),
-        numbers(py, &offsets),
-        numbers(py, &sizes),
+        numbers(starts),
+        numbers(offsets),
+        numbers(sizes),
     ) else {
         return Ok(None);
     };

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.cached import cached_property
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
-from lakelog.codec.usual import decode_usual
 from lakelog.hosts import decode_host
 from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
 from lakelog.message import StoredMessage
@@ -297,14 +297,16 @@ class RecordBatch:
         return stored if self.decoder is None else self.decoder((stored,))[0]
 
     def _stored(self, at: int) -> StoredMessage:
-        record = self.record(at)
-        usual = decode_usual(bytes(record), int(self.physical_offsets[at]), verify=False)
-        return decode(record, verify=False) if usual is None else usual
+        return decode(self.record(at), verify=False)
 
     @cached_property
     def decoded(self) -> Sequence[StoredMessage]:
         """All messages, decoded at once; raises :class:`~lakelog.errors.DecodeFailed`."""
-        stored = [self._stored(at) for at in range(len(self))]
+        accelerator, stored = current(), None
+        if accelerator is not None:
+            stored = accelerator.messages(self.buffer, self.starts, self.sizes, None, verify=False)
+        if stored is None:
+            stored = [self._stored(at) for at in range(len(self))]
         return stored if self.decoder is None else self.decoder(stored)
 
     @property

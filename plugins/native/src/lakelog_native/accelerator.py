@@ -9,7 +9,7 @@ from typing import Any, Final
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.topicblock import topic_block
-from lakelog.message import Message
+from lakelog.message import Message, StoredMessage
 from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus
 from lakelog_native import _native
@@ -43,6 +43,11 @@ class Native:
     seam = SEAM
     read_run = staticmethod(_native.read_run)
     sound_records = staticmethod(_native.sound_records)
+
+    def __init__(self) -> None:
+        decoder = _native.Decoder(StoredMessage)
+        self.message = decoder.message
+        self.messages = decoder.messages
 
     def encoding(
         self, encoder: Encoder
