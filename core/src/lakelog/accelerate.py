@@ -82,6 +82,30 @@ class Accelerator(Protocol):
         ``None`` where one of them is not whole, or not the one that is meant.
         """
 
+    def tags_codes(
+        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> bytes | None:
+        """``int64``: Java's hash of ``TAGS`` in each of the property strings of ``view``."""
+
+    def topic_numbers(
+        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> tuple[bytes, list[int]] | None:
+        """``int64``: the number of each topic in ``view``; and the first record of each number."""
+
+    def keys(
+        self,
+        view: memoryview,
+        topic_positions: NDArray[np.int64],
+        topic_lengths: NDArray[np.int64],
+        property_positions: NDArray[np.int64],
+        property_lengths: NDArray[np.int64],
+        sys_flags: NDArray[np.int32],
+    ) -> tuple[bytes, bytes] | None:
+        """The keys of records, as an index of RocketMQ has them.
+
+        :returns: ``int64``, the number of the record of each key; ``int32``, its hash
+        """
+
 
 _current: Accelerator | None = None
 

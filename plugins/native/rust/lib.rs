@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 
 mod batch;
+mod dispatch;
 mod frame;
 mod message;
 mod record;
@@ -19,5 +20,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stored::Decoder>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
     Ok(())
 }

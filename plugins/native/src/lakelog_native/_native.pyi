@@ -39,3 +39,17 @@ def sound_records(
     *,
     verify: bool,
 ) -> tuple[bytes, bytes] | None: ...
+def tags_codes(
+    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> bytes | None: ...
+def topic_numbers(
+    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[bytes, list[int]] | None: ...
+def keys(
+    view: memoryview,
+    topic_positions: NDArray[np.int64],
+    topic_lengths: NDArray[np.int64],
+    property_positions: NDArray[np.int64],
+    property_lengths: NDArray[np.int64],
+    sys_flags: NDArray[np.int32],
+) -> tuple[bytes, bytes] | None: ...

@@ -43,6 +43,9 @@ class Native:
     seam = SEAM
     read_run = staticmethod(_native.read_run)
     sound_records = staticmethod(_native.sound_records)
+    tags_codes = staticmethod(_native.tags_codes)
+    topic_numbers = staticmethod(_native.topic_numbers)
+    keys = staticmethod(_native.keys)
 
     def __init__(self) -> None:
         decoder = _native.Decoder(StoredMessage)
