@@ -1,11 +1,46 @@
 """For every test: asserts of the contract kits tell values, and no example has a deadline.
 
 How long an example of Hypothesis takes on a busy machine shows nothing.
+
+Functions that belong to no store use the installed accelerator as well, in every test;
+``LAKELOG_ACCELERATOR=none`` lets all of them, and every store, do without.
 """
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from lakelog.accelerate import Accelerator
+
 pytest.register_assert_rewrite("lakelog.testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
 settings.load_profile("unhurried")
+
+
+@cache
+def _installed() -> Accelerator | None:
+    if os.environ.get("LAKELOG_ACCELERATOR") == "none":
+        return None
+    try:
+        made: Accelerator = import_module("lakelog_native.accelerator").Native()
+    except ModuleNotFoundError:
+        return None
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _accelerator() -> Iterator[None]:
+    """Each test begins with it; a store that a test opens may change what the process uses."""
+    from lakelog import accelerate
+
+    accelerate.use(_installed())
+    yield
+    accelerate.use(None)

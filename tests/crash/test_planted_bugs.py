@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import pytest
 
 from lakelog.builtin.filewriter import FileSegmentWriter
 from lakelog.builtin.flush import InlineFlush
 from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.codec import RecordBatch
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.simplequeue import SimpleQueue
 from lakelog.interfaces import Outcome
@@ -42,10 +40,6 @@ def yes(*given: object) -> bool:
 def none_kept(*given: object) -> list[object]:
     """Said by whoever should keep copies."""
     return []
-
-
-def all_good(batch: RecordBatch) -> Any:
-    return np.ones(len(batch), np.bool_)
 
 
 def acknowledge_before_sync(patch: pytest.MonkeyPatch) -> None:
@@ -115,8 +109,9 @@ def queue_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
 def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
     from lakelog.codec import frame, run
 
-    patch.setattr(run, "_CHECKSUMS", (all_good,))
-    patch.setattr(run, "have_seals", all_good)
+    patch.setattr(run, "current", nothing)
+    patch.setattr(run, "verify_checksums", nothing)
+    patch.setattr(run, "is_sealed", yes)
     patch.setattr(frame, "verify_frame", nothing)
 
 
@@ -195,8 +190,8 @@ def body_only_crc(patch: pytest.MonkeyPatch) -> None:
     """RocketMQ's rule."""
     from lakelog.codec import frame, run
 
-    patch.setattr(run, "_CHECKSUMS", run._CHECKSUMS[:1])
-    patch.setattr(run, "have_seals", all_good)
+    patch.setattr(run, "current", nothing)
+    patch.setattr(run, "is_sealed", yes)
     patch.setattr(frame, "seal_holds", yes)
     patch.setattr(frame, "lost_text", nothing)
 

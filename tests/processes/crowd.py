@@ -42,7 +42,7 @@ _FORKS.set_forkserver_preload(["lakelog", __name__])
 
 
 def write(folder: Path, name: str, how: Mapping[str, Any]) -> None:
-    """Put until killed; about every other writer in plain Python, beside those with compiled code."""
+    """Put until killed; about every other writer in plain Python, the others in Rust."""
 
     def work(journal: Journal) -> None:
         choose = random.Random(name)

@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from lakelog.message import Message
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 1
+SEAM: Final = 2
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -35,6 +38,76 @@ class Accelerator(Protocol):
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
+
+    def read_run(
+        self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
+    ) -> bytes | None:
+        """The columns of the records that :func:`lakelog.codec.run.decode_run` finds.
+
+        One column behind the other, in the machine's byte order, each with one number per record:
+        ``int64`` for start in ``view``, queue offset, physical offset, born and store time,
+        prepared transaction offset, position of the store time, position and length of body,
+        topic and properties; then ``int32`` for size, magic, body's checksum, queue id, flag,
+        system flags, reconsume times.
+        """
+
+    def sound_records(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        *,
+        verify: bool,
+    ) -> tuple[bytes, bytes] | None:
+        """What :func:`lakelog.codec.run.sound_records` finds.
+
+        :returns: for each record a byte, 1 where it is whole; and the columns of those that are,
+            as :meth:`read_run` gives them
+        """
+
+    def message(
+        self, view: memoryview, at: int, offset: int | None, *, verify: bool
+    ) -> StoredMessage | None:
+        """What :func:`lakelog.codec.decode` finds; ``None`` where the record is not whole."""
+
+    def messages(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        offsets: NDArray[np.int64] | None,
+        *,
+        verify: bool,
+    ) -> list[StoredMessage] | None:
+        """The messages of records whose starts in ``view``, sizes and offsets are known.
+
+        ``None`` where one of them is not whole, or not the one that is meant.
+        """
+
+    def tags_codes(
+        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> bytes | None:
+        """``int64``: Java's hash of ``TAGS`` in each of the property strings of ``view``."""
+
+    def topic_numbers(
+        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> tuple[bytes, list[int]] | None:
+        """``int64``: the number of each topic in ``view``; and the first record of each number."""
+
+    def keys(
+        self,
+        view: memoryview,
+        topic_positions: NDArray[np.int64],
+        topic_lengths: NDArray[np.int64],
+        property_positions: NDArray[np.int64],
+        property_lengths: NDArray[np.int64],
+        sys_flags: NDArray[np.int32],
+    ) -> tuple[bytes, bytes] | None:
+        """The keys of records, as an index of RocketMQ has them.
+
+        :returns: ``int64``, the number of the record of each key; ``int32``, its hash
+        """
 
 
 class Putting(Protocol):

@@ -8,7 +8,7 @@ buffer, so its ``base_offset`` and ``end_offset`` mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
+from lakelog.codec.decode import decode_all
 from lakelog.codec.recordbatch import Decoder
 from lakelog.codec.run import sound_records
-from lakelog.codec.usual import decode_usual
 from lakelog.errors import OffsetOutOfRange
 from lakelog.layout import RECORD_MIN_BYTES
 from lakelog.message import StoredMessage
@@ -90,22 +90,24 @@ def few(
     source: Source,
     minimum: int,
     end: int | None,
-    offsets: Sequence[int],
-    sizes: Sequence[int],
+    offsets: Longs,
+    sizes: Ints,
     *,
     verify: bool = True,
 ) -> list[StoredMessage] | None:
-    """The messages at ``offsets``, one by one; ``None`` where :func:`gather` has to look.
+    """The messages at ``offsets``; ``None`` where :func:`gather` has to look.
 
-    That is where one is not whole or not of the usual shape, and where they do not stand in one
-    segment, or too far apart to be read at one go.
+    That is where one is not whole, and where they do not stand in one segment, or too far apart to
+    be read at one go.
     """
-    first, last = offsets[0], offsets[-1] + sizes[-1]
+    first, last = int(offsets[0]), int(offsets[-1]) + int(sizes[-1])
     if first < max(minimum, 0) or (end is not None and last > end):
         return None
     extents = source.extents(first)  # open for as long as it is held
     view = _stretch(next(extents, None), first, last)
-    return None if view is None else _decoded(view, first, offsets, sizes, verify)
+    if view is None:
+        return None
+    return decode_all(view, offsets - first, sizes, offsets, verify=verify)
 
 
 def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
@@ -119,21 +121,6 @@ def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
     except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
         return None
     return view if len(view) == last - first else None
-
-
-def _decoded(
-    view: memoryview, first: int, offsets: Sequence[int], sizes: Sequence[int], verify: bool
-) -> list[StoredMessage] | None:
-    found: list[StoredMessage] = []
-    for offset, size in zip(offsets, sizes, strict=True):
-        at = offset - first
-        if at < 0 or size < RECORD_MIN_BYTES or at + size > len(view):
-            return None
-        message = decode_usual(bytes(view[at : at + size]), offset, verify=verify)
-        if message is None:
-            return None
-        found.append(message)
-    return found
 
 
 @attrs.define(eq=False)
@@ -155,10 +142,9 @@ class _Piece:
         if not len(rows):
             return
         batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
-        good = sound_records(batch, parts.offsets[rows], parts.sizes[rows], verify=verify)
-        if not good.all():
-            rows = rows[good]
-            batch = batch.take(good)
+        offsets, sizes = parts.offsets[rows], parts.sizes[rows]
+        good, batch = sound_records(batch, offsets, sizes, verify=verify)
+        rows = rows[good]
         parts.states[rows] = WHOLE
         if len(rows):
             parts.add(batch, rows)

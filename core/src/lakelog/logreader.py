@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -13,11 +13,10 @@ from lakelog.archived import OlderBounds, WithOlder
 from lakelog.arguments import whole
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
-from lakelog.codec.usual import decode_usual
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.interfaces import SegmentSource
 from lakelog.knowndamage import KnownDamage
-from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_MIN_BYTES
+from lakelog.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
 from lakelog.opensegment import deleted
@@ -250,10 +249,10 @@ class LogReader:
         )
 
     def few(
-        self, offsets: Sequence[int], sizes: Sequence[int], *, verify: bool = True
+        self, offsets: Longs, sizes: Ints, *, verify: bool = True
     ) -> list[StoredMessage] | None:
         """A few messages at physical ``offsets``; ``None`` where :meth:`gather` has to look."""
-        if self._known and any(self._known.at(each, verify=verify) for each in offsets):
+        if self._known and self._known.hits(offsets, verify=verify).any():
             return None
         from lakelog.gathering import few  # brings NumPy
 
@@ -317,9 +316,7 @@ class LogReader:
             raise OffsetOutOfRange(f"only a blank stands at offset {offset}", offset=offset)
         if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
-        record = extent.read(offset, size)
-        usual = decode_usual(bytes(record), offset) if len(record) >= RECORD_MIN_BYTES else None
-        return decode(record, offset=offset) if usual is None else usual
+        return decode(extent.read(offset, size), offset=offset)
 
 
 def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -61,11 +61,13 @@ class QueueStore:
         :param wait_ms: how long to wait at the end of the queue for one to come
         :returns: the messages, RocketMQ's status, and where to go on
         """
+        if type(wait_ms) is int and not wait_ms:
+            getter = self._find.getter
+            return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)
         from lakelog.reading.follow import Request
 
         request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
-        follower = self._following if wait_ms else self._find.follower
-        return follower.get(request, wait_ms)
+        return self._following.get(request, wait_ms)
 
     @reads_async
     async def get_async(

@@ -29,7 +29,7 @@ MESSAGES = st.builds(
     Message,
     topic=TOPICS,
     body=st.binary(max_size=60),
-    tags=st.none() | _WORDS.map(lambda text: text.strip(JAVA_BLANK).replace("|", "")),
+    tags=st.none() | _TAGS,
     keys=st.none()
     | _WORDS.map(lambda text: text.replace(" ", ""))
     | st.lists(st.text("abc1", min_size=1, max_size=4), max_size=3),

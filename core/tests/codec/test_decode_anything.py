@@ -16,7 +16,7 @@ _COLUMNS = [
     name
     for name in dir(RecordBatch)
     if not name.startswith("_")
-    and name not in ("hosts", "record", "message", "decoded", "decoder", "take")
+    and name not in ("hosts", "record", "message", "decoded", "decoder", "take", "of_columns")
 ]
 
 

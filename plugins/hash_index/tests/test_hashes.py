@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
-from lakelog_hash_index.fewkeys import FEW
-from lakelog_hash_index.javahash import after, hash_all, hash_key, hash_text, key_hash
+from lakelog_hash_index.javahash import hash_key, hash_text
 from lakelog_hash_index.keys import find_keys
 from plugins.hash_index.tests.support import Rec, batch_of
 
@@ -38,26 +36,16 @@ def test_hashes_that_java_computed(text: str, expected: int) -> None:
     assert hash_text(text) == java_hash(text) == expected
 
 
-@given(st.lists(TEXTS, max_size=20))
-def test_hashes_of_many_are_those_of_each(texts: list[str]) -> None:
-    raw = [text.encode() for text in texts]
-    lengths = np.array([len(each) for each in raw], np.int64)
-    starts = np.cumsum(lengths) - lengths
-    hashes, units = hash_all(np.frombuffer(b"".join(raw), np.uint8), starts, lengths)
-    assert hashes.tolist() == [java_hash(text) for text in texts]
-    assert units.tolist() == [len(text.encode("utf-16-be")) // 2 for text in texts]
-
-
-@given(TEXTS, TEXTS)
-def test_a_hash_goes_on_behind_a_prefix(front: str, rest: str) -> None:
-    units = np.array([len(rest.encode("utf-16-be")) // 2], np.int64)
-    before, behind = (np.array([java_hash(text)], np.uint32) for text in (front, rest))
-    assert after(before, behind, units).tolist() == [java_hash(front + rest)]
+@given(TEXTS)
+def test_the_hash_of_one_text(text: str) -> None:
+    assert hash_text(text) == java_hash(text)
 
 
 def test_the_number_without_an_absolute_value_counts_as_0() -> None:
-    hashes = np.array([1 << 31, (1 << 31) + 1, (1 << 31) - 1, 5, (1 << 32) - 5], np.uint32)
-    assert key_hash(hashes).tolist() == [0, (1 << 31) - 1, (1 << 31) - 1, 5, 5]
+    assert java_hash("t#key88800\u23c19") == 1 << 31
+    assert hash_key("t", "key88800\u23c19") == 0
+    keys = find_keys(batch_of([Rec("KEYS\x01key88800\u23c19".encode(), "t")]))
+    assert keys.hashes.tolist() == [0]
 
 
 @given(TEXTS, TEXTS)
@@ -100,7 +88,7 @@ def test_keys_of_many_records_are_those_of_each(recs: list[Rec]) -> None:
     expected = [
         (at, java_key_hash(rec.topic, key)) for at, rec in enumerate(recs) for key in keys_of(rec)
     ]
-    for batch in (batch_of(recs), batch_of([*recs, *[Rec()] * (FEW + 1)])):
+    for batch in (batch_of(recs), batch_of([*recs, *[Rec()] * 100])):
         keys = find_keys(batch)
         assert list(zip(keys.records.tolist(), keys.hashes.tolist(), strict=True)) == expected
 

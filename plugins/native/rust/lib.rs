@@ -7,10 +7,14 @@ use pyo3::prelude::*;
 mod append;
 mod batch;
 mod columns;
+mod dispatch;
+mod frame;
 mod message;
 mod page;
 mod record;
+mod run;
 mod slots;
+mod stored;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -18,5 +22,11 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<append::Putter>()?;
     module.add_class::<append::BoundPutter>()?;
+    module.add_class::<stored::Decoder>()?;
+    module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
+    module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
     Ok(())
 }

@@ -1,15 +1,20 @@
-"""One record to one :class:`~lakelog.StoredMessage`: the scalar path of reading."""
+"""One record to one :class:`~lakelog.StoredMessage`."""
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
+from lakelog.errors import CorruptRecord
 from lakelog.hosts import decode_host, host_bytes
 from lakelog.layout import AT_BORN_HOST, PREFIX, SUFFIX
 from lakelog.message import Body, StoredMessage
 from lakelog.sysflag import BORN_HOST_V6
+
+if TYPE_CHECKING:
+    from lakelog.units import Ints, Longs
 
 _LONG: Final = Struct(">q")
 
@@ -25,12 +30,43 @@ def decode(
     Raises :class:`~lakelog.errors.CorruptRecord`.
     """
     view = memoryview(data).cast("B")
+    accelerator = current()
+    if accelerator is not None:
+        message = accelerator.message(view, at, offset, verify=verify)
+        if message is not None:
+            return message
     frame = read_frame(view, at, len(view), at if offset is None else offset)
     if offset is not None:
         verify_place(view, frame, offset)
     if verify:
         verify_checksums(view, frame, at if offset is None else offset)
     return decode_frame(view, frame)
+
+
+def decode_all(
+    view: memoryview, starts: Longs, sizes: Ints, offsets: Longs, *, verify: bool = True
+) -> list[StoredMessage] | None:
+    """The messages of records at given places; ``None`` where one is not whole, or another one.
+
+    :param starts: ``int64``, where each starts in ``view``; :param sizes: ``int32``, bytes of each
+    :param offsets: ``int64``, where each must stand in the log
+    :param verify: whether checksums are computed; lengths and places are always checked
+    """
+    accelerator = current()
+    if accelerator is not None:
+        messages = accelerator.messages(view, starts, sizes, offsets, verify=verify)
+        if messages is not None:
+            return messages
+    found: list[StoredMessage] = []
+    places = zip(starts.tolist(), sizes.tolist(), offsets.tolist(), strict=True)
+    try:
+        for start, size, offset in places:
+            found.append(decode(view, start, offset=offset, verify=verify))
+            if found[-1].size != size:
+                return None
+    except CorruptRecord:
+        return None
+    return found
 
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:

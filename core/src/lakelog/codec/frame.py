@@ -7,9 +7,7 @@ checksum, and the record's own checksum where it is there.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from lakelog.checksum import body_crc
 from lakelog.codec.losttext import lost_text
@@ -33,8 +31,7 @@ _SHORT: Final = Struct(">h")
 _CRC_AT: Final = 8
 
 
-@attrs.frozen(slots=True)
-class Frame:
+class Frame(NamedTuple):
     """The parts of a record, in bytes from the start of the buffer.
 
     :ivar start: first byte of the record; :ivar size: its length

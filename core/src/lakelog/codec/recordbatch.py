@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.cached import cached_property
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
-from lakelog.codec.usual import decode_usual
 from lakelog.hosts import decode_host
 from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
 from lakelog.message import StoredMessage
@@ -25,6 +25,24 @@ Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]
 """From messages as they are stored to the same ones as they were put, in order."""
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
 _NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
+_LONGS = (
+    "starts",
+    "queue_offsets",
+    "physical_offsets",
+    "born_timestamps_ms",
+    "store_timestamps_ms",
+    "prepared_transaction_offsets",
+    "_store_times_at",
+    "body_positions",
+    "body_lengths",
+    "topic_positions",
+    "topic_lengths",
+    "property_positions",
+    "property_lengths",
+)
+_INTS = ("sizes", "magics", "body_crcs", "queue_ids", "flags", "sys_flags", "reconsume_times")
+_UNSIGNED = ("magics", "body_crcs")
+_BYTES = 8 * len(_LONGS) + 4 * len(_INTS)
 _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 """Attributes that are not one element per record."""
 
@@ -48,6 +66,24 @@ class RecordBatch:
         self.base_offset = base_offset
         self.starts = starts
         self.decoder = decoder
+
+    @classmethod
+    def of_columns(
+        cls, buffer: memoryview, base_offset: int, columns: bytes, decoder: Decoder | None = None
+    ) -> RecordBatch:
+        """Records whose fields are known.
+
+        :param columns: as :meth:`lakelog.accelerate.Accelerator.read_run` gives them
+        """
+        count = len(columns) // _BYTES
+        longs = np.frombuffer(columns, np.int64, len(_LONGS) * count).reshape(len(_LONGS), count)
+        ints = np.frombuffer(columns, np.int32, len(_INTS) * count, longs.nbytes)
+        batch = cls(buffer, base_offset, longs[0], decoder)
+        known = vars(batch)
+        known.update(zip(_LONGS, longs, strict=True))
+        known.update(zip(_INTS, ints.reshape(len(_INTS), count), strict=True))
+        known.update((name, known[name].view(np.uint32)) for name in _UNSIGNED)
+        return batch
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -261,14 +297,16 @@ class RecordBatch:
         return stored if self.decoder is None else self.decoder((stored,))[0]
 
     def _stored(self, at: int) -> StoredMessage:
-        record = self.record(at)
-        usual = decode_usual(bytes(record), int(self.physical_offsets[at]), verify=False)
-        return decode(record, verify=False) if usual is None else usual
+        return decode(self.record(at), verify=False)
 
     @cached_property
     def decoded(self) -> Sequence[StoredMessage]:
         """All messages, decoded at once; raises :class:`~lakelog.errors.DecodeFailed`."""
-        stored = [self._stored(at) for at in range(len(self))]
+        accelerator, stored = current(), None
+        if accelerator is not None:
+            stored = accelerator.messages(self.buffer, self.starts, self.sizes, None, verify=False)
+        if stored is None:
+            stored = [self._stored(at) for at in range(len(self))]
         return stored if self.decoder is None else self.decoder(stored)
 
     @property

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
-from lakelog.reading.messages import messages
 from lakelog.reading.results import ColumnsResult, GetResult
 from lakelog.reading.selection import UNITS_PER_FILE, Log, Selector, wanted
 from lakelog.reading.shortway import FewLog, ShortWay
@@ -75,7 +74,7 @@ class QueueGetter:
         if plain is not None:
             return plain
         found = self._selector.select(want, _by_message)
-        read = [message for each in found.batches for message in messages(each)]
+        read = [message for each in found.batches for message in each.decoded]
         return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
 
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name

@@ -1,33 +1,35 @@
-"""The short way of a plain call: a few messages, all of them there, whole and of the usual shape.
+"""The short way of a plain call: messages that are all there, and whole.
 
-Arrays cost more than they save where messages are few. Whatever is not plain, from a damaged
-record to the end of a file, is left to :mod:`lakelog.reading.selection`, which knows what
-RocketMQ says of it; so nothing is decided here but that there is nothing to decide.
+Whatever is not plain, from a damaged record to the end of a file, is left to
+:mod:`lakelog.reading.selection`, which knows what RocketMQ says of it; so nothing is decided here
+but that there is nothing to decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import attrs
+import numpy as np
 
 from lakelog.interfaces import QueueReader
 from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import Wanted
+from lakelog.units import Ints, Longs
 
-MOST_MESSAGES: Final = 512
-"""From about here on, arrays are faster."""
+MOST_MESSAGES: Final = 4096
+"""For more, units are not read at one go."""
 
 
 class FewLog(Protocol):
     """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
 
     def few(
-        self, offsets: Sequence[int], sizes: Sequence[int], *, verify: bool = True
+        self, offsets: Longs, sizes: Ints, *, verify: bool = True
     ) -> list[StoredMessage] | None:
-        """Usual messages that stand close together."""
+        """Whole messages that stand close together."""
 
 
 @attrs.frozen
@@ -57,7 +59,6 @@ class ShortWay:
         units = self.queues.units(want.queue, want.offset, count)
         if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
             return None
-        sizes = units.sizes.tolist()
-        if sum(sizes) > want.max_bytes or units.counts.tolist().count(1) != count:
+        if int(units.sizes.sum(dtype=np.int64)) > want.max_bytes or (units.counts != 1).any():
             return None
-        return self.log.few(units.offsets.tolist(), sizes, verify=want.verify)
+        return self.log.few(units.offsets, units.sizes, verify=want.verify)

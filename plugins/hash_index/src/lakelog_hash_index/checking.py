@@ -22,10 +22,9 @@ from lakelog.verifying import DamagedRanges, Problem
 from lakelog_hash_index.entrycursor import Entries, EntryCursor
 from lakelog_hash_index.examine import examine
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.keys import find_keys
+from lakelog_hash_index.keys import Longs, find_keys
 from lakelog_hash_index.making import UNFINISHED
 from lakelog_hash_index.names import is_name
-from lakelog_hash_index.rows import Longs
 from lakelog_hash_index.shape import Shape
 
 BROKEN: Final = "the index file breaks a rule"

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.rows import Longs
+from lakelog_hash_index.keys import Longs
 
 _LEAST: Final = 1 << 12
 _MOST: Final = 1 << 18

@@ -1,8 +1,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lakelog.codec.encoder import Encoder
-from lakelog.message import Message
+from lakelog.message import Message, StoredMessage
 
 class Batch: ...
 
@@ -14,3 +17,44 @@ class Putter:
     def __init__(self, encoder: Encoder, classes: Any, log: Any) -> None: ...
     def put(self, message: Message) -> Any: ...
     def bound(self, topic: str, tags: str | None, queue_id: int | None) -> Any: ...
+
+class Decoder:
+    def __init__(self, kind: type[StoredMessage]) -> None: ...
+    def message(
+        self, view: memoryview, at: int, offset: int | None, *, verify: bool
+    ) -> StoredMessage | None: ...
+    def messages(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        offsets: NDArray[np.int64] | None,
+        *,
+        verify: bool,
+    ) -> list[StoredMessage] | None: ...
+
+def read_run(
+    view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
+) -> bytes | None: ...
+def sound_records(
+    view: memoryview,
+    starts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    sizes: NDArray[np.int32],
+    *,
+    verify: bool,
+) -> tuple[bytes, bytes] | None: ...
+def tags_codes(
+    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> bytes | None: ...
+def topic_numbers(
+    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[bytes, list[int]] | None: ...
+def keys(
+    view: memoryview,
+    topic_positions: NDArray[np.int64],
+    topic_lengths: NDArray[np.int64],
+    property_positions: NDArray[np.int64],
+    property_lengths: NDArray[np.int64],
+    sys_flags: NDArray[np.int32],
+) -> tuple[bytes, bytes] | None: ...

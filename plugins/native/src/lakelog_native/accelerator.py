@@ -9,12 +9,12 @@ from typing import Any, Final
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.topicblock import topic_block
-from lakelog.message import Message, MessageColumns
+from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 1
+SEAM: Final = 2
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -43,6 +43,16 @@ class Native:
     """One for a process."""
 
     seam = SEAM
+    read_run = staticmethod(_native.read_run)
+    sound_records = staticmethod(_native.sound_records)
+    tags_codes = staticmethod(_native.tags_codes)
+    topic_numbers = staticmethod(_native.topic_numbers)
+    keys = staticmethod(_native.keys)
+
+    def __init__(self) -> None:
+        decoder = _native.Decoder(StoredMessage)
+        self.message = decoder.message
+        self.messages = decoder.messages
 
     def encoding(
         self, encoder: Encoder

@@ -1,0 +1,255 @@
+//! Many records at once: followed or pointed to, checked, and taken apart into columns, without the
+//! interpreter lock. As `lakelog/codec/run.py`.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::frame::{Frame, Head, RECORD_MIN_BYTES};
+
+/// Below this, giving up the interpreter lock costs more than it saves others.
+pub const ALONE_BYTES: usize = 32 << 10;
+const LONGS: usize = 13;
+const INTS: usize = 7;
+
+/// The bytes of a buffer; `None` where they do not stand one behind the other.
+///
+/// They may be of a file that others write to: they are read, never trusted.
+pub fn octets(buffer: &PyBuffer<u8>) -> Option<&[u8]> {
+    if !buffer.is_c_contiguous() {
+        return None;
+    }
+    if buffer.len_bytes() == 0 {
+        return Some(&[]);
+    }
+    // The buffer is held by the caller for as long as the slice is used.
+    Some(unsafe { std::slice::from_raw_parts(buffer.buf_ptr() as *const u8, buffer.len_bytes()) })
+}
+
+/// What `RecordBatch` has of each record, in the order of its `LONGS` and `INTS`.
+struct Columns {
+    longs: [Vec<i64>; LONGS],
+    ints: [Vec<i32>; INTS],
+}
+
+impl Columns {
+    fn of(at_once: usize) -> Columns {
+        Columns {
+            longs: std::array::from_fn(|_| Vec::with_capacity(at_once)),
+            ints: std::array::from_fn(|_| Vec::with_capacity(at_once)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.longs[0].len()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, start: usize, head: &Head, frame: &Frame) {
+        let place = |within: usize| (start + within) as i64;
+        let suffix = frame.body_at - 16;
+        let longs = [
+            start as i64,
+            head.long(20),
+            head.physical_offset(),
+            head.long(40),
+            head.long(frame.stored_at),
+            head.long(suffix + 4),
+            place(frame.stored_at),
+            place(frame.body_at),
+            (frame.body_end - frame.body_at) as i64,
+            place(frame.topic_at),
+            (frame.topic_end() - frame.topic_at) as i64,
+            place(frame.properties_at),
+            head.size() as i64 - frame.properties_at as i64,
+        ];
+        let ints = [
+            head.size(),
+            head.int(4),
+            head.int(8),
+            head.int(12),
+            head.int(16),
+            head.sys_flag(),
+            head.int(suffix),
+        ];
+        for (column, value) in self.longs.iter_mut().zip(longs) {
+            column.push(value);
+        }
+        for (column, value) in self.ints.iter_mut().zip(ints) {
+            column.push(value);
+        }
+    }
+
+    /// All columns, one behind the other, in the machine's byte order.
+    fn bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let count = self.len();
+        PyBytes::new_with(py, count * (LONGS * 8 + INTS * 4), |out| {
+            let (longs, ints) = out.split_at_mut(count * LONGS * 8);
+            for (to, value) in longs.chunks_exact_mut(8).zip(self.longs.iter().flatten()) {
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+            for (to, value) in ints.chunks_exact_mut(4).zip(self.ints.iter().flatten()) {
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Which checks are asked for.
+#[derive(Clone, Copy)]
+struct Checks {
+    verify: bool,
+    sealed: bool,
+}
+
+impl Checks {
+    /// The parts of the record at the start of `data`, if it is whole and says that it stands at
+    /// `offset`.
+    #[inline(always)]
+    fn frame(self, head: &Head, data: &[u8], offset: i64) -> Option<Frame> {
+        let size = usize::try_from(head.size()).ok()?;
+        let record = data.get(..size)?;
+        if head.physical_offset() != offset {
+            return None;
+        }
+        let frame = Frame::read(head, record)?;
+        let good = frame.has_text(record)
+            && (!self.verify || frame.holds(head, record, offset))
+            && (!self.sealed || frame.is_sealed(record));
+        good.then_some(frame)
+    }
+}
+
+fn follow(data: &[u8], base: i64, checks: Checks, most: usize) -> Columns {
+    // A guess, so that short runs take no more than they need, and long ones grow seldom.
+    let mut found = Columns::of((data.len() / 256).clamp(1, 1024).min(most));
+    let mut at = 0;
+    while found.len() < most && data.len() - at >= RECORD_MIN_BYTES {
+        let head = Head::of(&data[at..]);
+        let Some(offset) = base.checked_add(at as i64) else {
+            break;
+        };
+        let Some(frame) = checks.frame(&head, &data[at..], offset) else {
+            break;
+        };
+        found.add(at, &head, &frame);
+        at += head.size() as usize;
+    }
+    found
+}
+
+/// As ``decode_run``: the columns of the records at the start of ``view``.
+#[pyfunction]
+pub fn read_run<'py>(
+    py: Python<'py>,
+    view: PyBuffer<u8>,
+    base_offset: i64,
+    verify: bool,
+    sealed: bool,
+    max_records: i64,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let Some(data) = octets(&view) else {
+        return Ok(None);
+    };
+    let checks = Checks { verify, sealed };
+    let most = usize::try_from(max_records).unwrap_or(0);
+    let found = if data.len() < ALONE_BYTES {
+        follow(data, base_offset, checks, most)
+    } else {
+        py.detach(|| follow(data, base_offset, checks, most))
+    };
+    found.bytes(py).map(Some)
+}
+
+/// One that something pointed to: where it starts in the buffer, its offset and length.
+type Pointed = (i64, i64, i32);
+
+/// Which of them are whole (a byte each), and the columns of these; `None` where not all of one
+/// stands in the buffer.
+fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Columns)> {
+    let checks = Checks { verify, sealed: false };
+    let mut good = Vec::with_capacity(pointed.len());
+    let mut found = Columns::of(pointed.len());
+    for &(start, offset, size) in pointed {
+        let (at, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
+        let record = data.get(at..at.checked_add(size)?)?;
+        if size < RECORD_MIN_BYTES {
+            return None;
+        }
+        let head = Head::of(record);
+        let frame = (head.size() as i64 == size as i64)
+            .then(|| checks.frame(&head, record, offset))
+            .flatten();
+        good.push(frame.is_some() as u8);
+        if let Some(frame) = frame {
+            found.add(at, &head, &frame);
+        }
+    }
+    Some((good, found))
+}
+
+/// A column of integers; `None` where it is of another kind.
+pub fn numbers<T: pyo3::buffer::Element>(column: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    PyBuffer::get(column).ok()?.to_vec(column.py()).ok()
+}
+
+/// As ``sound_records``: a byte for each record, and the columns of those that are whole.
+#[pyfunction]
+#[allow(clippy::type_complexity)] // what Python sees is a pair
+pub fn sound_records<'py>(
+    py: Python<'py>,
+    view: PyBuffer<u8>,
+    starts: &Bound<'py, PyAny>,
+    offsets: &Bound<'py, PyAny>,
+    sizes: &Bound<'py, PyAny>,
+    verify: bool,
+) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    let (Some(data), Some(starts), Some(offsets), Some(sizes)) =
+        (octets(&view), numbers(starts), numbers(offsets), numbers(sizes))
+    else {
+        return Ok(None);
+    };
+    if starts.len() != offsets.len() || starts.len() != sizes.len() {
+        return Ok(None);
+    }
+    let pointed: Vec<Pointed> = starts
+        .into_iter()
+        .zip(offsets)
+        .zip(sizes)
+        .map(|((start, offset), size)| (start, offset, size))
+        .collect();
+    let bytes: i64 = pointed.iter().map(|&(_, _, size)| size as i64).sum();
+    let found = if bytes < ALONE_BYTES as i64 {
+        check(data, &pointed, verify)
+    } else {
+        py.detach(|| check(data, &pointed, verify))
+    };
+    match found {
+        Some((good, columns)) => Ok(Some((PyBytes::new(py, &good), columns.bytes(py)?))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_found_in_bytes_that_are_no_records() {
+        let checks = Checks { verify: true, sealed: false };
+        for data in [&[][..], &[0; 90], &[0; 200], &[0xff; 200]] {
+            assert_eq!(follow(data, i64::MAX, checks, 10).len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_place_outside_of_the_buffer_is_not_judged() {
+        for (start, size) in [(-1, 91), (0, 101), (10, 91), (i64::MAX, i32::MAX), (0, -1), (0, 90)]
+        {
+            assert!(check(&[0; 100], &[(start, 0, size)], true).is_none());
+        }
+        let (good, found) = check(&[0; 100], &[(9, 0, 91)], true).unwrap();
+        assert_eq!((good, found.len()), (vec![0], 0));
+    }
+}

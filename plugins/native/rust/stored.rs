@@ -1,0 +1,312 @@
+//! Records to messages: objects of lakelog's own class, made without its `__init__`. As
+//! `lakelog/codec/decode.py`.
+
+use std::ffi::CStr;
+use std::sync::Mutex;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyType};
+
+use crate::frame::{Frame, Head, AT_BORN_HOST, RECORD_MIN_BYTES};
+use crate::run::{numbers, octets, ALONE_BYTES};
+use crate::slots::Slots;
+
+const FIELDS: usize = 17;
+const MOST_HOSTS: usize = 32;
+
+/// Texts that come again and again, as objects.
+#[derive(Default)]
+struct Known {
+    topic: Option<(Vec<u8>, Py<PyString>)>,
+    hosts: Vec<(Vec<u8>, Py<PyString>)>,
+}
+
+impl Known {
+    /// `None` where it is no UTF-8.
+    fn topic(&mut self, py: Python<'_>, text: &[u8]) -> Option<Py<PyString>> {
+        if let Some((bytes, name)) = &self.topic {
+            if bytes == text {
+                return Some(name.clone_ref(py));
+            }
+        }
+        let name = PyString::new(py, std::str::from_utf8(text).ok()?).unbind();
+        self.topic = Some((text.to_vec(), name.clone_ref(py)));
+        Some(name)
+    }
+
+    fn host(&mut self, py: Python<'_>, raw: &[u8]) -> Option<Py<PyString>> {
+        if let Some((_, name)) = self.hosts.iter().find(|(bytes, _)| bytes == raw) {
+            return Some(name.clone_ref(py));
+        }
+        let name = PyString::new(py, &host(raw)?).unbind();
+        if self.hosts.len() == MOST_HOSTS {
+            self.hosts.clear();
+        }
+        self.hosts.push((raw.to_vec(), name.clone_ref(py)));
+        Some(name)
+    }
+}
+
+extern "C" {
+    fn inet_ntop(
+        family: libc::c_int,
+        from: *const libc::c_void,
+        to: *mut libc::c_char,
+        length: libc::socklen_t,
+    ) -> *const libc::c_char;
+}
+
+/// `address:port`, as `lakelog.hosts.decode_host` writes it, by the same function of the C library.
+fn host(raw: &[u8]) -> Option<String> {
+    let (address, port) = raw.split_at(raw.len().checked_sub(4)?);
+    let port = i32::from_be_bytes(port.try_into().ok()?);
+    let family = match address.len() {
+        4 => libc::AF_INET,
+        16 => libc::AF_INET6,
+        _ => return None,
+    };
+    let mut text = [0u8; 64];
+    // The address has the length of its family, and the text has room for the longest.
+    let written = unsafe {
+        let (from, to) = (address.as_ptr().cast(), text.as_mut_ptr().cast());
+        inet_ntop(family, from, to, text.len() as libc::socklen_t)
+    };
+    if written.is_null() {
+        return None;
+    }
+    let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
+    Some(match family {
+        libc::AF_INET => format!("{text}:{port}"),
+        _ => format!("[{text}]:{port}"),
+    })
+}
+
+/// Makes messages; one for a process.
+#[pyclass(module = "lakelog_native", frozen)]
+pub struct Decoder {
+    class: Slots,
+    known: Mutex<Known>,
+}
+
+/// One record: where it starts in the buffer, its length, and the place that it has to state. Where
+/// that is not known, sectors are counted from the start of the buffer.
+type Wanted = (i64, i32, Option<i64>);
+
+#[pymethods]
+impl Decoder {
+    #[new]
+    fn new(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        Ok(Decoder { class: Slots::of(class, FIELDS)?, known: Mutex::default() })
+    }
+
+    /// The message of the record that starts at `at`; `None` where it is not whole.
+    fn message(
+        &self,
+        py: Python<'_>,
+        view: PyBuffer<u8>,
+        at: i64,
+        offset: Option<i64>,
+        verify: bool,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let Some(data) = octets(&view) else {
+            return Ok(None);
+        };
+        let Some(rest) = usize::try_from(at).ok().and_then(|at| data.get(at..)) else {
+            return Ok(None);
+        };
+        let wanted = [(at, Head::of(rest).size(), offset)];
+        let Some(verify) = checked(py, data, &wanted, verify) else {
+            return Ok(None);
+        };
+        self.made(py, &mut Vec::new(), data, wanted[0], verify)
+    }
+
+    /// The messages of some records; `None` where one is not whole.
+    fn messages(
+        &self,
+        py: Python<'_>,
+        view: PyBuffer<u8>,
+        starts: &Bound<'_, PyAny>,
+        sizes: &Bound<'_, PyAny>,
+        offsets: Option<&Bound<'_, PyAny>>,
+        verify: bool,
+    ) -> PyResult<Option<Py<PyList>>> {
+        let Some(data) = octets(&view) else {
+            return Ok(None);
+        };
+        let Some(wanted) = wanted(starts, sizes, offsets) else {
+            return Ok(None);
+        };
+        let Some(verify) = checked(py, data, &wanted, verify) else {
+            return Ok(None);
+        };
+        let found = PyList::empty(py);
+        let mut copy = Vec::new();
+        for each in wanted {
+            let Some(message) = self.made(py, &mut copy, data, each, verify)? else {
+                return Ok(None);
+            };
+            found.append(message)?;
+        }
+        Ok(Some(found.unbind()))
+    }
+}
+
+fn wanted(
+    starts: &Bound<'_, PyAny>,
+    sizes: &Bound<'_, PyAny>,
+    offsets: Option<&Bound<'_, PyAny>>,
+) -> Option<Vec<Wanted>> {
+    let (starts, sizes): (Vec<i64>, Vec<i32>) = (numbers(starts)?, numbers(sizes)?);
+    let offsets: Vec<Option<i64>> = match offsets {
+        Some(offsets) => numbers(offsets)?.into_iter().map(Some).collect(),
+        None => vec![None; starts.len()],
+    };
+    if starts.len() != sizes.len() || starts.len() != offsets.len() {
+        return None;
+    }
+    let zipped = starts.into_iter().zip(sizes).zip(offsets);
+    Some(zipped.map(|((start, size), offset)| (start, size, offset)).collect())
+}
+
+/// Check many bytes without the interpreter lock, and few not at all.
+///
+/// Gives whether they are still to be verified; `None` where one is not whole.
+fn checked(py: Python<'_>, data: &[u8], wanted: &[Wanted], verify: bool) -> Option<bool> {
+    let bytes: i64 = wanted.iter().map(|&(_, size, _)| size as i64).sum();
+    if !verify || bytes < ALONE_BYTES as i64 {
+        return Some(verify);
+    }
+    let whole = |&each: &Wanted| slice(data, each).and_then(|record| frame(record, each, true));
+    py.detach(|| wanted.iter().all(|each| whole(each).is_some())).then_some(false)
+}
+
+fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
+    let (start, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
+    data.get(start..start.checked_add(size)?)
+}
+
+/// The parts of the record that fills `record`, if it is the one that is wanted.
+#[inline(always)]
+fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
+    let (start, _, offset) = wanted;
+    if record.len() < RECORD_MIN_BYTES {
+        return None;
+    }
+    let head = Head::of(record);
+    let is_meant = offset.is_none_or(|offset| head.physical_offset() == offset);
+    if head.size() as i64 != record.len() as i64 || !is_meant {
+        return None;
+    }
+    let frame = Frame::read(&head, record)?;
+    (!verify || frame.holds(&head, record, offset.unwrap_or(start))).then_some((head, frame))
+}
+
+impl Decoder {
+    /// The message of one record; it is taken from a copy, since its bytes may change meanwhile.
+    #[inline(always)]
+    fn made(
+        &self,
+        py: Python<'_>,
+        copy: &mut Vec<u8>,
+        data: &[u8],
+        wanted: Wanted,
+        verify: bool,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let Some(record) = slice(data, wanted) else {
+            return Ok(None);
+        };
+        copy.clear();
+        copy.extend_from_slice(record);
+        let record = std::hint::black_box(&copy[..]);
+        let Some((head, frame)) = frame(record, wanted, verify) else {
+            return Ok(None);
+        };
+        let suffix = frame.body_at - 16;
+        let Some([topic, born, store]) = self.texts(
+            py,
+            &record[frame.topic_at..frame.topic_end()],
+            head.bytes(AT_BORN_HOST, frame.stored_at),
+            head.bytes(frame.stored_at + 8, suffix),
+        ) else {
+            return Ok(None);
+        };
+        unsafe {
+            let made = Bound::from_owned_ptr_or_err(py, self.class.instance())?;
+            let int = |at| ffi::PyLong_FromLong(head.int(at) as _);
+            let unsigned = |value: u32| ffi::PyLong_FromUnsignedLong(value as _);
+            let long = |at| ffi::PyLong_FromLongLong(head.long(at));
+            let bytes = |part: &[u8]| {
+                ffi::PyBytes_FromStringAndSize(part.as_ptr().cast(), part.len() as ffi::Py_ssize_t)
+            };
+            // In the order of the class.
+            let values = [
+                topic.into_ptr(),
+                int(12),
+                long(20),
+                long(28),
+                int(0),
+                unsigned(head.magic()),
+                bytes(&record[frame.body_at..frame.body_end]),
+                unsigned(head.body_crc()),
+                bytes(&record[frame.properties_at..]),
+                int(16),
+                int(36),
+                long(40),
+                born.into_ptr(),
+                long(frame.stored_at),
+                store.into_ptr(),
+                int(suffix),
+                long(suffix + 4),
+            ];
+            for (field, value) in values.into_iter().enumerate() {
+                self.class.set(made.as_ptr(), field, value);
+            }
+            if values.iter().any(|value| value.is_null()) {
+                return Err(PyErr::fetch(py));
+            }
+            Ok(Some(made.unbind()))
+        }
+    }
+
+    /// Topic, born host and store host as objects; `None` where one cannot be had.
+    fn texts(
+        &self,
+        py: Python<'_>,
+        topic: &[u8],
+        born: &[u8],
+        store: &[u8],
+    ) -> Option<[Py<PyString>; 3]> {
+        // Held for no longer than texts are made, which runs no Python code.
+        let mut known = self.known.try_lock().ok()?;
+        Some([known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_written_as_python_writes_them() {
+        assert_eq!(host(&[127, 0, 0, 1, 0, 0, 42, 159]).unwrap(), "127.0.0.1:10911");
+        let mut v6 = [0u8; 20];
+        v6[15] = 1;
+        v6[16] = 0xff;
+        assert_eq!(host(&v6).unwrap(), "[::1]:-16777216");
+        assert_eq!(host(&[1, 2, 3]), None);
+        assert_eq!(host(&[0; 9]), None);
+    }
+
+    #[test]
+    fn nothing_outside_of_the_buffer_is_looked_at() {
+        let data = [0u8; 100];
+        for (start, size) in [(-1, 91), (10, 91), (i64::MAX, i32::MAX), (0, -1)] {
+            assert!(slice(&data, (start, size, None)).is_none());
+        }
+        assert!(frame(&data, (0, 100, None), true).is_none());
+        assert!(frame(&data[..90], (0, 90, None), false).is_none());
+    }
+}
