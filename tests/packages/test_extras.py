@@ -6,7 +6,9 @@ says. No package is downloaded: what others made is linked from here.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -43,6 +45,28 @@ def extra(wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: objec
     else:
         made.bring(wheels, f"lakelog[{name}]" if name else "lakelog")
     return made
+
+
+NATIVE = ROOT / "plugins" / "native"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(
+    shutil.which("cargo") is None and "CI" not in os.environ, reason="Rust (cargo) is missing"
+)
+def test_native_is_found_once_it_is_installed(
+    wheels: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    folder = tmp_path_factory.mktemp("native")
+    shutil.copytree(wheels, folder, dirs_exist_ok=True)
+    build_wheels(folder, NATIVE)
+    (wheel,) = folder.glob("lakelog_native-*.whl")
+    assert "-cp311-abi3-" in wheel.name
+    made = Environment.make(tmp_path_factory.mktemp("environment"))
+    made.bring(folder, "lakelog[native]")
+    assert "accelerator native" in lakelog(made, tmp_path, "plugins")
+    lakelog(made, tmp_path, *PUT)
+    assert "accelerator native [active]" in lakelog(made, tmp_path, "plugins", "--store", "shop")
 
 
 def lakelog(extra: Environment, cwd: Path, *arguments: str) -> str:
