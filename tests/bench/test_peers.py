@@ -24,7 +24,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
-@pytest.mark.parametrize("name", peers.BATCH_NAMES)
+@pytest.mark.parametrize("name", sorted({*peers.NAMES, *peers.BATCH_NAMES}))
 def test_a_peer_runs(name: str, load: Load, tmp_path: Path) -> None:
     try:
         peer = peers.module(name).Peer()

@@ -386,7 +386,11 @@ impl Putter {
             return Ok(Put::Not);
         }
         let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
-        if !self.is_room(py, state, position, size)? || !self.has_table(py, state)? {
+        // Held to the end: calls below may run Python code, and the window's memory must stay.
+        let Some(_window) = self.room(py, state, position, size)? else {
+            return Ok(Put::Not);
+        };
+        if !self.has_table(py, state)? {
             return Ok(Put::Not);
         }
         let chosen = read.is_any_queue();
@@ -465,29 +469,31 @@ impl Putter {
         Ok(())
     }
 
-    /// Whether `size` bytes fit at `position` without a roll or more blocks.
+    /// What holds the memory to write to; `None` where `size` bytes do not fit at `position` without
+    /// a roll or more blocks.
     #[inline(always)]
-    fn is_room(
+    fn room<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         state: &mut State,
         position: i64,
         size: i64,
-    ) -> PyResult<bool> {
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let found = self.segments.bind(py).getattr(intern!(py, "window"))?;
-        let Ok(found) = found.cast_exact::<PyTuple>() else {
-            return Ok(false);
+        let Ok(found) = found.cast_into_exact::<PyTuple>() else {
+            return Ok(None);
         };
         let number: i64 = found.get_borrowed_item(0)?.extract()?;
         if number != state.window.number {
-            state.window = Window::of(found, number)?;
+            state.window = Window::of(&found, number)?;
         }
         let window = &state.window;
         let end = position + size;
-        Ok(position > window.segment
+        let fits = position > window.segment
             && end + BLANK_BYTES as i64 <= window.segment_end
             && end <= window.reserved
-            && (self.is_durable || (position >= window.mapped_from && end <= window.mapped_to)))
+            && (self.is_durable || (position >= window.mapped_from && end <= window.mapped_to));
+        Ok(fits.then_some(found))
     }
 
     /// Whether this knows the table of queue ends that is in force.
@@ -543,7 +549,7 @@ impl Window {
     fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
         let long = |at| found.get_item(at)?.extract::<i64>();
         let memory = found.get_item(4)?;
-        // The tuple keeps the memory, and is asked for before each use of the address.
+        // The tuple keeps the memory, and is held for as long as the address is used.
         let buffer = pyo3::buffer::PyBuffer::<u8>::get(&memory)?;
         let mapped_from = long(5)?;
         Ok(Window {
@@ -571,7 +577,7 @@ impl Window {
         }
         let at = (position - self.mapped_from) as usize;
         self.populate(at + record.len());
-        // `is_room` saw that the record is inside of the map.
+        // `room` saw that the record is inside of the map.
         unsafe {
             let to = (self.address as *mut u8).add(at);
             std::ptr::copy_nonoverlapping(record.as_ptr(), to, record.len());

@@ -10,8 +10,9 @@ from typing import Any
 
 from tests.bench.model import LAKELOG, CannotRunError
 
-NAMES = (LAKELOG, "lmdb", "rocksdb", "sqlite", "raw")
-BATCH_NAMES = (LAKELOG, "lakelog_columns", *NAMES[1:])
+_OTHERS = ("lmdb", "rocksdb", "sqlite", "raw")
+NAMES = (LAKELOG, "lakelog_producer", "lakelog_plain", *_OTHERS)
+BATCH_NAMES = (LAKELOG, "lakelog_columns", "lakelog_plain", *_OTHERS)
 """Who takes part where batches are put."""
 
 

@@ -13,11 +13,15 @@ SETTINGS = "flush=none, segments of 1 GiB; queues built meanwhile in the same pr
 
 
 class Peer:
+    accelerator = "auto"
+
     def __init__(self) -> None:
         self._numbers = count_from()
 
     def open(self, directory: Path) -> None:
-        self._store = lakelog.open(directory, segment_size_bytes=1 << 30, flush="none")
+        self._store = lakelog.open(
+            directory, segment_size_bytes=1 << 30, flush="none", accelerator=self.accelerator
+        )
 
     def put(self, count: int, body: bytes) -> None:
         put, numbers = self._store.put, self._numbers
