@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod batch;
 mod dispatch;
 mod frame;
+mod index;
 mod message;
 mod record;
 mod run;
@@ -23,5 +24,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
+    module.add_function(wrap_pyfunction!(index::walk_index, module)?)?;
     Ok(())
 }
