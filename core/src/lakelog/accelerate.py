@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -107,6 +109,15 @@ class Accelerator(Protocol):
         """The keys of records, as an index of RocketMQ has them.
 
         :returns: ``int64``, the number of the record of each key; ``int32``, its hash
+        """
+
+    def walk_index(
+        self, file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
+    ) -> list[int] | None:
+        """Where records may stand that have a key, by one file of a hash index, the newest first.
+
+        :param key_hash: as the file keeps it; times in ms since 1970, both ends in. ``None`` where
+            the file is damaged, is being written, or has thousands of keys in that slot
         """
 
 

@@ -70,6 +70,7 @@ class TombstoneFile:
         """Read them; raises as :func:`read_tombstones`, here and later."""
         self._files = files
         self._path = path
+        self._file = os.fspath(_file(path))  # asked of for every look-up
         self._stamp: object = None
         self._known: dict[str, int] = {}
         self.news()
@@ -81,7 +82,7 @@ class TombstoneFile:
 
     def news(self) -> dict[str, int]:
         """Those that are new, or reach further, since somebody looked."""
-        stamp = _stamp(_file(self._path))
+        stamp = _stamp(self._file)
         if stamp == self._stamp:
             return {}
         known, self._known = self._known, read_tombstones(self._files, self._path)
@@ -89,7 +90,7 @@ class TombstoneFile:
         return {topic: end for topic, end in self._known.items() if end > known.get(topic, 0)}
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: str) -> tuple[int, int, int] | None:
     try:
         found = os.stat(file)
     except OSError:

@@ -9,6 +9,7 @@ mod batch;
 mod columns;
 mod dispatch;
 mod frame;
+mod index;
 mod message;
 mod page;
 mod record;
@@ -28,5 +29,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
+    module.add_function(wrap_pyfunction!(index::walk_index, module)?)?;
     Ok(())
 }

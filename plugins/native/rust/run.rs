@@ -144,12 +144,14 @@ fn follow(data: &[u8], base: i64, checks: Checks, most: usize) -> Columns {
 pub fn read_run<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
-    base_offset: i64,
+    base_offset: &Bound<'py, PyAny>,
     verify: bool,
     sealed: bool,
-    max_records: i64,
+    max_records: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let Some(data) = octets(&view) else {
+    let (Some(data), Some(base_offset), Some(max_records)) =
+        (octets(&view), long(base_offset), long(max_records))
+    else {
         return Ok(None);
     };
     let checks = Checks { verify, sealed };
@@ -187,6 +189,11 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Col
         }
     }
     Some((good, found))
+}
+
+/// A number, if it has no more than 64 bits.
+pub fn long(value: &Bound<'_, PyAny>) -> Option<i64> {
+    value.extract().ok()
 }
 
 /// A column of integers; `None` where it is of another kind.

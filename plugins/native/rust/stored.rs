@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyType};
 
 use crate::frame::{Frame, Head, AT_BORN_HOST, RECORD_MIN_BYTES};
-use crate::run::{numbers, octets, ALONE_BYTES};
+use crate::run::{long, numbers, octets, ALONE_BYTES};
 use crate::slots::Slots;
 
 const FIELDS: usize = 17;
@@ -106,13 +106,18 @@ impl Decoder {
         &self,
         py: Python<'_>,
         view: PyBuffer<u8>,
-        at: i64,
-        offset: Option<i64>,
+        at: &Bound<'_, PyAny>,
+        offset: Option<&Bound<'_, PyAny>>,
         verify: bool,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let Some(data) = octets(&view) else {
+        let (Some(data), Some(at)) = (octets(&view), long(at)) else {
             return Ok(None);
         };
+        let told = offset.map(long);
+        if told == Some(None) {
+            return Ok(None); // no record states a number that is so large
+        }
+        let offset = told.flatten();
         let Some(rest) = usize::try_from(at).ok().and_then(|at| data.get(at..)) else {
             return Ok(None);
         };
@@ -237,7 +242,7 @@ impl Decoder {
             let made = Bound::from_owned_ptr_or_err(py, self.class.instance())?;
             let int = |at| ffi::PyLong_FromLong(head.int(at) as _);
             let unsigned = |value: u32| ffi::PyLong_FromUnsignedLong(value as _);
-            let long = |at| ffi::PyLong_FromLongLong(head.long(at));
+            let int64 = |at| ffi::PyLong_FromLongLong(head.long(at));
             let bytes = |part: &[u8]| {
                 ffi::PyBytes_FromStringAndSize(part.as_ptr().cast(), part.len() as ffi::Py_ssize_t)
             };
@@ -245,8 +250,8 @@ impl Decoder {
             let values = [
                 topic.into_ptr(),
                 int(12),
-                long(20),
-                long(28),
+                int64(20),
+                int64(28),
                 int(0),
                 unsigned(head.magic()),
                 bytes(&record[frame.body_at..frame.body_end]),
@@ -254,12 +259,12 @@ impl Decoder {
                 bytes(&record[frame.properties_at..]),
                 int(16),
                 int(36),
-                long(40),
+                int64(40),
                 born.into_ptr(),
-                long(frame.stored_at),
+                int64(frame.stored_at),
                 store.into_ptr(),
                 int(suffix),
-                long(suffix + 4),
+                int64(suffix + 4),
             ];
             for (field, value) in values.into_iter().enumerate() {
                 self.class.set(made.as_ptr(), field, value);

@@ -116,6 +116,9 @@ def test_what_the_accelerator_leaves_alone() -> None:
     assert native.message(memoryview(bytes(400))[::2], 0, None, verify=False) is None
     for at in (-1, len(record), 2**62):
         assert native.message(view, at, None, verify=False) is None
+    for huge in (2**63, 2**70, -(2**70)):
+        assert native.message(view, huge, None, verify=False) is None
+        assert native.message(view, 0, huge, verify=False) is None
     assert native.message(view[: RECORD_MIN_BYTES - 1], 0, None, verify=False) is None
 
 

@@ -115,6 +115,9 @@ def test_a_large_run_is_read_without_the_interpreter_lock() -> None:
 def test_what_the_accelerator_leaves_alone() -> None:
     strided = memoryview(bytes(400))[::2]
     assert NATIVE.read_run(strided, 0, verify=True, sealed=False, max_records=10) is None
+    for base, most in ((2**63, 1), (0, 2**63)):
+        view = memoryview(bytes(400))
+        assert NATIVE.read_run(view, base, verify=True, sealed=False, max_records=most) is None
     place = np.array([0], np.int64)
     for size in (-1, 0, RECORD_MIN_BYTES - 1, 401):
         sizes = np.array([size], np.int32)

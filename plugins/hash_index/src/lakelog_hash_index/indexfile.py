@@ -29,7 +29,8 @@ class IndexFile:
         self._files = files
 
     @cached_property
-    def _map(self) -> mmap:
+    def map(self) -> mmap:
+        """All of its bytes, read-only."""
         try:
             file = self._files.open(self.path)
             try:
@@ -41,7 +42,7 @@ class IndexFile:
 
     def header(self) -> Header:
         """The header as it is now."""
-        return Header.unpack(self._map[: self.shape.slot_at(0)])
+        return Header.unpack(self.map[: self.shape.slot_at(0)])
 
     def settled_header(self) -> Header:
         """The header once its numbers agree: its owner writes one of them after the other.
@@ -58,12 +59,12 @@ class IndexFile:
 
     def slot(self, slot: int) -> int:
         """The number of the newest entry of ``slot``."""
-        return int(SLOT.unpack_from(self._map, self.shape.slot_at(slot))[0])
+        return int(SLOT.unpack_from(self.map, self.shape.slot_at(slot))[0])
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """``keyHash, phyOffset, timeDiffSeconds, previousEntry``."""
         key_hash, offset, seconds, previous = ENTRY.unpack_from(
-            self._map, self.shape.entry_at(number)
+            self.map, self.shape.entry_at(number)
         )
         return key_hash, offset, seconds, previous
 
@@ -75,7 +76,7 @@ class IndexFile:
         """All slots, ``>i4``, without a copy."""
         import numpy as np
 
-        return np.frombuffer(self._map, ">i4", self.shape.slots, self.shape.slot_at(0))
+        return np.frombuffer(self.map, ">i4", self.shape.slots, self.shape.slot_at(0))
 
     def entries(self) -> NDArray[Any]:
         """All entries, without a copy."""
@@ -83,7 +84,7 @@ class IndexFile:
 
         from lakelog_hash_index.chains import ENTRY_DTYPE
 
-        return np.frombuffer(self._map, ENTRY_DTYPE, self.shape.entries, self.shape.slots_end)
+        return np.frombuffer(self.map, ENTRY_DTYPE, self.shape.entries, self.shape.slots_end)
 
     def corrupt(self, what: str, at: int) -> CorruptIndex:
         """The error for damage at byte ``at``."""

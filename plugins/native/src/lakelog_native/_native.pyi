@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,6 @@ def keys(
     property_lengths: NDArray[np.int64],
     sys_flags: NDArray[np.int32],
 ) -> tuple[bytes, bytes] | None: ...
+def walk_index(
+    file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
+) -> list[int] | None: ...

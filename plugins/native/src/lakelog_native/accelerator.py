@@ -48,6 +48,7 @@ class Native:
     tags_codes = staticmethod(_native.tags_codes)
     topic_numbers = staticmethod(_native.topic_numbers)
     keys = staticmethod(_native.keys)
+    walk_index = staticmethod(_native.walk_index)
 
     def __init__(self) -> None:
         decoder = _native.Decoder(StoredMessage)
