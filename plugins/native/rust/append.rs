@@ -11,13 +11,13 @@ use std::time::Duration;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::batch::Shared;
-use crate::message::{self, now_ms, Messages, Read, Topic, NO_QUEUE};
+use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::page::{monotonic_ms, AppendLock, Places, Taken, Words};
-use crate::record::{self, Fields, BLANK_BYTES, PREPARED};
+use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
 
 const MOST_MAPPED: usize = 16 << 10;
 const MOST_TOPICS: usize = 4096;
@@ -117,7 +117,7 @@ impl Putter {
         let longest: f64 = section.getattr("busy_seconds")?.extract()?;
         Ok(Putter {
             shared: Arc::new(Shared::of(encoder, classes)?),
-            messages: Messages::of(classes.getattr("Message")?.cast::<PyType>()?)?,
+            messages: Messages::of(encoder, classes)?,
             is_durable: words.get(places.flags) & places.durable != 0,
             places,
             words,
@@ -156,7 +156,7 @@ impl Putter {
         ] {
             visit.call(object)?;
         }
-        Ok(())
+        self.messages.unusual.visit(&visit)
     }
 
     /// Append `message`, and do not wait for what the flush strategy promises.
@@ -167,14 +167,10 @@ impl Putter {
         let Ok(state) = self.state.try_lock() else {
             return Ok(None); // a signal's handler puts, in the middle of this
         };
-        let Some(mut read) = (unsafe { self.messages.read(message.as_ptr(), now_ms()) }) else {
+        let Some(mut read) = self.messages.read(message, now_ms()) else {
             return Ok(None);
         };
-        // Calls below may run Python code, which may change the message.
-        let _held = read.objects.map(|each| unsafe { Bound::from_borrowed_ptr(py, each) });
-        let topic = unsafe { Bound::from_borrowed_ptr(py, read.topic) };
-        let topic = topic.cast::<PyString>()?.clone();
-        self.put_read(py, state, &mut read, &topic)
+        self.put_read(py, state, &mut read)
     }
 
     /// What puts a message of one topic from its body and keys; `None` where it never could.
@@ -228,18 +224,28 @@ impl BoundPutter {
         let Ok(state) = putter.state.try_lock() else {
             return Ok(None);
         };
+        let tags = self.tags.bind(py);
         // The caller holds body and keys, and this holds the tags.
-        let texts = unsafe {
-            let tags = message::text(self.tags.as_ptr());
-            (message::body(body.as_ptr()), tags, message::text(keys.as_ptr()))
-        };
-        let (Some(body), Some(tags), Some(keys)) = texts else {
+        let texts = unsafe { (message::text(tags.as_ptr()), message::text(keys.as_ptr())) };
+        let Some((bytes, buffer)) = (unsafe { message::body_of(body) }) else {
             return Ok(None);
         };
+        let mut held = Held { body: buffer, ..Held::default() };
+        let properties = match texts {
+            (Some(tags), Some(keys)) => Properties::Plain { tags, keys },
+            _ => {
+                let none = py.None().into_bound(py);
+                let Some(made) = putter.messages.unusual.properties(py, tags, keys, &none) else {
+                    return Ok(None);
+                };
+                let text = unsafe { message::held(made.as_bytes()) };
+                held.properties = Some(made);
+                Properties::Encoded(text)
+            }
+        };
         let fields = Fields {
-            body,
-            tags,
-            keys,
+            body: bytes,
+            properties,
             queue: self.queue,
             flag: 0,
             sys_flag: 0,
@@ -247,10 +253,9 @@ impl BoundPutter {
             reconsumed: 0,
             prepared: 0,
         };
-        let topic = self.topic.bind(py);
-        let objects = [std::ptr::null_mut(); 3];
-        let mut read = Read { topic: topic.as_ptr(), fields, objects, wait: true };
-        putter.put_read(py, state, &mut read, topic)
+        let topic = self.topic.bind(py).clone();
+        let mut read = Read { topic, fields, wait: true, hosts: None, held };
+        putter.put_read(py, state, &mut read)
     }
 }
 
@@ -262,9 +267,12 @@ impl Putter {
         py: Python<'_>,
         mut state: MutexGuard<'_, State>,
         read: &mut Read<'_>,
-        topic: &Bound<'_, PyString>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let put = self.append(py, &mut state, read, topic)?;
+        let pair = match &read.hosts {
+            None => self.shared.own.clone(),
+            Some(pair) => Arc::new(HostPair::of(pair)?),
+        };
+        let put = self.append(py, &mut state, read, &pair)?;
         drop(state);
         match put {
             Put::Not => Ok(None),
@@ -276,7 +284,8 @@ impl Putter {
                 let numbers = [done.queue_offset, done.place, done.size, done.now];
                 let status = self.placed.bind(py);
                 let queue = read.fields.queue;
-                let made = self.shared.result(py, status, topic.as_ptr(), queue, numbers)?;
+                let (topic, host) = (read.topic.as_ptr(), &pair.store_host);
+                let made = self.shared.result(py, status, topic, queue, numbers, host)?;
                 Ok(Some(made))
             }
         }
@@ -299,14 +308,15 @@ impl Putter {
         py: Python<'_>,
         state: &mut State,
         read: &mut Read<'_>,
-        name: &Bound<'_, PyString>,
+        pair: &HostPair,
     ) -> PyResult<Put> {
-        let Some(topic) = self.topic(py, state, name)? else {
+        let Some(topic) = self.topic(py, state, &read.topic)? else {
             return Ok(Put::Not);
         };
-        let hosts = &self.shared.hosts;
+        let hosts = &pair.hosts;
         let of = &state.known[topic].topic;
-        let (Some(size), Some(flags)) = (self.shared.size(read, of), read.fields.flags(hosts))
+        let (Some(size), Some(flags)) =
+            (self.shared.size(read, hosts, of), read.fields.flags(hosts))
         else {
             return Ok(Put::Not);
         };
@@ -322,7 +332,7 @@ impl Putter {
         {
             return Ok(Put::Not);
         }
-        let put = self.inside(py, state, read, topic, flags & PREPARED == 0);
+        let put = self.inside(py, state, read, hosts, topic, flags & PREPARED == 0);
         self.leave(py)?;
         put
     }
@@ -366,6 +376,7 @@ impl Putter {
         py: Python<'_>,
         state: &mut State,
         read: &mut Read<'_>,
+        hosts: &Hosts,
         topic: usize,
         is_queued: bool,
     ) -> PyResult<Put> {
@@ -406,7 +417,7 @@ impl Putter {
                 return Ok(if chosen { Put::Chosen(read.fields.queue) } else { Put::Not });
             }
         }
-        self.write(py, state, position, end_at)
+        self.write(py, state, hosts, position, end_at)
     }
 
     /// Place the record, and write it: from here on nothing is left to Python.
@@ -414,6 +425,7 @@ impl Putter {
         &self,
         py: Python<'_>,
         state: &mut State,
+        hosts: &Hosts,
         position: i64,
         queue_end_at: usize,
     ) -> PyResult<Put> {
@@ -424,7 +436,7 @@ impl Putter {
             Some(table) if queue_end_at != 0 => table.get(queue_end_at) as i64,
             _ => 0,
         };
-        let (hosts, sealed) = (&self.shared.hosts, self.shared.sealed);
+        let sealed = self.shared.sealed;
         record::place(&mut state.record, hosts, queue_offset, position, now, sealed);
         let end = position + state.record.len() as i64;
         words.set(at.intent_start, position as u64);

@@ -1,5 +1,7 @@
 //! Several messages to encoded records: as `lakelog.codec.encoder.Encoder`, one pass in all.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -8,7 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::columns::Columns;
-use crate::message::{now_ms, Messages, Read, Topic};
+use crate::message::{now_ms, HostPair, Messages, Read, Topic};
 use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
 
@@ -21,8 +23,7 @@ const MOST_PROPERTIES: usize = 32767;
 
 /// What all batches of an encoder share.
 pub struct Shared {
-    pub hosts: Hosts,
-    pub store_host: Py<PyString>,
+    pub own: Arc<HostPair>,
     pub sealed: bool,
     body_bytes: usize,
     record_bytes: usize,
@@ -35,9 +36,9 @@ pub struct Shared {
 
 impl Shared {
     /// Length of a record; `None` where a part of it is too large.
-    pub fn size(&self, read: &Read<'_>, topic: &Topic) -> Option<usize> {
-        let size = record::size(&read.fields, &self.hosts, &topic.block, self.sealed);
-        let rest = self.hosts.head_bytes() + read.fields.body.len() + topic.block.len() + 2;
+    pub fn size(&self, read: &Read<'_>, hosts: &Hosts, topic: &Topic) -> Option<usize> {
+        let size = record::size(&read.fields, hosts, &topic.block, self.sealed);
+        let rest = hosts.head_bytes() + read.fields.body.len() + topic.block.len() + 2;
         let fits = read.fields.body.len() <= self.body_bytes
             && size - rest <= MOST_PROPERTIES
             && size <= self.record_bytes;
@@ -52,6 +53,7 @@ impl Shared {
         topic: *mut ffi::PyObject,
         queue: i32,
         numbers: [i64; 4],
+        store_host: &Py<PyString>,
     ) -> PyResult<Py<PyAny>> {
         let [queue_offset, place, size, now] = numbers;
         unsafe {
@@ -65,7 +67,7 @@ impl Shared {
                 long(place),
                 long(size),
                 long(now),
-                new_ref(self.store_host.as_ptr()),
+                new_ref(store_host.as_ptr()),
             ];
             for (field, value) in values.into_iter().enumerate() {
                 self.result.set(made.as_ptr(), field, value);
@@ -84,12 +86,7 @@ impl Shared {
         let limits = encoder.getattr("limits")?;
         let class = |name| classes.getattr(name);
         Ok(Shared {
-            hosts: Hosts {
-                born: own.getattr("born")?.extract()?,
-                store: own.getattr("store")?.extract()?,
-                sys_flag: own.getattr("sys_flag")?.extract()?,
-            },
-            store_host: own.getattr("store_host")?.cast_into::<PyString>()?.unbind(),
+            own: Arc::new(HostPair::of(&own)?),
             sealed: encoder.getattr("record_crc")?.extract()?,
             body_bytes: limits.getattr("body_bytes")?.extract()?,
             record_bytes: limits.getattr("record_bytes")?.extract()?,
@@ -105,7 +102,7 @@ impl Shared {
 /// Makes batches; one for each encoder.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct BatchEncoder {
-    shared: std::sync::Arc<Shared>,
+    shared: Arc<Shared>,
     messages: Messages,
     topic_block: Py<PyAny>,
     choose_many: Py<PyAny>,
@@ -124,6 +121,7 @@ struct Queue {
 struct Entry {
     size: usize,
     queue: usize,
+    pair: usize,
     is_queued: bool,
     queue_offset: i64,
 }
@@ -131,7 +129,7 @@ struct Entry {
 /// As `lakelog.codec.encoded.EncodedBatch`.
 #[pyclass(module = "lakelog_native")]
 pub struct Batch {
-    shared: std::sync::Arc<Shared>,
+    shared: Arc<Shared>,
     #[pyo3(get)]
     buffer: Py<PyByteArray>,
     #[pyo3(get)]
@@ -140,6 +138,7 @@ pub struct Batch {
     wait: bool,
     entries: Vec<Entry>,
     queues: Vec<Queue>,
+    pairs: Vec<Arc<HostPair>>,
     columns_from: usize,
     placed: Option<(i64, i64)>,
 }
@@ -149,8 +148,8 @@ impl BatchEncoder {
     #[new]
     fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(BatchEncoder {
-            shared: std::sync::Arc::new(Shared::of(encoder, classes)?),
-            messages: Messages::of(classes.getattr("Message")?.cast::<PyType>()?)?,
+            shared: Arc::new(Shared::of(encoder, classes)?),
+            messages: Messages::of(encoder, classes)?,
             topic_block: classes.getattr("topic_block")?.unbind(),
             choose_many: encoder.getattr("queues")?.getattr("choose_many")?.unbind(),
             columns: classes.getattr("MessageColumns")?.unbind(),
@@ -159,6 +158,7 @@ impl BatchEncoder {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.topic_block)?;
+        self.messages.unusual.visit(&visit)?;
         visit.call(&self.choose_many)
     }
 
@@ -175,18 +175,13 @@ impl BatchEncoder {
             },
         };
         let now = now_ms();
-        // Calls below may run Python code, which may change the list and the messages.
-        let mut held: Vec<Py<PyAny>> = Vec::with_capacity(3 * list.len());
         let mut topics: Vec<Topic> = Vec::new();
         let mut reads: Vec<(Read<'_>, usize)> = Vec::with_capacity(list.len());
         for message in list.iter() {
-            let Some(read) = (unsafe { self.messages.read(message.as_ptr(), now) }) else {
+            let Some(read) = self.messages.read(&message, now) else {
                 return Ok(None);
             };
-            for object in read.objects {
-                held.push(unsafe { Bound::from_borrowed_ptr(py, object) }.unbind());
-            }
-            let Some(topic) = self.topic(py, &mut topics, read.topic)? else {
+            let Some(topic) = self.topic(py, &mut topics, &read.topic)? else {
                 return Ok(None);
             };
             reads.push((read, topic));
@@ -202,19 +197,20 @@ impl BatchEncoder {
         &self,
         py: Python<'_>,
         topics: &mut Vec<Topic>,
-        name: *mut ffi::PyObject,
+        name: &Bound<'_, PyString>,
     ) -> PyResult<Option<usize>> {
-        if let Some(at) = topics.iter().position(|known| known.name.as_ptr() == name) {
+        if let Some(at) = topics.iter().position(|known| known.name.is(name)) {
             return Ok(Some(at));
         }
-        let name = unsafe { Bound::from_borrowed_ptr(py, name).cast_into_unchecked::<PyString>() };
-        let text = name.to_str()?;
+        let Ok(text) = name.to_str() else {
+            return Ok(None);
+        };
         for (at, known) in topics.iter().enumerate() {
             if known.name.bind(py).to_str()? == text {
                 return Ok(Some(at));
             }
         }
-        let Some(topic) = Topic::of(&name, self.topic_block.bind(py))? else {
+        let Some(topic) = Topic::of(name, self.topic_block.bind(py))? else {
             return Ok(None);
         };
         topics.push(topic);
@@ -230,36 +226,31 @@ impl BatchEncoder {
     ) -> PyResult<Option<Batch>> {
         let shared = &self.shared;
         let mut sizes = Vec::with_capacity(reads.len());
+        let mut pairs = vec![shared.own.clone()];
         for (read, topic) in &reads {
-            let (Some(size), Some(_)) =
-                (shared.size(read, &topics[*topic]), read.fields.flags(&shared.hosts))
-            else {
+            let pair = pair_of(&mut pairs, read)?;
+            let hosts = &pairs[pair].hosts;
+            let size = shared.size(read, hosts, &topics[*topic]);
+            let (Some(size), Some(flags)) = (size, read.fields.flags(hosts)) else {
                 return Ok(None);
             };
-            sizes.push(size);
+            sizes.push((size, pair, flags));
         }
         self.choose(py, &topics, &mut reads)?;
         let mut queues: Vec<Queue> = Vec::new();
         let mut entries = Vec::with_capacity(reads.len());
-        let buffer = PyByteArray::new_with(py, sizes.iter().sum(), |out| {
+        let total = sizes.iter().map(|(size, ..)| size).sum();
+        let buffer = PyByteArray::new_with(py, total, |out| {
             let mut at = 0;
-            for ((read, topic), &size) in reads.iter().zip(&sizes) {
-                let flags = read.fields.flags(&shared.hosts).unwrap_or(0);
-                let of = &topics[*topic];
+            for ((read, topic), &(size, pair, flags)) in reads.iter().zip(&sizes) {
+                let (of, hosts) = (&topics[*topic], &pairs[pair].hosts);
                 let to = &mut out[at..at + size];
-                record::write(
-                    to,
-                    &read.fields,
-                    flags,
-                    &shared.hosts,
-                    of.magic,
-                    &of.block,
-                    shared.sealed,
-                );
+                let sealed = shared.sealed;
+                record::write(to, &read.fields, flags, hosts, of.magic, &of.block, sealed);
                 let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
                 let is_queued = flags & PREPARED == 0;
                 queues[queue].queued += is_queued as i64;
-                entries.push(Entry { size, queue, is_queued, queue_offset: 0 });
+                entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 });
                 at += size;
             }
             Ok(())
@@ -271,6 +262,7 @@ impl BatchEncoder {
             wait: reads.iter().any(|(read, _)| read.wait),
             entries,
             queues,
+            pairs,
             columns_from,
             placed: None,
         }))
@@ -283,7 +275,7 @@ impl BatchEncoder {
         messages: &Bound<'_, PyAny>,
     ) -> PyResult<Option<Batch>> {
         let now = now_ms();
-        let Some(columns) = Columns::of(messages, now)? else {
+        let Some(columns) = Columns::of(messages, &self.messages.unusual, now)? else {
             return Ok(None);
         };
         let name = columns.topic.clone();
@@ -292,7 +284,7 @@ impl BatchEncoder {
         };
         let mut reads = Vec::with_capacity(columns.count());
         for at in 0..columns.count() {
-            let Some(read) = columns.read(at) else {
+            let Some(read) = columns.read(&self.messages.unusual, at) else {
                 return Ok(None);
             };
             reads.push((read, 0));
@@ -324,6 +316,19 @@ impl BatchEncoder {
         }
         Ok(())
     }
+}
+
+/// Which of `pairs` are the hosts of a message.
+#[inline(always)]
+fn pair_of(pairs: &mut Vec<Arc<HostPair>>, read: &Read<'_>) -> PyResult<usize> {
+    let Some(pair) = &read.hosts else {
+        return Ok(0);
+    };
+    if let Some(at) = pairs.iter().rposition(|known| known.is_of(pair)) {
+        return Ok(at);
+    }
+    pairs.push(Arc::new(HostPair::of(pair)?));
+    Ok(pairs.len() - 1)
 }
 
 fn queue_of(
@@ -383,7 +388,8 @@ impl Batch {
             }
             let to = &mut out[at..at + entry.size];
             let place = position + at as i64;
-            record::place(to, &shared.hosts, entry.queue_offset, place, now_ms, shared.sealed);
+            let hosts = &self.pairs[entry.pair].hosts;
+            record::place(to, hosts, entry.queue_offset, place, now_ms, shared.sealed);
             at += entry.size;
         }
         self.placed = Some((position, now_ms));
@@ -412,7 +418,9 @@ impl Batch {
             let queue = &self.queues[entry.queue];
             let topic = queue.key.bind(py).get_borrowed_item(0)?;
             let numbers = [entry.queue_offset, place, entry.size as i64, now];
-            found.append(self.shared.result(py, status, topic.as_ptr(), queue.id, numbers)?)?;
+            let host = &self.pairs[entry.pair].store_host;
+            let topic = topic.as_ptr();
+            found.append(self.shared.result(py, status, topic, queue.id, numbers, host)?)?;
             place += entry.size as i64;
         }
         Ok(found.into_any().unbind())
@@ -442,8 +450,8 @@ impl Batch {
             })
             .collect();
         let queues = PyList::new(py, self.entries.iter().map(|e| &self.queues[e.queue].key))?;
-        let hosts = PyList::new(py, [&self.shared.store_host])?
-            .call_method1(intern!(py, "__mul__"), (self.count,))?;
+        let hosts = self.entries.iter().map(|entry| &self.pairs[entry.pair].store_host);
+        let hosts = PyList::new(py, hosts)?;
         let made = self.shared.batch_result.bind(py).call1((
             status,
             queues,

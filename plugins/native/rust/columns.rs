@@ -3,10 +3,11 @@
 use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::message::{body, exact_bool, int, long, queue_id, text, Read, NO_QUEUE};
-use crate::record::Fields;
+use crate::message::{self, body_of, exact_bool, int, long, queue_id, text};
+use crate::message::{Held, Read, Unusual, NO_QUEUE};
+use crate::record::{Fields, Properties};
 
 /// One value for all, or one for each; the objects are held, so that no list can let them go.
 enum Column<'py> {
@@ -16,21 +17,24 @@ enum Column<'py> {
 
 impl<'py> Column<'py> {
     fn of(value: Bound<'py, PyAny>) -> Option<Column<'py>> {
-        match items(&value) {
-            Some(each) => Some(Column::Each(each)),
-            None if value.is_none() || value.is_exact_instance_of::<PyString>() => {
-                Some(Column::Same(value))
-            }
-            None if value.is_exact_instance_of::<pyo3::types::PyInt>() => Some(Column::Same(value)),
-            None => None,
+        let is_one = value.is_none()
+            || value.is_instance_of::<PyString>()
+            || value.is_instance_of::<pyo3::types::PyInt>();
+        if is_one {
+            return Some(Column::Same(value));
         }
+        if value.hasattr("tolist").ok()? {
+            return items(&value.call_method0("tolist").ok()?).map(Column::Each);
+            // NumPy's
+        }
+        items(&value).map(Column::Each)
     }
 
     #[inline(always)]
-    fn get(&self, at: usize) -> *mut ffi::PyObject {
+    fn get(&self, at: usize) -> &Bound<'py, PyAny> {
         match self {
-            Column::Same(value) => value.as_ptr(),
-            Column::Each(each) => each[at].as_ptr(),
+            Column::Same(value) => value,
+            Column::Each(each) => &each[at],
         }
     }
 
@@ -79,16 +83,16 @@ impl<'py> Bodies<'py> {
         }
     }
 
+    /// The body, and what holds it if these do not; `None` where it is none.
     #[inline(always)]
-    fn get(&self, at: usize) -> Option<&[u8]> {
+    fn get(&self, at: usize) -> Option<(&'static [u8], Option<PyBuffer<u8>>)> {
         match self {
-            Bodies::Objects(objects) => unsafe { body(objects[at].as_ptr()) },
+            Bodies::Objects(objects) => unsafe { body_of(&objects[at]) },
             Bodies::Buffer(data, offsets) => {
                 let (from, to) = (offsets[at], offsets[at + 1]);
                 // Ascending and inside of the buffer, which is held for as long as the slice lives.
-                Some(unsafe {
-                    std::slice::from_raw_parts((data.buf_ptr() as *const u8).add(from), to - from)
-                })
+                let start = (data.buf_ptr() as *const u8).wrapping_add(from);
+                Some((unsafe { std::slice::from_raw_parts(start, to - from) }, None))
             }
         }
     }
@@ -101,6 +105,10 @@ pub struct Columns<'py> {
     queue_ids: Column<'py>,
     tags: Column<'py>,
     keys: Column<'py>,
+    properties: Bound<'py, PyAny>,
+    /// The property string, if all have the same.
+    same: Option<Bound<'py, PyBytes>>,
+    hosts: Option<Bound<'py, PyAny>>,
     shared: Fields<'static>,
     wait: bool,
 }
@@ -110,11 +118,15 @@ impl<'py> Columns<'py> {
     ///
     /// # Errors
     /// Where an attribute is missing.
-    pub fn of(messages: &Bound<'py, PyAny>, now: i64) -> PyResult<Option<Columns<'py>>> {
+    pub fn of(
+        messages: &Bound<'py, PyAny>,
+        unusual: &Unusual,
+        now: i64,
+    ) -> PyResult<Option<Columns<'py>>> {
         let get = |name| messages.getattr(name);
-        let (properties, born_host, store_host) =
-            (get("properties")?, get("born_host")?, get("store_host")?);
-        if ![properties, born_host, store_host].iter().all(|each| each.is_none()) {
+        let names_hosts = !get("born_host")?.is_none() || !get("store_host")?.is_none();
+        let hosts = if names_hosts { unusual.hosts(messages) } else { None };
+        if names_hosts && hosts.is_none() {
             return Ok(None);
         }
         let Ok(topic) = get("topic")?.cast_into_exact::<PyString>() else {
@@ -143,7 +155,26 @@ impl<'py> Columns<'py> {
         if ![&queue_ids, &tags, &keys].iter().all(|each| each.is_of(count)) {
             return Ok(None);
         }
-        Ok(Some(Columns { topic, bodies, queue_ids, tags, keys, shared, wait }))
+        let properties = get("properties")?;
+        let mut same = None;
+        if let (Column::Same(tags), Column::Same(keys)) = (&tags, &keys) {
+            same = unusual.properties(messages.py(), tags, keys, &properties);
+            if same.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Columns {
+            topic,
+            bodies,
+            queue_ids,
+            tags,
+            keys,
+            properties,
+            same,
+            hosts,
+            shared,
+            wait,
+        }))
     }
 
     pub fn count(&self) -> usize {
@@ -152,19 +183,31 @@ impl<'py> Columns<'py> {
 
     /// One message; `None` where Python has to look at it.
     #[inline(always)]
-    pub fn read(&self, at: usize) -> Option<Read<'_>> {
-        let queue = self.queue_ids.get(at);
-        let fields = unsafe {
-            Fields {
-                body: self.bodies.get(at)?,
-                tags: text(self.tags.get(at))?,
-                keys: text(self.keys.get(at))?,
-                queue: if queue == ffi::Py_None() { NO_QUEUE } else { queue_id(queue)? },
-                ..self.shared
+    pub fn read(&self, unusual: &Unusual, at: usize) -> Option<Read<'py>> {
+        let (queue, tags, keys) = (self.queue_ids.get(at), self.tags.get(at), self.keys.get(at));
+        let (body, buffer) = self.bodies.get(at)?;
+        let mut held = Held { body: buffer, ..Held::default() };
+        let mut fields = Fields { body, ..self.shared };
+        if !queue.is_none() {
+            fields.queue = unsafe { queue_id(queue.as_ptr())? };
+        }
+        // What the slices are of is held by the columns, or by the message.
+        fields.properties = unsafe {
+            match (&self.same, text(tags.as_ptr()), text(keys.as_ptr())) {
+                (Some(same), ..) => Properties::Encoded(message::held(same.as_bytes())),
+                (None, Some(tags), Some(keys)) if self.properties.is_none() => {
+                    Properties::Plain { tags, keys }
+                }
+                _ => {
+                    let made = unusual.properties(tags.py(), tags, keys, &self.properties)?;
+                    let text = message::held(made.as_bytes());
+                    held.properties = Some(made);
+                    Properties::Encoded(text)
+                }
             }
         };
-        let objects = [std::ptr::null_mut(); 3]; // held by the columns
-        Some(Read { topic: self.topic.as_ptr(), fields, objects, wait: self.wait })
+        let (topic, hosts, wait) = (self.topic.clone(), self.hosts.clone(), self.wait);
+        Some(Read { topic, fields, wait, hosts, held })
     }
 }
 
@@ -174,8 +217,7 @@ unsafe fn shared(numbers: &[Bound<'_, PyAny>; 6], now: i64) -> Option<(Fields<'s
     let [flag, sys_flag, born, reconsumed, prepared, wait] = numbers;
     let fields = Fields {
         body: &[],
-        tags: None,
-        keys: None,
+        properties: Properties::Encoded(&[]),
         queue: NO_QUEUE,
         flag: int(flag.as_ptr())?,
         sys_flag: long(sys_flag.as_ptr())?,

@@ -47,9 +47,7 @@ impl File<'_> {
 
     /// The offsets of what is wanted; `None` where Python has to look.
     fn walk(&self, wanted: Wanted) -> Option<Vec<i64>> {
-        let slot = usize::try_from(wanted.key_hash)
-            .ok()?
-            .checked_rem(self.slots)?;
+        let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(self.slots)?;
         let mut number = self.int(HEADER_BYTES + slot * SLOT_BYTES)?;
         // After the slot: a file may grow meanwhile.
         let (begin_ms, end_ms) = (self.long(0)?, self.long(8)?);
@@ -111,16 +109,8 @@ pub fn walk_index(
     if data.len() < length {
         return None;
     }
-    let file = File {
-        data,
-        slots,
-        entries,
-    };
-    file.walk(Wanted {
-        key_hash,
-        begin_ms,
-        end_ms,
-    })
+    let file = File { data, slots, entries };
+    file.walk(Wanted { key_hash, begin_ms, end_ms })
 }
 
 #[cfg(test)]
@@ -145,16 +135,8 @@ mod tests {
     }
 
     fn walk(data: &[u8], key_hash: i32, begin_ms: i64, end_ms: i64) -> Option<Vec<i64>> {
-        let file = File {
-            data,
-            slots: 2,
-            entries: 8,
-        };
-        file.walk(Wanted {
-            key_hash,
-            begin_ms,
-            end_ms,
-        })
+        let file = File { data, slots: 2, entries: 8 };
+        file.walk(Wanted { key_hash, begin_ms, end_ms })
     }
 
     #[test]

@@ -2,27 +2,71 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 
-use crate::record::Fields;
+use crate::record::{Fields, Hosts, Properties};
 use crate::slots::{is_exact, Slots};
 
 const FIELDS: usize = 14;
+const LIGHT: &[u8] = b"INNER_MULTI_DISPATCH";
 /// The store has to choose the queue.
 pub const NO_QUEUE: i32 = -1;
 
-/// Where the fields of a `Message` stand.
-pub struct Messages(Slots);
+/// Where the fields of a `Message` stand, and what Python does with those that are unusual.
+pub struct Messages {
+    slots: Slots,
+    pub unusual: Unusual,
+}
 
-/// One message: its topic, its fields, and whether its put waits.
-pub struct Read<'a> {
-    pub topic: *mut ffi::PyObject,
-    pub fields: Fields<'a>,
-    /// The objects that the slices of `fields` are of.
-    pub objects: [*mut ffi::PyObject; 3],
+/// One message. Its objects are held, so that the slices of `fields` stay.
+pub struct Read<'py> {
+    pub topic: Bound<'py, PyString>,
+    pub fields: Fields<'static>,
     pub wait: bool,
+    /// A `HostPair`, where the message names a host.
+    pub hosts: Option<Bound<'py, PyAny>>,
+    #[allow(dead_code)] // it only has to live
+    pub held: Held<'py>,
+}
+
+/// What keeps the slices of a message's fields.
+#[allow(dead_code)] // they only have to live
+#[derive(Default)]
+pub struct Held<'py> {
+    pub objects: Option<[Bound<'py, PyAny>; 3]>,
+    pub body: Option<PyBuffer<u8>>,
+    pub properties: Option<Bound<'py, PyBytes>>,
+}
+
+/// A `HostPair`.
+pub struct HostPair {
+    pub hosts: Hosts,
+    pub store_host: Py<PyString>,
+    pair: Py<PyAny>,
+}
+
+impl HostPair {
+    /// # Errors
+    /// Where `pair` is none.
+    pub fn of(pair: &Bound<'_, PyAny>) -> PyResult<HostPair> {
+        Ok(HostPair {
+            hosts: Hosts {
+                born: pair.getattr("born")?.extract()?,
+                store: pair.getattr("store")?.extract()?,
+                sys_flag: pair.getattr("sys_flag")?.extract()?,
+            },
+            store_host: pair.getattr("store_host")?.cast_into::<PyString>()?.unbind(),
+            pair: pair.clone().unbind(),
+        })
+    }
+
+    pub fn is_of(&self, pair: &Bound<'_, PyAny>) -> bool {
+        pair.is(&self.pair)
+    }
 }
 
 impl Read<'_> {
@@ -36,47 +80,134 @@ pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
 }
 
+/// What Python does with fields that are unusual; `None` where it refuses them.
+pub struct Unusual {
+    message_properties: Py<PyAny>,
+    hosts_of: Py<PyAny>,
+    has_light_queues: bool,
+}
+
+impl Unusual {
+    pub fn of(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Unusual> {
+        Ok(Unusual {
+            message_properties: classes.getattr("message_properties")?.unbind(),
+            hosts_of: encoder.getattr("hosts_of")?.unbind(),
+            has_light_queues: !encoder.getattr("max_light_queues")?.is_none(),
+        })
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.message_properties)?;
+        visit.call(&self.hosts_of)
+    }
+
+    /// The property string; not of messages for light queues.
+    pub fn properties<'py>(
+        &self,
+        py: Python<'py>,
+        tags: &Bound<'py, PyAny>,
+        keys: &Bound<'py, PyAny>,
+        properties: &Bound<'py, PyAny>,
+    ) -> Option<Bound<'py, PyBytes>> {
+        let made = self.message_properties.bind(py).call1((tags, keys, properties)).ok()?;
+        let made = made.cast_into_exact::<PyBytes>().ok()?;
+        let is_light = self.has_light_queues
+            && made.as_bytes().windows(LIGHT.len()).any(|piece| piece == LIGHT);
+        (!is_light).then_some(made)
+    }
+
+    /// The `HostPair` of a message, or of columns.
+    pub fn hosts<'py>(&self, message: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        self.hosts_of.bind(message.py()).call1((message,)).ok()
+    }
+}
+
+/// A slice of an object that is held at least as long as the slice is used.
+///
+/// # Safety
+/// That is on the caller.
+pub unsafe fn held(slice: &[u8]) -> &'static [u8] {
+    std::slice::from_raw_parts(slice.as_ptr(), slice.len())
+}
+
 impl Messages {
-    pub fn of(class: &Bound<'_, PyType>) -> PyResult<Messages> {
-        Ok(Messages(Slots::of(class, FIELDS)?))
+    pub fn of(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Messages> {
+        let class = classes.getattr("Message")?.cast_into::<PyType>()?;
+        Ok(Messages { slots: Slots::of(&class, FIELDS)?, unusual: Unusual::of(encoder, classes)? })
     }
 
     /// `None` where Python has to look at it.
-    ///
-    /// # Safety
-    /// `message` is an object; the slices live as long as it keeps its fields, which whoever holds
-    /// the interpreter lock and runs no Python code can rely on.
     #[inline(always)]
-    pub unsafe fn read<'a>(&self, message: *mut ffi::PyObject, now: i64) -> Option<Read<'a>> {
-        let class = self.0.class.as_ptr() as *mut ffi::PyTypeObject;
-        if !is_exact(message, class) {
-            return None;
-        }
-        let none = ffi::Py_None();
-        let at = |field| self.0.get(message, field);
-        if at(4) != none || at(9) != none || at(10) != none {
-            return None; // properties, hosts
-        }
-        let topic = at(0);
-        if topic.is_null() || !is_exact(topic, &raw mut ffi::PyUnicode_Type) {
-            return None;
-        }
-        let queue = at(5);
-        let born = at(8);
-        let wait = ffi::PyObject_IsTrue(exact_bool(at(13))?);
-        let fields = Fields {
-            body: body(at(1))?,
-            tags: text(at(2))?,
-            keys: text(at(3))?,
-            queue: if queue == none { NO_QUEUE } else { queue_id(queue)? },
-            flag: int(at(6))?,
-            sys_flag: long(at(7))?,
-            born: if born == none { now } else { long(born)? },
-            reconsumed: int(at(11))?,
-            prepared: long(at(12))?,
+    pub fn read<'py>(&self, message: &Bound<'py, PyAny>, now: i64) -> Option<Read<'py>> {
+        let py = message.py();
+        let object = message.as_ptr();
+        // The fields of an object of exactly this class stand where the slots say. Each is held
+        // from here on: Python code that runs below may put another one in its place.
+        let field = |at| unsafe {
+            let found = self.slots.get(object, at);
+            (!found.is_null()).then(|| Bound::from_borrowed_ptr(py, found))
         };
-        Some(Read { topic, fields, objects: [at(1), at(2), at(3)], wait: wait != 0 })
+        unsafe {
+            let class = self.slots.class.as_ptr() as *mut ffi::PyTypeObject;
+            if !is_exact(object, class) {
+                return None;
+            }
+            let none = ffi::Py_None();
+            let at = |field| self.slots.get(object, field);
+            let (queue, born) = (at(5), at(8));
+            let mut fields = Fields {
+                body: &[],
+                properties: Properties::Encoded(&[]),
+                queue: if queue == none { NO_QUEUE } else { queue_id(queue)? },
+                flag: int(at(6))?,
+                sys_flag: long(at(7))?,
+                born: if born == none { now } else { long(born)? },
+                reconsumed: int(at(11))?,
+                prepared: long(at(12))?,
+            };
+            let wait = exact_bool(at(13))? == ffi::Py_True();
+            let has_hosts = at(9) != none || at(10) != none;
+            let topic = field(0)?.cast_into_exact::<PyString>().ok()?;
+            let properties = if at(4) == none { None } else { Some(field(4)?) };
+            let held_fields = [field(1)?, field(2)?, field(3)?];
+            let [body_object, tags, keys] = &held_fields;
+            let (bytes, buffer) = body_of(body_object)?;
+            fields.body = bytes;
+            let mut encoded = None;
+            match (properties, text(tags.as_ptr()), text(keys.as_ptr())) {
+                (None, Some(tags), Some(keys)) => {
+                    fields.properties = Properties::Plain { tags, keys }
+                }
+                (properties, ..) => {
+                    let none = py.None().into_bound(py);
+                    let properties = properties.as_ref().unwrap_or(&none);
+                    let made = self.unusual.properties(py, tags, keys, properties)?;
+                    fields.properties = Properties::Encoded(held(made.as_bytes()));
+                    encoded = Some(made);
+                }
+            }
+            let hosts = if has_hosts { Some(self.unusual.hosts(message)?) } else { None };
+            let held = Held { objects: Some(held_fields), body: buffer, properties: encoded };
+            Some(Read { topic, fields, wait, hosts, held })
+        }
     }
+}
+
+/// The bytes of a body, and what holds them if that is more than the object.
+///
+/// # Safety
+/// The slice lives as long as both.
+#[inline(always)]
+pub unsafe fn body_of(object: &Bound<'_, PyAny>) -> Option<(&'static [u8], Option<PyBuffer<u8>>)> {
+    if let Some(bytes) = body(object.as_ptr()) {
+        return Some((bytes, None));
+    }
+    let buffer = PyBuffer::<u8>::get(object).ok().filter(|found| found.is_c_contiguous())?;
+    if buffer.len_bytes() == 0 {
+        return Some((&[], None));
+    }
+    let bytes = std::slice::from_raw_parts(buffer.buf_ptr() as *const u8, buffer.len_bytes());
+    Some((bytes, Some(buffer)))
 }
 
 /// # Safety

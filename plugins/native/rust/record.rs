@@ -27,12 +27,18 @@ impl Hosts {
     }
 }
 
+/// The property string of a message: encoded by Python, or of plain tags and keys.
+#[derive(Clone, Copy)]
+pub enum Properties<'a> {
+    Plain { tags: Option<&'a [u8]>, keys: Option<&'a [u8]> },
+    Encoded(&'a [u8]),
+}
+
 /// What a message says, borrowed from its objects.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
     pub body: &'a [u8],
-    pub tags: Option<&'a [u8]>,
-    pub keys: Option<&'a [u8]>,
+    pub properties: Properties<'a>,
     pub queue: i32,
     pub flag: i32,
     pub sys_flag: i64,
@@ -44,7 +50,11 @@ pub struct Fields<'a> {
 impl Fields<'_> {
     fn property_bytes(&self, sealed: bool) -> usize {
         let of = |text: Option<&[u8]>| text.map_or(0, |text| text.len() + 6);
-        of(self.tags) + of(self.keys) + if sealed { SEAL.len() } else { 0 }
+        let length = match self.properties {
+            Properties::Plain { tags, keys } => of(tags) + of(keys),
+            Properties::Encoded(text) => text.len() + usize::from(sealed && is_unended(text)),
+        };
+        length + if sealed { SEAL.len() } else { 0 }
     }
 
     /// System flags as the record has them; `None` where they do not fit.
@@ -52,6 +62,11 @@ impl Fields<'_> {
         let flags = i32::try_from(self.sys_flag & !HOST_BITS).ok()?;
         Some(flags | hosts.sys_flag)
     }
+}
+
+/// Whether another property could not follow.
+fn is_unended(text: &[u8]) -> bool {
+    text.last().is_some_and(|&last| last != 2)
 }
 
 /// Length of the whole record.
@@ -94,11 +109,21 @@ pub fn write(
     add(fields.body);
     add(topic);
     add(&(fields.property_bytes(sealed) as u16).to_be_bytes());
-    for (name, value) in [(&b"TAGS\x01"[..], fields.tags), (&b"KEYS\x01"[..], fields.keys)] {
-        if let Some(value) = value {
-            add(name);
-            add(value);
-            add(b"\x02");
+    match fields.properties {
+        Properties::Plain { tags, keys } => {
+            for (name, value) in [(&b"TAGS\x01"[..], tags), (&b"KEYS\x01"[..], keys)] {
+                if let Some(value) = value {
+                    add(name);
+                    add(value);
+                    add(b"\x02");
+                }
+            }
+        }
+        Properties::Encoded(text) => {
+            add(text);
+            if sealed && is_unended(text) {
+                add(b"\x02");
+            }
         }
     }
     if sealed {
@@ -138,8 +163,7 @@ mod tests {
     fn fields() -> Fields<'static> {
         Fields {
             body: b"body",
-            tags: Some(b"t"),
-            keys: None,
+            properties: Properties::Plain { tags: Some(b"t"), keys: None },
             queue: 3,
             flag: -1,
             sys_flag: 0x30,
@@ -164,6 +188,17 @@ mod tests {
         assert_eq!(&out[20..36], [9i64.to_be_bytes(), 1000i64.to_be_bytes()].concat());
         assert_eq!(&out[56..64], 77i64.to_be_bytes());
         assert_eq!(out[out.len() - 1], 2);
+    }
+
+    #[test]
+    fn encoded_properties_are_ended_before_the_seal() {
+        let hosts = hosts();
+        for (text, end) in [(&b"a\x01b"[..], &b"a\x01b\x02__CRC32#"[..]), (b"", b"__CRC32#")] {
+            let fields = Fields { properties: Properties::Encoded(text), ..fields() };
+            let mut out = vec![0; size(&fields, &hosts, b"\x01a", true)];
+            write(&mut out, &fields, 0, &hosts, 7, b"\x01a", true);
+            assert_eq!(&out[out.len() - 12 - end.len()..][..end.len()], end);
+        }
     }
 
     #[test]

@@ -81,21 +81,44 @@ def test_most_puts_are_native(tmp_path: Path) -> None:
         assert [each.queue_offset for each in answers] == list(range(1, 101))
 
 
-def test_an_unusual_message_is_left_to_python(tmp_path: Path) -> None:
+def test_what_cannot_be_put_is_left_to_python(tmp_path: Path) -> None:
     with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
         store.put(Message("t", b"", queue_id=0))
         end = store.max_offset
         for message in (
-            Message("t", b"x", properties={"a": "b"}, queue_id=0),
-            Message("t", b"x", tags="a b", queue_id=0),
-            Message("t", bytearray(b"x"), queue_id=0),
+            Message("t", b"x", properties={"a": "\x01"}, queue_id=0),
+            Message("t", b"x", tags="a||b", queue_id=0),
+            Message("t", "text", queue_id=0),  # type: ignore[arg-type]  # what the test is about
             Message("t", b"x", queue_id=-1),
             Message("a/b", b"x", queue_id=0),
         ):
             assert native_puts(store).put(message) is None
+            with pytest.raises(lakelog.PutRefused):
+                store.put(message)
         assert store.max_offset == end
         assert native_puts(store).put(Message("u", b"x")) == 0  # chosen, and new to the table
         assert store.max_offset == end
+
+
+def test_unusual_messages_are_put(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        store.put(Message("t", b"", queue_id=0))
+        for message in (
+            Message("t", b"x", properties={"a": "b"}, queue_id=0),
+            Message("t", b"x", properties=b"a\x01b", queue_id=0),
+            Message("t", memoryview(b"x"), tags="ä", keys=["k1", "k2"], queue_id=0),
+            Message("t", b"x", born_host="[::1]:5", store_host="10.0.0.1:7", queue_id=0),
+        ):
+            assert native_puts(store).put(message).queue_offset > 0
+        assert store.wait_dispatched()
+        found = list(store.read("t", 0))[1:]
+        assert [each.properties for each in found] == [
+            {"a": "b"},
+            {"a": "b"},
+            {"TAGS": "ä", "KEYS": "k1 k2"},
+            {},
+        ]
+        assert (found[3].born_host, found[3].store_host) == ("[::1]:5", "10.0.0.1:7")
 
 
 def test_a_closed_store_refuses(tmp_path: Path) -> None:

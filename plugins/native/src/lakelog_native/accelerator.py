@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
+from lakelog.codec.messageproperties import message_properties
 from lakelog.codec.topicblock import topic_block
 from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import BatchResult, PutResult
@@ -34,6 +35,7 @@ _CLASSES: Final = SimpleNamespace(
     PLACED=AppendStatus.PUT_OK,
     END_OF_FILE=AppendStatus.END_OF_FILE,
     topic_block=topic_block,
+    message_properties=message_properties,
     PUT_OK=PutStatus.PUT_OK,
     from_buffer=_column,
 )
