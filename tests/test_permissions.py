@@ -35,7 +35,7 @@ GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, ST
 """One that this process may give files to, and a stranger is no member of."""
 IMPORTS: Final = """
 import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors, lakelog.opening, lakelog.store
-import lakelog.builtin.append, lakelog.codec.many, lakelog.codec.run
+import lakelog.builtin.append, lakelog.codec.pieces, lakelog.codec.run
 import lakelog.reading.finder, lakelog.consumequeue.consumequeues
 import lakelog.roles.ownerparts, lakelog.roles.joining, lakelog_hash_index, lakelog_flush
 import lakelog.builtin.filewriter

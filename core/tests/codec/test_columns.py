@@ -14,7 +14,6 @@ from core.tests.codec.examples import HOSTS, PROPERTIES, TOPICS
 from core.tests.codec.support import an_encoder, placed
 from lakelog.codec.bodycolumn import BodyColumn, body_column
 from lakelog.codec.encoder import Encoder
-from lakelog.codec.many import EncodedMany
 from lakelog.errors import IllegalMessage
 from lakelog.message import Message, MessageColumns
 from lakelog.queueoffsets import QueueOffsets
@@ -71,13 +70,6 @@ def test_the_same_bytes_and_results(
     assert _together(encoder(), list(given)) == expected
 
 
-def test_what_is_common_goes_the_fast_way() -> None:
-    keys = [f"k{number}" for number in range(_COUNT)]
-    common = MessageColumns("t", [b"body"] * _COUNT, 1, "TagA", keys)
-    for each in (common, list(common)):
-        assert type(an_encoder(lights=5).encode(each)) is EncodedMany
-
-
 def test_parts_of_columns() -> None:
     whole = MessageColumns("t", [b"a", b"b", b"c"], [0, 1, 2], "tag", ["k", None, ["x", "y"]])
     assert len(whole) == 3
@@ -122,7 +114,6 @@ def test_bodies_of_arrow(kind: Any) -> None:
     bodies = body_column(pa.array(["a", "", "bc", "d"], kind)[1:])
     assert isinstance(bodies, BodyColumn)
     assert [bytes(each) for each in bodies] == [b"", b"bc", b"d"]
-    assert bodies.views() == list(bodies)
     assert list(bodies[1:]) == [b"bc", b"d"]
     assert bytes(bodies[-1]) == b"d"
     assert len(bodies[3:]) == len(body_column(pa.array([], kind))) == 0

@@ -6,7 +6,6 @@ import pytest
 
 from core.tests.codec.support import an_encoder, crc31, log_of, placed, record_of
 from lakelog.codec import decode, decode_run
-from lakelog.codec.many import encode_columns
 from lakelog.errors import CorruptRecord, IllegalMessage
 from lakelog.message import Message, PropertiesLike
 
@@ -25,11 +24,9 @@ def test_it_is_written_behind_the_other_properties(properties: bytes) -> None:
     assert decode(record).properties_bytes == ended + record[-20:]
 
 
-def test_the_vectorised_path_writes_it_too() -> None:
+def test_batches_have_it_too() -> None:
     messages = [Message("t", b"x" * at, tags="a", keys=str(at)) for at in range(60)]
-    batch = encode_columns(messages, an_encoder(record_crc=True))
-    assert batch is not None
-    run = decode_run(placed(batch))
+    run = decode_run(placed(an_encoder(record_crc=True).encode(messages)))
     assert len(run) == 60
     assert all(bytes(run.record(at))[-20:] == _seal(bytes(run.record(at))) for at in range(60))
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import attrs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tests.codec.examples import BASES, MESSAGES, PLAIN_MESSAGES
+from core.tests.codec.examples import BASES, MESSAGES
 from core.tests.codec.support import (
     HOST,
     SEGMENT_BYTES,
@@ -20,10 +15,6 @@ from core.tests.codec.support import (
     placed,
 )
 from lakelog.codec import decode, decode_run
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder
-from lakelog.codec.many import encode_columns
-from lakelog.codec.pieces import EncodedPieces
 from lakelog.message import Message, StoredMessage
 from lakelog.properties import join_keys
 from lakelog.queueoffsets import QueueOffsets
@@ -101,56 +92,6 @@ def test_columns_say_what_messages_say(messages: list[Message], base: int) -> No
         assert list(getattr(run, columns)) == [getattr(one, name) for one in stored], columns
     assert run.hosts() == [(one.born_host, one.store_host) for one in stored]
     assert run.end_offset == stored[-1].physical_offset + stored[-1].size
-
-
-def _scalar(messages: Sequence[Message], encoder: Encoder) -> EncodedBatch:
-    return EncodedPieces([encoder.encode_one(each) for each in messages])
-
-
-def _assert_paths_agree(messages: list[Message], record_crc: bool, base: int) -> bool:
-    start = {("orders", 0): 5, ("bills", 1): 70}
-    one_by_one, at_once = QueueOffsets(start), QueueOffsets(start)
-    many = encode_columns(messages, an_encoder(record_crc=record_crc))
-    if many is None:
-        return False
-    pieces = _scalar(messages, an_encoder(record_crc=record_crc))
-    assert many.place(base, len(pieces.buffer) + 7, at_once, 1) is AppendStatus.END_OF_FILE
-    assert placed(many, at_once, base) == placed(pieces, one_by_one, base)
-    assert at_once.snapshot() == one_by_one.snapshot()
-    ok = PutStatus.PUT_OK
-    assert list(many.results(ok)) == list(pieces.results(ok))
-    assert (many.count, many.wait) == (pieces.count, pieces.wait)
-    return True
-
-
-@given(st.lists(PLAIN_MESSAGES, min_size=1, max_size=12), st.booleans(), BASES)
-def test_the_vectorised_path_takes_plain_messages(
-    messages: list[Message], record_crc: bool, base: int
-) -> None:
-    assert _assert_paths_agree(messages, record_crc, base)
-
-
-@given(st.lists(MESSAGES, min_size=1, max_size=5), st.booleans(), BASES)
-def test_the_vectorised_path_gives_the_same_bytes_or_nothing(
-    messages: list[Message], record_crc: bool, base: int
-) -> None:
-    _assert_paths_agree(messages, record_crc, base)
-
-
-@pytest.mark.parametrize("field", [each.name for each in attrs.fields(Message)])
-def test_one_message_that_differs_from_many_in_one_field(field: str) -> None:
-    other: dict[str, Any] = {
-        "topic": "t" * 200, "body": bytearray(b"other"), "tags": None, "keys": ["x", "y"],
-        "properties": {"A": "b"}, "queue_id": None, "flag": -1, "sys_flag": 0x8,
-        "born_timestamp_ms": 0, "born_host": "1.2.3.4:5", "store_host": "1.2.3.4:6",
-        "reconsume_times": 3, "prepared_transaction_offset": 2**40, "wait_store_ok": True,
-    }  # fmt: skip  # a table of fields
-    plain = Message(
-        "orders", b"x", tags="t", keys="k", queue_id=1, born_timestamp_ms=7, wait_store_ok=False
-    )
-    messages = [plain] * 70
-    messages[33] = attrs.evolve(plain, **{field: other[field]})
-    assert _assert_paths_agree(messages, record_crc=False, base=9)
 
 
 def test_a_batch_moves_whole_into_the_next_segment() -> None:

@@ -244,7 +244,7 @@ def as_nobody(program: str) -> str:
 
 PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog.store, lakelog.opening, lakelog.builtin.append
-import lakelog.codec.many, lakelog.codec.run, lakelog.roles.joining
+import lakelog.codec.pieces, lakelog.codec.run, lakelog.roles.joining
 """
 
 

@@ -15,10 +15,8 @@ use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
 
 const RESULT_FIELDS: usize = 8;
-/// Results are columns from here on, as those of `codec.many` are.
+/// Batches of so many messages have results in columns, as those of `codec.pieces`.
 const COLUMNS_FROM: usize = 48;
-/// The same of messages that came in columns.
-const ONE_TOPIC_COLUMNS_FROM: usize = 24;
 const MOST_PROPERTIES: usize = 32767;
 
 /// What all batches of an encoder share.
@@ -139,7 +137,6 @@ pub struct Batch {
     entries: Vec<Entry>,
     queues: Vec<Queue>,
     pairs: Vec<Arc<HostPair>>,
-    columns_from: usize,
     placed: Option<(i64, i64)>,
 }
 
@@ -186,7 +183,7 @@ impl BatchEncoder {
             };
             reads.push((read, topic));
         }
-        self.made(py, topics, reads, COLUMNS_FROM)
+        self.made(py, topics, reads)
     }
 }
 
@@ -222,7 +219,6 @@ impl BatchEncoder {
         py: Python<'_>,
         topics: Vec<Topic>,
         mut reads: Vec<(Read<'_>, usize)>,
-        columns_from: usize,
     ) -> PyResult<Option<Batch>> {
         let shared = &self.shared;
         let mut sizes = Vec::with_capacity(reads.len());
@@ -263,7 +259,6 @@ impl BatchEncoder {
             entries,
             queues,
             pairs,
-            columns_from,
             placed: None,
         }))
     }
@@ -292,7 +287,7 @@ impl BatchEncoder {
         if reads.is_empty() {
             return Ok(None);
         }
-        self.made(py, vec![topic], reads, ONE_TOPIC_COLUMNS_FROM)
+        self.made(py, vec![topic], reads)
     }
 
     /// Give each message a queue that names none, in turns: nothing is refused behind this.
@@ -409,7 +404,7 @@ impl Batch {
         let Some((position, now)) = self.placed else {
             return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
         };
-        if self.count >= self.columns_from {
+        if self.count >= COLUMNS_FROM {
             return self.columns(py, status, position, now);
         }
         let found = PyList::empty(py);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -53,11 +52,6 @@ class BodyColumn(Sequence[memoryview]):
             return BodyColumn(self.data, self.offsets[start : max(start, stop) + 1])
         at = range(len(self))[index]
         return self.data[int(self.offsets[at]) : int(self.offsets[at + 1])]
-
-    def views(self) -> list[memoryview]:
-        """All of them."""
-        data, offsets = self.data, self.offsets.tolist()
-        return [data[start:end] for start, end in itertools.pairwise(offsets)]
 
 
 def _check(offsets: NDArray[np.int64], size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""From messages to encoded records: chooses the scalar, the vectorised or the light-queue path."""
+"""From messages to encoded records, one by one; compiled code encodes many in one pass."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ from lakelog.properties import (
 
 DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """What the property string of a message for light queues holds."""
-_VECTORISED_FROM: Final = 48
-"""Below this many messages NumPy costs more than it saves (measured at 128 B and 1 KiB)."""
-_COLUMNS_FROM: Final = 24
-"""The same where no message is an object yet."""
 
 
 @attrs.frozen
@@ -61,11 +57,6 @@ class Encoder:
         """
         if len(messages) == 1:
             return self.encode_one(messages[0])
-        in_columns = isinstance(messages, MessageColumns)
-        if len(messages) >= (_COLUMNS_FROM if in_columns else _VECTORISED_FROM):
-            batch = self._vectorised(messages)
-            if batch is not None:
-                return batch
         return EncodedPieces([self._numbered(at, each) for at, each in enumerate(messages)])
 
     def encode_one(self, message: Message) -> EncodedOne:
@@ -113,8 +104,3 @@ class Encoder:
         except IllegalMessage as error:
             what = f"message {at} of the batch: {error}"
             raise IllegalMessage(what, status=error.status) from None
-
-    def _vectorised(self, messages: Sequence[Message]) -> EncodedBatch | None:
-        from lakelog.codec.many import encode_columns
-
-        return encode_columns(messages, self)

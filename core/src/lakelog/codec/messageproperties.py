@@ -99,24 +99,3 @@ def ended(properties: bytes) -> bytes:
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         return properties + PROPERTY_SEPARATOR
     return properties
-
-
-def column_properties(
-    tags: Sequence[str | None],
-    keys: Sequence[Keys],
-    properties: Sequence[PropertiesLike | None],
-) -> list[bytes]:
-    """The encoded properties of many messages."""
-    if any(properties) or not _are_printable(tags) or not _are_printable(keys):
-        return list(map(message_properties, tags, keys, properties))
-    return [
-        f"TAGS\x01{tag}\x02KEYS\x01{key}\x02".encode() for tag, key in zip(tags, keys, strict=True)
-    ]
-
-
-def _are_printable(texts: Sequence[Keys]) -> bool:
-    """Whether all of them are strings, and plain."""
-    try:
-        return are_plain("".join(texts))  # type: ignore[arg-type]  # join tells which they are
-    except TypeError:
-        return False

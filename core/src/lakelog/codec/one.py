@@ -85,6 +85,11 @@ class EncodedOne(EncodedBatch):
         if self.queued:
             queue_offsets.advance(self.queue, 1)
 
+    @property
+    def store_host(self) -> str:
+        """The host in the message's id."""
+        return self._hosts.store_host
+
     def result(self, status: PutStatus) -> PutResult:
         """What became of the message."""
         topic, queue_id = self.queue

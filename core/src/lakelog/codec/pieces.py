@@ -1,15 +1,19 @@
-"""A batch of records that were encoded one by one: small batches, and those with light queues."""
+"""A batch of records that were encoded one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.one import EncodedOne
 from lakelog.properties import LIGHT_QUEUE_PREFIX
 from lakelog.queueoffsets import Queue, QueueOffsets
-from lakelog.results import PutResult
+from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
+
+COLUMNS_FROM: Final = 48
+"""Batches of so many messages have results in columns."""
 
 
 class Tentative(QueueOffsets):
@@ -62,6 +66,19 @@ class EncodedPieces(EncodedBatch):
         for piece in self._pieces:
             piece.advance(queue_offsets)
 
-    def results(self, status: PutStatus) -> list[PutResult]:
-        """One result per piece."""
-        return [piece.result(status) for piece in self._pieces]
+    def results(self, status: PutStatus) -> Sequence[PutResult]:
+        """One result per piece; of many, columns."""
+        pieces = self._pieces
+        if len(pieces) < COLUMNS_FROM:
+            return [piece.result(status) for piece in pieces]
+        import numpy as np  # few batches are large
+
+        return BatchResult(
+            status,
+            [piece.queue for piece in pieces],
+            np.array([piece.queue_offset for piece in pieces], np.int64),
+            np.array([piece.physical_offset for piece in pieces], np.int64),
+            np.array([len(piece.buffer) for piece in pieces], np.int64),
+            pieces[0].store_timestamp_ms,
+            [piece.store_host for piece in pieces],
+        )
