@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
+import attrs
 import psutil
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
-from lakelog import Store
+from lakelog import Store, accelerate
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.parallelscan import (
     Part,
@@ -113,6 +116,25 @@ def test_processes_say_the_same(whole: Path, tmp_path: Path) -> None:
         parts = list(parallel_scan(store, 2))
         assert any(isinstance(each, WholeSegment) for each in parts)
         assert found(store, parts) == found(store, store.scan_pieces())
+
+
+@attrs.frozen
+class Marking:
+    """An accelerator that leaves a mark where it was asked, and answers nothing."""
+
+    path: Path
+
+    def read_run(self, *_given: object, **_named: object) -> None:
+        (self.path / str(os.getpid())).touch()
+
+
+def test_processes_use_the_accelerator(whole: Path, tmp_path: Path) -> None:
+    with read_small(whole) as store:
+        marking: Any = Marking(tmp_path)
+        accelerate.use(marking)
+        parts = list(parallel_scan(store, 2))
+    assert [type(each) for each in parts].count(WholeSegment) > 2
+    assert {each.name for each in tmp_path.iterdir()} - {str(os.getpid())}
 
 
 def test_a_short_log_starts_no_process(whole: Path) -> None:

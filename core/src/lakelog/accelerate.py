@@ -27,6 +27,8 @@ SEAM: Final = 2
 class Accelerator(Protocol):
     """What compiled code offers; one object serves a whole process.
 
+    It can be pickled, for processes that read a part of a log each.
+
     :ivar seam: the :data:`SEAM` that it was built for
     """
 

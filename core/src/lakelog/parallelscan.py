@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from lakelog import accelerate
 from lakelog.directory import StoreDirectory
 from lakelog.errors import ThreadNotStarted
 from lakelog.files import RealFileSystem
@@ -118,7 +119,7 @@ def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator
     # a fork of this process would copy the threads' locks, held or not
     context = get_context("forkserver")
     context.set_forkserver_preload(["lakelog.scan"])
-    pool = ProcessPoolExecutor(processes, mp_context=context)
+    pool = ProcessPoolExecutor(processes, context, accelerate.use, (accelerate.current(),))
     try:
         asked = [(each, pool.submit(read_whole, each)) for each in sealed]
         yield ((segment, _answered(future)) for segment, future in asked)

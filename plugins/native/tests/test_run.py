@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 from typing import Any
 
@@ -123,3 +124,12 @@ def test_what_the_accelerator_leaves_alone() -> None:
         sizes = np.array([size], np.int32)
         found = NATIVE.sound_records(memoryview(bytes(400)), place, place, sizes, verify=True)
         assert found is None
+
+
+def test_another_process_can_have_it() -> None:
+    other, log = pickle.loads(pickle.dumps(NATIVE)), memoryview(log_of([Message("t", b"x")]))
+    run = {"verify": True, "sealed": False, "max_records": 10}
+    assert other.read_run(log, 0, **run) == NATIVE.read_run(
+        log, 0, verify=True, sealed=False, max_records=10
+    )
+    assert other.message(log, 0, None, verify=True).body == b"x"

@@ -42,7 +42,7 @@ class OpenFiles:
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
         """The file, for the length of a ``with`` block."""
-        opened = self._take(path, create)
+        opened = self._take(path, create=create)
         try:
             yield opened.file
         finally:
@@ -54,8 +54,11 @@ class OpenFiles:
         Raises :class:`~lakelog.errors.StoreError` where the disk, or the system, does not let us.
         """
         try:
-            with self.use(path) as file:
-                return file.read_at(position, length)
+            opened = self._take(path, create=False)
+            try:
+                return opened.file.read_at(position, length)
+            finally:
+                self._give_back(opened)
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -74,7 +77,7 @@ class OpenFiles:
             while self._opened:
                 self._close(self._opened.popitem()[1])
 
-    def _take(self, path: Path, create: bool) -> _Opened:
+    def _take(self, path: Path, *, create: bool) -> _Opened:
         with self._lock:
             opened = self._opened.get(path)
             if opened is None:

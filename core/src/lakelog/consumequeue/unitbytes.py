@@ -55,8 +55,8 @@ def filler(count: int) -> RawUnits:
 
 def is_filler(raw: RawUnits) -> NDArray[np.bool_]:
     """Which units only fill the place of records that the queue never held."""
-    fills: NDArray[np.bool_] = (raw["size"] == FILLER_SIZE) & (raw["offset"] == 0)
-    return fills
+    fills: NDArray[np.bool_] = raw["size"] == FILLER_SIZE
+    return fills & (raw["offset"] == 0) if fills.any() else fills
 
 
 def valid_length(raw: RawUnits) -> int:

@@ -57,6 +57,10 @@ class Native:
         self.message = decoder.message
         self.messages = decoder.messages
 
+    def __reduce__(self) -> tuple[type[Native], tuple[()]]:
+        """Another process makes its own."""
+        return Native, ()
+
     def encoding(
         self, encoder: Encoder
     ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
