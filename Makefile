@@ -118,7 +118,8 @@ $(VENV)/.installed: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(BIN)/pyt
 # Without Rust everything works, only slower. Nothing is downloaded but the crates in Cargo.lock.
 $(VENV)/.native: $(wildcard $(NATIVE)/rust/*.rs $(NATIVE)/Cargo.*) $(NATIVE)/pyproject.toml \
 		$(VENV)/.installed
-	$(if $(CARGO),$(PIP) install --no-deps --no-build-isolation -e ./$(NATIVE),@echo \
+	$(if $(CARGO),PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation \
+		-e ./$(NATIVE),@echo \
 	"No Rust here (cargo): lakelog-native is not built, and plain Python does its work")
 	@touch $@
 

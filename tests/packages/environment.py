@@ -124,6 +124,8 @@ def run(command: list[str], cwd: Path | None = None, environ: dict[str, str] | N
     """Run a program without this process's Python settings; fails with what it printed."""
     ours = ("PYTHON", "LAKELOG_", "PYTEST_", "COVERAGE_")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    tools = str(Path(sys.executable).parent)  # maturin, where the environment is not activated
+    inherited["PATH"] = os.pathsep.join([tools, inherited.get("PATH", os.defpath)])
     done = subprocess.run(
         command,
         cwd=cwd,
