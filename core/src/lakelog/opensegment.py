@@ -12,10 +12,10 @@ from lakelog.errors import OffsetOutOfRange
 from lakelog.interfaces import Extendable, Mapped, SegmentWriter
 from lakelog.preallocate import Blocks, SegmentMaker
 
-Window: TypeAlias = tuple[int, int, int, int, memoryview, int, int]
+Window: TypeAlias = tuple[int, int, int, int, memoryview, int, int, int]
 """Where compiled code may write: number, offsets of the segment, of its end and of the end of what
-is reserved, a writable map, the offset of its first byte, and a descriptor of the file. No two
-windows of a process have the same number.
+is reserved, a writable map, the offset of its first byte, a descriptor of the file, and the length
+in bytes from which records are written to that. No two windows of a process have the same number.
 """
 _NUMBERS: Final = count(1)
 
@@ -67,10 +67,10 @@ class Opened:
         """What of a segment of ``size_bytes`` may be written to, up to ``reserved_offset``."""
         if not (self.end and isinstance(self.writer, Mapped)):
             return None
-        memory, position, descriptor = self.writer.writable_map()
+        memory, position, descriptor, most_bytes = self.writer.writable_map()
         start, number = self.start, next(_NUMBERS)
         place = start, start + size_bytes, reserved_offset
-        return number, *place, memory, start + position, descriptor
+        return number, *place, memory, start + position, descriptor, most_bytes
 
     def extend(self, position: int) -> None:
         """Give the writer, whose next write is at ``position``, the blocks that there are."""

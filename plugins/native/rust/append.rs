@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -19,7 +18,8 @@ use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUE
 use crate::page::{monotonic_ms, AppendLock, Places, Taken, Words};
 use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
 
-const MOST_MAPPED: usize = 16 << 10;
+/// Longer records are written by Python: they are not what takes its time.
+const MOST_BYTES: usize = 16 << 10;
 const MOST_TOPICS: usize = 4096;
 const PAGE: usize = 4096;
 const AHEAD: usize = 128 << 10;
@@ -36,6 +36,8 @@ struct Window {
     mapped_from: i64,
     mapped_to: i64,
     descriptor: i32,
+    /// Records shorter than this go through the map.
+    map_below: i64,
     populated: usize,
 }
 
@@ -62,7 +64,6 @@ pub struct Putter {
     places: Places,
     words: Words,
     lock: AppendLock,
-    longest: Duration,
     is_durable: bool,
     pid: u64,
     state: Mutex<State>,
@@ -114,7 +115,6 @@ impl Putter {
             log.getattr("byte")?.extract()?,
             &places,
         );
-        let longest: f64 = section.getattr("busy_seconds")?.extract()?;
         Ok(Putter {
             shared: Arc::new(Shared::of(encoder, classes)?),
             messages: Messages::of(encoder, classes)?,
@@ -122,7 +122,6 @@ impl Putter {
             places,
             words,
             lock,
-            longest: Duration::from_secs_f64(longest),
             pid: std::process::id() as u64,
             state: Mutex::default(),
             take: local.getattr("take")?.unbind(),
@@ -320,7 +319,7 @@ impl Putter {
         else {
             return Ok(Put::Not);
         };
-        if size >= MOST_MAPPED {
+        if size >= MOST_BYTES {
             return Ok(Put::Not);
         }
         state.record.resize(size, 0);
@@ -383,7 +382,7 @@ impl Putter {
         let (words, at) = (&self.words, &self.places);
         let section = self.section.bind(py);
         if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
-            match self.lock.acquire(py, words, at.appended, self.longest)? {
+            match self.lock.acquire(py, words)? {
                 Taken::Yes => section.setattr(intern!(py, "keeps"), true)?,
                 Taken::No => return Ok(Put::Not),
             }
@@ -504,7 +503,9 @@ impl Putter {
         let fits = position > window.segment
             && end + BLANK_BYTES as i64 <= window.segment_end
             && end <= window.reserved
-            && (self.is_durable || (position >= window.mapped_from && end <= window.mapped_to));
+            && (self.is_durable
+                || size >= window.map_below
+                || (position >= window.mapped_from && end <= window.mapped_to));
         Ok(fits.then_some(found))
     }
 
@@ -557,7 +558,7 @@ impl Putter {
 }
 
 impl Window {
-    /// From `(number, segment, segment_end, reserved, memory, mapped_from, descriptor)`.
+    /// From what `lakelog.opensegment.Window` says.
     fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
         let long = |at| found.get_item(at)?.extract::<i64>();
         let memory = found.get_item(4)?;
@@ -577,6 +578,7 @@ impl Window {
                 mapped_from + buffer.len_bytes() as i64
             },
             descriptor: long(6)? as i32,
+            map_below: long(7)?,
             populated: 0,
         })
     }
@@ -584,7 +586,7 @@ impl Window {
     /// Where each write is synced, a map would fault each time, and each sync clean its pages.
     #[inline(always)]
     fn write(&mut self, record: &[u8], position: i64, is_durable: bool) -> std::io::Result<()> {
-        if is_durable {
+        if is_durable || record.len() as i64 >= self.map_below {
             return self.write_to_file(record, position);
         }
         let at = (position - self.mapped_from) as usize;

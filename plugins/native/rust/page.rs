@@ -8,6 +8,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+/// As long as this waits for another append; Python then waits on, and says when it takes too long.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// No sleep is longer: a holder that dies wakes nobody.
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 const TRIES: usize = 5;
@@ -127,46 +129,31 @@ impl AppendLock {
         self.set(libc::F_WRLCK)
     }
 
-    /// Wait for it, for `longest` at most from the last append that another one made.
+    /// Wait for it, for a while.
     ///
     /// # Errors
     /// What the handler of a signal raises; the lock is not held then.
     #[inline(always)]
-    pub fn acquire(
-        &self,
-        py: Python<'_>,
-        words: &Words,
-        appended: usize,
-        longest: Duration,
-    ) -> PyResult<Taken> {
+    pub fn acquire(&self, py: Python<'_>, words: &Words) -> PyResult<Taken> {
         for _ in 0..TRIES {
             if self.take() {
                 return Ok(Taken::Yes);
             }
         }
-        self.wait(py, words, appended, longest)
+        self.wait(py, words)
     }
 
     #[cold]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        words: &Words,
-        appended: usize,
-        longest: Duration,
-    ) -> PyResult<Taken> {
+    fn wait(&self, py: Python<'_>, words: &Words) -> PyResult<Taken> {
         let (waited, sequence) = (words.half(self.waited_at), words.half(self.waited_at + 4));
-        let (mut since, mut before) = (Instant::now(), words.get(appended));
+        let begun = Instant::now();
         loop {
             let seen = sequence.load(Ordering::SeqCst);
             waited.store(1, Ordering::SeqCst);
             if self.take() {
                 return Ok(Taken::Yes);
             }
-            let now = words.get(appended);
-            if now != before {
-                (since, before) = (Instant::now(), now);
-            } else if since.elapsed() >= longest {
+            if begun.elapsed() >= LONGEST_WAIT {
                 return Ok(Taken::No);
             }
             py.detach(|| sleep(sequence, seen));

@@ -121,6 +121,26 @@ def test_unusual_messages_are_put(tmp_path: Path) -> None:
         assert (found[3].born_host, found[3].store_host) == ("[::1]:5", "10.0.0.1:7")
 
 
+def write_calls() -> int:
+    """How many calls of this process have written to files so far, as Linux counts them."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("syscw"))
+
+
+@pytest.mark.parametrize(("map_below_bytes", "calls"), [(0, 200), (16384, 0)])
+def test_puts_go_through_the_map_as_the_writer_says(
+    tmp_path: Path, map_below_bytes: int, calls: int
+) -> None:
+    how: dict[str, Any] = {"file": {"map_below_bytes": map_below_bytes}, "dispatchers": ()}
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none", **how) as store:
+        store.put(Message("t", b"", queue_id=0))
+        before = write_calls()
+        for _ in range(200):
+            assert native_puts(store).put(Message("t", b"x", queue_id=0)) is not None
+        assert calls <= write_calls() - before < calls + 100
+        assert len(list(store.scan())) == 201
+
+
 def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store = lakelog.open(tmp_path / "s", accelerator="native", flush="none")
     store.put(Message("t", b"", queue_id=0))
@@ -198,9 +218,9 @@ def test_a_write_that_fails_fails_the_store(tmp_path: Path) -> None:
     store.put(Message("t", b"", queue_id=0))
     segments = store._current.last().owned.log.segments  # type: ignore[union-attr]  # an owner's
     assert segments.window is not None
-    number, *rest, _ = segments.window
+    number, *rest, _, below = segments.window
     with open(os.devnull, "rb") as unwritable:
-        segments.window = (number + 1_000_000, *rest, unwritable.fileno())
+        segments.window = (number + 1_000_000, *rest, unwritable.fileno(), below)
         with pytest.raises(StoreFailed, match="cannot write to the log") as caught:
             store.put(Message("t", b"", queue_id=0))
     assert isinstance(caught.value.__cause__, OSError)

@@ -67,9 +67,9 @@ class FileSegmentWriter:
         """Memory of the file itself."""
         return self._view[position : position + length]
 
-    def writable_map(self) -> tuple[memoryview, int, int]:
+    def writable_map(self) -> tuple[memoryview, int, int, int]:
         """See :class:`~lakelog.interfaces.Mapped`."""
-        return memoryview(self._map), self._start, self._file.fileno()
+        return memoryview(self._map), self._start, self._file.fileno(), self._map_below
 
     def commit(self) -> int:
         """Everything is in the page cache already."""

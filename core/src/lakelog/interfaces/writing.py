@@ -91,11 +91,12 @@ class Mapped(Protocol):
     Its ``commit`` and ``sync`` must not need to know of such bytes: they are in the page cache.
     """
 
-    def writable_map(self) -> tuple[memoryview, int, int]:
-        """A writable map of what has blocks, the position of its first byte, and a descriptor.
+    def writable_map(self) -> tuple[memoryview, int, int, int]:
+        """A map of what has blocks, the position of its first byte, a descriptor, and a length.
 
         Asked for behind each ``extend``. Whoever has the map writes where the log ends, and nowhere
-        else; the descriptor is of the file, for ``pwrite``.
+        else. Records of that length in bytes, and longer ones, go to the descriptor by ``pwrite``,
+        and so may all where each is synced.
         """
 
 

@@ -58,7 +58,6 @@ class AppendSection:
     :ivar is_mine: whether this thread is inside
     :ivar local: keeps the threads of this process apart
     :ivar keeps: whether this process has the byte locked
-    :ivar busy_seconds: a put is refused once a single other append has taken longer
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class AppendSection:
         self._lock = lock
         self._log = log
         self._fail = fail
-        self.busy_seconds = busy_timeout_ms / 1000
+        self._busy_seconds = busy_timeout_ms / 1000
         self._pid = os.getpid()
         self.keeps = False
         self.local = YieldLock()
@@ -169,12 +168,12 @@ class AppendSection:
         """Wait on, unless it is one append that takes all the time."""
         words = self._words
         before = words[APPENDED]
-        while not acquire(self.busy_seconds):
+        while not acquire(self._busy_seconds):
             now = words[APPENDED]
             if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"an append of process {words[APPENDER_PID]} has taken more than "
-                    f"{self.busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
+                    f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
             before = now

@@ -8,6 +8,7 @@ disk and cannot end in SIGBUS; views are of another map, of the whole segment. S
 from __future__ import annotations
 
 import mmap
+import sys
 
 from lakelog.files import File
 from lakelog.interfaces import Context, WriterTraits
@@ -47,10 +48,10 @@ class MmapSegmentWriter:
         """Memory of the file itself."""
         return self._view[position : position + length]
 
-    def writable_map(self) -> tuple[memoryview, int, int]:
+    def writable_map(self) -> tuple[memoryview, int, int, int]:
         """See :class:`~lakelog.interfaces.Mapped`."""
         assert self._map is not None
-        return memoryview(self._map), self._start, self._file.fileno()
+        return memoryview(self._map), self._start, self._file.fileno(), sys.maxsize
 
     def commit(self) -> int:
         """Everything is in the page cache already."""
