@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ from lakelog.testing.crash.hasty import HastyFileSystem
 from lakelog.testing.crash.plan import CrashPlan
 
 _NOWHERE: Final = Path("/nonexistent")
+_ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
+"""The one variable that counts: it changes no file and no result."""
 Tool: TypeAlias = "Callable[..., object]"
 TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
 """What an operator may let work on a store before a program opens it."""
@@ -57,7 +60,7 @@ class Opener:
             arguments=arguments,
             source=None,
             broker_conf=None,
-            environ={},
+            environ={name: value for name, value in os.environ.items() if name == _ACCELERATOR},
             cwd=_NOWHERE,
             tolerate_missing=False,
         )
