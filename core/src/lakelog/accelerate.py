@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 2
+SEAM: Final = 3
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -42,6 +42,9 @@ class Accelerator(Protocol):
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
+
+    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
+        """A ``PlainWay`` by ``parts``, which are ``GetParts``; ``None`` where it never could."""
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int

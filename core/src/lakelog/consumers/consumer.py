@@ -98,8 +98,7 @@ class Consumer:
             self._fill(max_messages, wait_ms)
         count = min(max_messages, len(self._waiting))
         found = [self._waiting.popleft() for _ in range(count)]
-        for each in found:
-            self._deliver(each)
+        self._deliver(*found)
         self._settle()
         return [each.message for each in found]
 
@@ -170,8 +169,9 @@ class Consumer:
         """Whether it is of no use to wait for more."""
         return self._closed or self._access.arrivals.closed
 
-    def _deliver(self, fetched: Fetched) -> None:
-        self._delivered[fetched.queue_id] = fetched.next_offset
+    def _deliver(self, *fetched: Fetched) -> None:
+        for each in fetched:
+            self._delivered[each.queue_id] = each.next_offset
 
     def _settle(self) -> None:
         """With nothing waiting, everything that was passed over counts as delivered too."""

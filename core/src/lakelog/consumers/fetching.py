@@ -19,7 +19,7 @@ _log = logging.getLogger("lakelog")
 _CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
-@attrs.frozen
+@attrs.define
 class Fetched:
     """A message, the queue that it was read from, and where to go on behind it.
 

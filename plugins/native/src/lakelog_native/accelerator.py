@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 2
+SEAM: Final = 3
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -53,7 +53,7 @@ class Native:
     walk_index = staticmethod(_native.walk_index)
 
     def __init__(self) -> None:
-        decoder = _native.Decoder(StoredMessage)
+        self._decoder = decoder = _native.Decoder(StoredMessage)
         self.message = decoder.message
         self.messages = decoder.messages
 
@@ -72,3 +72,8 @@ class Native:
     def putting(self, encoder: Encoder, log: Any) -> _native.Putter:
         """What puts one message."""
         return _native.Putter(encoder, _CLASSES, log)
+
+    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any]:
+        """What gets messages of an owner's queue."""
+        get: Callable[[Any, Any, Any, Any], Any] = _native.Getter(self._decoder, parts).get
+        return get
