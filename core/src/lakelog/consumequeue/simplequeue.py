@@ -18,6 +18,7 @@ from lakelog.consumequeue.search import end_of_last, first_behind, first_real, l
 from lakelog.consumequeue.unitbytes import (
     NONE,
     RawUnits,
+    alike,
     filler,
     is_filler,
     join,
@@ -195,6 +196,18 @@ class SimpleQueue:
         if len(units):
             self._take(units, store_times_ms)
 
+    def follow(self, raw: RawUnits, first: int) -> bool:
+        """Take units that follow one another from ``first`` on, as they stand in a file.
+
+        Whether that could be done: they are new, and the queue ends there.
+        """
+        end = int(raw["offset"][0]) + int(raw["size"][0])
+        if first != self.end or not 0 < self.reached < end or self._ext_writes:
+            return False
+        self._store(raw)
+        self.reached = int(raw["offset"][-1]) + int(raw["size"][-1])
+        return True
+
     def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
         before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
         end = self.end + len(before)
@@ -241,7 +254,7 @@ class SimpleQueue:
         """Let go of units that an owner has written by now."""
         start, held = memory.held()
         written = self._files.read(start, len(held))
-        same = _alike(written, held[: len(written)])
+        same = alike(written, held[: len(written)])
         count = len(same) if same.all() else int(same.argmin())
         if count:
             memory.drop(count)
@@ -261,7 +274,7 @@ class SimpleQueue:
         real = np.flatnonzero(~is_filler(span))
         places = np.searchsorted(span["offset"][real].astype(np.int64), again.offsets)
         near = span[real[np.minimum(places, len(real) - 1)]] if len(real) else filler(len(again))
-        there = _alike(near, pack(again))
+        there = alike(near, pack(again))
         if not there.all():
             missing = int(there.argmin())
             _LOG.warning(
@@ -288,7 +301,7 @@ class SimpleQueue:
             return False
         there = self._raw(low, high - low)
         return len(there) == high - low and bool(
-            _alike(there[queue_offsets - low], pack(again)).all()
+            alike(there[queue_offsets - low], pack(again)).all()
         )
 
     # --- forgetting ---
@@ -346,7 +359,7 @@ class SimpleQueue:
                 ext.resolve(codes[places])
             except CorruptQueue as error:
                 _LOG.warning("queue %s/%d: %s; it is built again from there", *self.queue, error)
-                self._cut(at + next(int(i) for i in places if not _is_found(ext, codes[i : i + 1])))
+                self._cut(at + next(int(i) for i in places if not ext.holds(codes[i : i + 1])))
                 return
 
     def _cut_ext(self, ext: ExtFiles) -> None:
@@ -380,17 +393,3 @@ class SimpleQueue:
         self._files.close()
         if self._ext is not None:
             self._ext.close()
-
-
-def _is_found(ext: ExtFiles, address: NDArray[np.int64]) -> bool:
-    try:
-        ext.resolve(address)
-    except CorruptQueue:
-        return False
-    return True
-
-
-def _alike(one: RawUnits, other: RawUnits) -> NDArray[np.bool_]:
-    """Which units are of the same records; what stands for tags may differ."""
-    same: NDArray[np.bool_] = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
-    return same
