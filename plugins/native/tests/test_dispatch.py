@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.tests.codec.examples import MESSAGES
@@ -91,9 +91,9 @@ def written(make: Callable[[Path], object]) -> dict[str, bytes]:
 
 
 def dispatch_queues(
-    path: Path, batches: Sequence[RecordBatch], settings: ConsumeQueueSettings, buried: int
+    path: Path, batches: Sequence[RecordBatch], options: ConsumeQueueSettings, buried: int
 ) -> None:
-    made = queues(path, settings, tombstones={"t": buried})
+    made = queues(path, options, tombstones={"t": buried})
     made.resume(0, 0)
     for batch in batches:
         made.dispatch(batch)
@@ -108,6 +108,7 @@ def dispatch_index(path: Path, batches: Sequence[RecordBatch]) -> None:
     made.close()
 
 
+@settings(max_examples=30)  # each makes, and syncs, four folders
 @given(
     st.lists(st.lists(PLACES, max_size=8), min_size=1, max_size=3),
     st.sampled_from([0, 6, 100]),
@@ -123,9 +124,9 @@ def test_files_are_the_same(
         batches.append(batch_of(run, end))
         end = batches[-1].end_offset if run else end
     batches += batches[-1:] if again else []
-    settings = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000, ext_enabled=ext)
+    options = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000, ext_enabled=ext)
     for make in (
-        lambda path: dispatch_queues(path, batches, settings, buried),
+        lambda path: dispatch_queues(path, batches, options, buried),
         lambda path: dispatch_index(path, batches),
     ):
         native, plain = both(lambda make=make: written(make))  # type: ignore[misc]  # one name for two
