@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 3
+SEAM: Final = 4
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -48,7 +48,7 @@ class Accelerator(Protocol):
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
-    ) -> bytes | None:
+    ) -> memoryview | None:
         """The columns of the records that :func:`lakelog.codec.run.decode_run` finds.
 
         One column behind the other, in the machine's byte order, each with one number per record:
@@ -66,7 +66,7 @@ class Accelerator(Protocol):
         sizes: NDArray[np.int32],
         *,
         verify: bool,
-    ) -> tuple[bytes, bytes] | None:
+    ) -> tuple[bytes, memoryview] | None:
         """What :func:`lakelog.codec.run.sound_records` finds.
 
         :returns: for each record a byte, 1 where it is whole; and the columns of those that are,
@@ -92,29 +92,41 @@ class Accelerator(Protocol):
         ``None`` where one of them is not whole, or not the one that is meant.
         """
 
-    def tags_codes(
-        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> bytes | None:
-        """``int64``: Java's hash of ``TAGS`` in each of the property strings of ``view``."""
+    def queue_units(
+        self, view: memoryview, starts: NDArray[np.int64]
+    ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
+        """What :func:`lakelog.consumequeue.queuegroups.queue_groups` finds.
 
-    def topic_numbers(
-        self, view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> tuple[bytes, list[int]] | None:
-        """``int64``: the number of each topic in ``view``; and the first record of each number."""
+        :returns: ``int64``, the number of each record, by queue; its unit as in a file; and topic,
+            queue id, number of records, and first queue offset of each queue
+        """
 
-    def keys(
-        self,
-        view: memoryview,
-        topic_positions: NDArray[np.int64],
-        topic_lengths: NDArray[np.int64],
-        property_positions: NDArray[np.int64],
-        property_lengths: NDArray[np.int64],
-        sys_flags: NDArray[np.int32],
-    ) -> tuple[bytes, bytes] | None:
+    def keys(self, view: memoryview, starts: NDArray[np.int64]) -> tuple[bytes, bytes] | None:
         """The keys of records, as an index of RocketMQ has them.
 
         :returns: ``int64``, the number of the record of each key; ``int32``, its hash
         """
+
+    def index_entries(
+        self,
+        file: mmap,
+        slots: int,
+        room: int,
+        first: int,
+        begin_ms: int,
+        view: memoryview,
+        base_offset: int,
+        starts: NDArray[np.int64],
+    ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
+        """The entries of keys of records, for a file of a hash index; changes nothing.
+
+        :param room: how many there may be; the next one takes number ``first``
+        :returns: the entries; what :meth:`set_slots` takes; how many of these slots are empty; the
+            numbers of the first and the last record that have keys; how many keys the latter has
+        """
+
+    def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
+        """Let slots of that file lead to the entries, which are written."""
 
     def walk_index(
         self, file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,7 +16,7 @@ from lakelog.properties import (
     light_queues,
 )
 from lakelog.queueoffsets import Queue
-from lakelog.sysflag import INNER_BATCH, PREPARED
+from lakelog.sysflag import INNER_BATCH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,8 +27,6 @@ INNER_NUMBER = "INNER_NUM"
 """How many messages an inner batch holds, each of which takes a queue offset."""
 _DISPATCHED = INNER_MULTI_DISPATCH.encode()
 _IMPOSSIBLE = 1 << 62
-_FEW = 32
-"""So many records are sorted into queues sooner one by one than in columns."""
 _LOG = logging.getLogger("lakelog")
 
 
@@ -189,14 +186,16 @@ class Survey:
                 )
 
     def count(self, batch: RecordBatch) -> None:
-        """Add a run of records."""
+        """Add a run of records; prepared messages take no queue offset."""
+        from lakelog.consumequeue.queuegroups import queue_groups  # brings NumPy
+
         self.end_offset = batch.end_offset
         times = batch.store_timestamps_ms
         self.last_timestamp_ms = int(times[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)
-        for queue, rows in _by_queue(batch):
-            self._follow(batch, queue, rows)
+        for group in queue_groups(batch):
+            self._follow(batch, group.queue, group.records)
         self._count_light_queues(batch)
 
     def _raise_time(self, found_ms: int) -> None:
@@ -253,40 +252,6 @@ class Survey:
                 for topic, offset in zip(topics, offsets, strict=False):
                     if offset.isdigit():
                         self._take(batch, (topic, 0), at, int(offset), 1, free=False)
-
-
-def _by_queue(batch: RecordBatch) -> Iterator[tuple[Queue, NDArray[Any]]]:
-    """The places in a run of the records of each queue; prepared messages take no offset."""
-    import numpy as np
-
-    from lakelog.consumequeue.topicgroups import topic_groups
-
-    queued = (batch.sys_flags & PREPARED) == 0
-    names, numbers = topic_groups(batch)
-    if len(numbers) <= _FEW:
-        for (number, queue_id), places in _few_by_queue(batch, numbers, queued):
-            yield (names[number], queue_id), np.array(places, np.int64)
-        return
-    for number, name in enumerate(names):
-        rows = np.flatnonzero(queued & (numbers == number))
-        ids = batch.queue_ids[rows]
-        order = np.argsort(ids, kind="stable")
-        rows, ids = rows[order], ids[order]
-        firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])).tolist() if len(ids) else []
-        for first, end in zip(firsts, [*firsts[1:], len(ids)], strict=False):
-            yield (name, int(ids[first])), rows[first:end]
-
-
-def _few_by_queue(
-    batch: RecordBatch, numbers: NDArray[Any], queued: NDArray[Any]
-) -> list[tuple[tuple[int, int], list[int]]]:
-    """By number of the topic and queue id, the places of the records."""
-    found: dict[tuple[int, int], list[int]] = {}
-    rows = zip(numbers.tolist(), batch.queue_ids.tolist(), queued.tolist(), strict=True)
-    for at, (number, queue_id, counts) in enumerate(rows):
-        if counts:
-            found.setdefault((number, queue_id), []).append(at)
-    return sorted(found.items())
 
 
 def _taken(batch: RecordBatch, at: int) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.consumequeue.support import batch_of
 from lakelog.consumequeue.javahash import java_hash
+from lakelog.consumequeue.queuegroups import queue_groups
 from lakelog.consumequeue.tags import tags_codes
-from lakelog.consumequeue.topicgroups import topic_groups
 
 TEXTS = st.one_of(
     st.text("TAGS\x01=ab", max_size=8),
@@ -77,17 +78,17 @@ def test_codes_are_those_of_the_last_tags(
 
 @given(st.lists(st.text("ab", min_size=1, max_size=20), min_size=1, max_size=60))
 def test_topics_are_told_apart(topics: list[str]) -> None:
-    batch = batch_of([(topic, "", b"") for topic in topics])
-    names, numbers = topic_groups(batch)
-    assert [names[number] for number in numbers.tolist()] == topics
-    assert len(set(names)) == len(names)
+    groups = queue_groups(batch_of([(topic, "", b"") for topic in topics]))
+    by_topic = {topic: np.flatnonzero([each == topic for each in topics]) for topic in topics}
+    assert [group.queue for group in groups] == [(topic, 0) for topic in by_topic]
+    for group in groups:
+        assert group.records.tolist() == by_topic[group.queue[0]].tolist()
 
 
 @pytest.mark.parametrize("count", [4, 20])
 def test_short_topics_are_found_alike_behind_any_body(count: int) -> None:
     topics = [chr(ord("a") + at % (count // 2)) for at in range(count)]
-    names, numbers = topic_groups(
-        batch_of([(each, "", b"%d" % at) for at, each in enumerate(topics)])
-    )
-    assert [names[number] for number in numbers.tolist()] == topics
-    assert len(names) == count // 2
+    groups = queue_groups(batch_of([(each, "", b"%d" % at) for at, each in enumerate(topics)]))
+    assert [group.records.tolist() for group in groups] == [
+        [at, at + count // 2] for at in range(count // 2)
+    ]

@@ -1,54 +1,53 @@
-//! What queues and index need of many records: tags codes, topics told apart, hashes of keys. As
-//! `lakelog/consumequeue/tags.py` and `topicgroups.py`, and `lakelog_hash_index/keys.py`.
+//! What queues and index need of many records: their units by queue, and hashes of their keys. As
+//! `lakelog/consumequeue/queuegroups.py` and `lakelog_hash_index/keys.py`.
 
 use std::collections::HashMap;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
+use crate::frame::{Frame, Head};
+use crate::octets::Octets;
 use crate::run::{numbers, octets};
 
 /// For so few records, the interpreter lock is not given up.
 const ALONE: usize = 64;
+const UNIT_BYTES: usize = 20;
+const PREPARED: i32 = 0x4;
 const TRANSACTION: i32 = 0xC;
 const ROLLBACK: i32 = 0xC;
 const NAME_ENDS: u8 = 1;
 const VALUE_ENDS: u8 = 2;
 
-/// Stretches of a buffer, one per record.
-struct Spans<'a> {
-    data: &'a [u8],
-    positions: Vec<i64>,
-    lengths: Vec<i64>,
+/// One record of a buffer.
+pub struct Record<'a> {
+    pub head: Head,
+    pub frame: Frame,
+    bytes: &'a [u8],
 }
 
-impl<'a> Spans<'a> {
-    /// `None` where a column is not what it should be.
-    fn of(
-        buffer: &'a PyBuffer<u8>,
-        positions: &Bound<'_, PyAny>,
-        lengths: &Bound<'_, PyAny>,
-    ) -> Option<Spans<'a>> {
-        let (positions, lengths): (Vec<i64>, Vec<i64>) = (numbers(positions)?, numbers(lengths)?);
-        let data = octets(buffer)?;
-        (positions.len() == lengths.len()).then_some(Spans { data, positions, lengths })
-    }
-
-    fn len(&self) -> usize {
-        self.positions.len()
-    }
-
-    /// The bytes of one record's; `None` where not all of them are in the buffer.
+impl<'a> Record<'a> {
+    /// `None` where no record with a topic in UTF-8 starts.
     #[inline(always)]
-    fn get(&self, record: usize) -> Option<&'a [u8]> {
-        let start = usize::try_from(self.positions[record]).ok()?;
-        let length = usize::try_from(self.lengths[record]).ok()?;
-        self.data.get(start..start.checked_add(length)?)
+    fn at(data: &'a [u8], start: i64) -> Option<Record<'a>> {
+        let rest = data.get(usize::try_from(start).ok()?..)?;
+        let head = Head::of(rest);
+        let bytes = rest.get(..usize::try_from(head.size()).ok()?)?;
+        let frame = Frame::read(&head, bytes)?;
+        frame.has_text(bytes).then_some(Record { head, frame, bytes })
+    }
+
+    fn topic(&self) -> &'a [u8] {
+        &self.bytes[self.frame.topic_at..self.frame.topic_end()]
+    }
+
+    fn properties(&self) -> &'a [u8] {
+        &self.bytes[self.frame.properties_at..]
     }
 }
 
-fn without_lock<T: Send>(py: Python<'_>, records: usize, work: impl FnOnce() -> T + Send) -> T {
+pub fn without_lock<T: Send>(py: Python<'_>, records: usize, work: impl FnOnce() -> T + Send) -> T {
     if records < ALONE {
         work()
     } else {
@@ -90,140 +89,164 @@ fn values<'a, const N: usize>(properties: &'a [u8], names: [&[u8]; N]) -> [&'a [
     found
 }
 
-fn column<'py, const N: usize>(
-    py: Python<'py>,
-    values: impl ExactSizeIterator<Item = [u8; N]>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    PyBytes::new_with(py, values.len() * N, |out| {
-        for (to, value) in out.chunks_exact_mut(N).zip(values) {
-            to.copy_from_slice(&value);
+/// The units that one queue gets.
+struct Group {
+    topic: Vec<u8>,
+    queue_id: i32,
+    count: usize,
+    /// The queue offset that the first record states, and the last.
+    first: i64,
+    last: i64,
+    /// Whether each states the one behind that of the record before it.
+    follow: bool,
+}
+
+/// Records by queue: the number of each, and its unit.
+struct Units {
+    records: Vec<u8>,
+    units: Vec<u8>,
+    groups: Vec<Group>,
+}
+
+/// The queues of records, in the order in which they come.
+#[derive(Default)]
+struct Groups {
+    topics: HashMap<Vec<u8>, usize>,
+    last_topic: (Vec<u8>, usize),
+    numbers: HashMap<(usize, i32), usize>,
+    found: Vec<Group>,
+}
+
+impl Groups {
+    #[inline(always)]
+    fn number(&mut self, topic: &[u8], queue_id: i32) -> usize {
+        if self.topics.is_empty() || self.last_topic.0 != topic {
+            let next = self.topics.len();
+            let number = *self.topics.entry(topic.to_vec()).or_insert(next);
+            self.last_topic = (topic.to_vec(), number);
         }
-        Ok(())
-    })
-}
-
-/// As ``tags_codes``: ``int64``, a code for each record.
-#[pyfunction]
-pub fn tags_codes<'py>(
-    py: Python<'py>,
-    view: PyBuffer<u8>,
-    positions: &Bound<'py, PyAny>,
-    lengths: &Bound<'py, PyAny>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let Some(properties) = Spans::of(&view, positions, lengths) else {
-        return Ok(None);
-    };
-    let codes = without_lock(py, properties.len(), || codes_of(&properties));
-    codes.map(|codes| column(py, codes.into_iter().map(i64::to_ne_bytes))).transpose()
-}
-
-fn codes_of(properties: &Spans<'_>) -> Option<Vec<i64>> {
-    (0..properties.len())
-        .map(|record| {
-            let [tags] = values(properties.get(record)?, [b"TAGS"]);
-            Some(hash_on(0, tags) as i64)
+        *self.numbers.entry((self.last_topic.1, queue_id)).or_insert_with(|| {
+            let topic = self.last_topic.0.clone();
+            self.found.push(Group { topic, queue_id, count: 0, first: 0, last: 0, follow: true });
+            self.found.len() - 1
         })
-        .collect()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, record: &Record<'_>) -> usize {
+        let number = self.number(record.topic(), record.head.int(12));
+        let (group, stated) = (&mut self.found[number], record.head.long(20));
+        if group.count == 0 {
+            group.first = stated;
+        } else {
+            group.follow &= group.last.checked_add(1) == Some(stated);
+        }
+        group.last = stated;
+        group.count += 1;
+        number
+    }
 }
 
-/// As ``topic_groups``: ``int64``, the number of each record's topic; and the first record of each
-/// topic, in the order of these.
+/// `None` where Python has to look at one of the records.
+fn units_of(data: &[u8], starts: &[i64]) -> Option<Units> {
+    let mut groups = Groups::default();
+    let mut rows = Vec::with_capacity(starts.len());
+    for (at, &start) in starts.iter().enumerate() {
+        let record = Record::at(data, start)?;
+        if record.head.sys_flag() & PREPARED != 0 {
+            continue;
+        }
+        let [tags] = values(record.properties(), [b"TAGS"]);
+        let mut unit = [0; UNIT_BYTES];
+        unit[..8].copy_from_slice(&record.head.physical_offset().to_be_bytes());
+        unit[8..12].copy_from_slice(&record.head.size().to_be_bytes());
+        unit[12..].copy_from_slice(&(hash_on(0, tags) as i64).to_be_bytes());
+        rows.push((groups.add(&record), at as i64, unit));
+    }
+    let groups = groups.found;
+    let mut next = Vec::with_capacity(groups.len());
+    groups.iter().fold(0, |place, group| {
+        next.push(place);
+        place + group.count
+    });
+    let (mut records, mut units) = (vec![0; rows.len() * 8], vec![0; rows.len() * UNIT_BYTES]);
+    for (group, record, unit) in rows {
+        let place = next[group];
+        records[place * 8..][..8].copy_from_slice(&record.to_ne_bytes());
+        units[place * UNIT_BYTES..][..UNIT_BYTES].copy_from_slice(&unit);
+        next[group] += 1;
+    }
+    Some(Units { records, units, groups })
+}
+
+/// Topic, queue id, number of records, and the first queue offset, if the others follow it.
+type QueueGroup = (String, i32, usize, Option<i64>);
+
+/// As ``queue_groups``: the number of each record, and its unit, by queue; and the queues.
 #[pyfunction]
-#[allow(clippy::type_complexity)] // what Python sees is a pair
-pub fn topic_numbers<'py>(
+#[allow(clippy::type_complexity)] // what Python sees is a triple
+pub fn queue_units<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
-    positions: &Bound<'py, PyAny>,
-    lengths: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Vec<usize>)>> {
-    let Some(topics) = Spans::of(&view, positions, lengths) else {
+    starts: &Bound<'py, PyAny>,
+) -> PyResult<Option<(Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Vec<QueueGroup>)>> {
+    let (Some(data), Some(starts)) = (octets(&view), numbers(starts)) else {
         return Ok(None);
     };
-    let Some((numbers, firsts)) = without_lock(py, topics.len(), || groups_of(&topics)) else {
+    let Some(found) = without_lock(py, starts.len(), || units_of(data, &starts)) else {
         return Ok(None);
     };
-    let numbers = column(py, numbers.into_iter().map(i64::to_ne_bytes))?;
-    Ok(Some((numbers, firsts)))
+    let groups = found.groups.into_iter().map(|group| {
+        let topic = String::from_utf8(group.topic).ok()?; // it may have changed meanwhile
+        Some((topic, group.queue_id, group.count, group.follow.then_some(group.first)))
+    });
+    let Some(groups) = groups.collect::<Option<_>>() else {
+        return Ok(None);
+    };
+    Ok(Some((Octets::view(py, found.records)?, Octets::view(py, found.units)?, groups)))
 }
 
-fn groups_of(topics: &Spans<'_>) -> Option<(Vec<i64>, Vec<usize>)> {
-    let mut known: HashMap<Vec<u8>, i64> = HashMap::new();
-    let (mut numbers, mut firsts) = (Vec::with_capacity(topics.len()), Vec::new());
-    let mut last: Option<(Vec<u8>, i64)> = None;
-    for record in 0..topics.len() {
-        let topic = topics.get(record)?;
-        if let Some((name, number)) = &last {
-            if name == topic {
-                numbers.push(*number);
-                continue;
-            }
+/// Call `take` with the number of the record of each key, the record, and the key's hash; `None`
+/// where Python has to look at one of the records.
+pub fn each_key(
+    data: &[u8],
+    starts: &[i64],
+    mut take: impl FnMut(usize, &Record<'_>, i32),
+) -> Option<()> {
+    for (at, &start) in starts.iter().enumerate() {
+        let record = Record::at(data, start)?;
+        if record.head.sys_flag() & TRANSACTION == ROLLBACK {
+            continue;
         }
-        let name = topic.to_vec();
-        let number = *known.entry(name.clone()).or_insert_with(|| {
-            firsts.push(record);
-            firsts.len() as i64 - 1
-        });
-        numbers.push(number);
-        last = Some((name, number));
+        let [unique, keys] = values(record.properties(), [b"UNIQ_KEY", b"KEYS"]);
+        if unique.is_empty() && keys.is_empty() {
+            continue;
+        }
+        let before = hash_on(hash_on(0, record.topic()), b"#");
+        let pieces = keys.split(|&byte| byte == b' ');
+        for key in std::iter::once(unique).chain(pieces).filter(|key| !key.is_empty()) {
+            take(at, &record, hash_on(before, key).checked_abs().unwrap_or(0));
+        }
     }
-    Some((numbers, firsts))
+    Some(())
 }
 
 /// As ``find_keys``: ``int64``, the record of each key; and ``int32``, its hash.
 #[pyfunction]
-#[allow(clippy::type_complexity)] // what Python sees is a pair
-#[allow(clippy::too_many_arguments)] // columns of one batch
 pub fn keys<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
-    topic_positions: &Bound<'py, PyAny>,
-    topic_lengths: &Bound<'py, PyAny>,
-    property_positions: &Bound<'py, PyAny>,
-    property_lengths: &Bound<'py, PyAny>,
-    sys_flags: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-    let (Some(topics), Some(properties), Some(flags)) = (
-        Spans::of(&view, topic_positions, topic_lengths),
-        Spans::of(&view, property_positions, property_lengths),
-        numbers::<i32>(sys_flags),
-    ) else {
-        return Ok(None);
-    };
-    if topics.len() != properties.len() || topics.len() != flags.len() {
-        return Ok(None);
-    }
-    let found = without_lock(py, topics.len(), || keys_of(&topics, &properties, &flags));
-    let Some((records, hashes)) = found else {
-        return Ok(None);
-    };
-    let records = column(py, records.into_iter().map(i64::to_ne_bytes))?;
-    Ok(Some((records, column(py, hashes.into_iter().map(i32::to_ne_bytes))?)))
-}
-
-fn keys_of(
-    topics: &Spans<'_>,
-    properties: &Spans<'_>,
-    flags: &[i32],
-) -> Option<(Vec<i64>, Vec<i32>)> {
-    let (mut records, mut hashes) = (Vec::with_capacity(flags.len()), Vec::new());
-    hashes.reserve(flags.len());
-    for (record, flags) in flags.iter().enumerate() {
-        let (topic, properties) = (topics.get(record)?, properties.get(record)?);
-        if flags & TRANSACTION == ROLLBACK {
-            continue;
-        }
-        let [unique, keys] = values(properties, [b"UNIQ_KEY", b"KEYS"]);
-        if unique.is_empty() && keys.is_empty() {
-            continue;
-        }
-        let before = hash_on(hash_on(0, topic), b"#");
-        let pieces = keys.split(|&byte| byte == b' ');
-        for key in std::iter::once(unique).chain(pieces).filter(|key| !key.is_empty()) {
-            records.push(record as i64);
-            hashes.push(hash_on(before, key).checked_abs().unwrap_or(0));
-        }
-    }
-    Some((records, hashes))
+    starts: &Bound<'py, PyAny>,
+) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (data, starts) = (octets(&view)?, numbers(starts)?);
+    let (mut records, mut hashes) = (Vec::with_capacity(starts.len() * 8), Vec::new());
+    without_lock(py, starts.len(), || {
+        each_key(data, &starts, |record, _, hash| {
+            records.extend((record as i64).to_ne_bytes());
+            hashes.extend(hash.to_ne_bytes());
+        })
+    })?;
+    Some((PyBytes::new(py, &records), PyBytes::new(py, &hashes)))
 }
 
 #[cfg(test)]
@@ -248,11 +271,9 @@ mod tests {
 
     #[test]
     fn what_stands_outside_of_the_buffer_is_not_judged() {
-        for (position, length) in [(-1, 1), (0, 5), (5, 0), (0, -1), (i64::MAX, i64::MAX)] {
-            let spans = Spans { data: &[0; 4], positions: vec![position], lengths: vec![length] };
-            assert!(codes_of(&spans).is_none());
-            assert!(groups_of(&spans).is_none());
-            assert!(keys_of(&spans, &spans, &[0]).is_none());
+        for start in [-1, 1, 200, i64::MIN, i64::MAX] {
+            assert!(units_of(&[0; 200], &[start]).is_none());
+            assert!(each_key(&[0; 200], &[start], |_, _, _| ()).is_none());
         }
     }
 }

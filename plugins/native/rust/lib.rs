@@ -8,10 +8,12 @@ mod append;
 mod batch;
 mod columns;
 mod dispatch;
+mod entries;
 mod frame;
 mod get;
 mod index;
 mod message;
+mod octets;
 mod page;
 mod record;
 mod run;
@@ -28,9 +30,10 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<get::Getter>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
-    module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
-    module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatch::queue_units, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
+    module.add_function(wrap_pyfunction!(entries::index_entries, module)?)?;
+    module.add_function(wrap_pyfunction!(entries::set_slots, module)?)?;
     module.add_function(wrap_pyfunction!(index::walk_index, module)?)?;
     Ok(())
 }

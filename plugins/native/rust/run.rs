@@ -3,9 +3,10 @@
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::frame::{Frame, Head, RECORD_MIN_BYTES};
+use crate::octets::Octets;
 
 /// Below this, giving up the interpreter lock costs more than it saves others.
 pub const ALONE_BYTES: usize = 32 << 10;
@@ -81,18 +82,15 @@ impl Columns {
     }
 
     /// All columns, one behind the other, in the machine's byte order.
-    fn bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let count = self.len();
-        PyBytes::new_with(py, count * (LONGS * 8 + INTS * 4), |out| {
-            let (longs, ints) = out.split_at_mut(count * LONGS * 8);
-            for (to, value) in longs.chunks_exact_mut(8).zip(self.longs.iter().flatten()) {
-                to.copy_from_slice(&value.to_ne_bytes());
-            }
-            for (to, value) in ints.chunks_exact_mut(4).zip(self.ints.iter().flatten()) {
-                to.copy_from_slice(&value.to_ne_bytes());
-            }
-            Ok(())
-        })
+    fn bytes(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len() * (LONGS * 8 + INTS * 4));
+        for column in &self.longs {
+            all.extend(column.iter().flat_map(|value| value.to_ne_bytes()));
+        }
+        for column in &self.ints {
+            all.extend(column.iter().flat_map(|value| value.to_ne_bytes()));
+        }
+        all
     }
 }
 
@@ -148,7 +146,7 @@ pub fn read_run<'py>(
     verify: bool,
     sealed: bool,
     max_records: &Bound<'py, PyAny>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
+) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
     let (Some(data), Some(base_offset), Some(max_records)) =
         (octets(&view), long(base_offset), long(max_records))
     else {
@@ -156,12 +154,12 @@ pub fn read_run<'py>(
     };
     let checks = Checks { verify, sealed };
     let most = usize::try_from(max_records).unwrap_or(0);
-    let found = if data.len() < ALONE_BYTES {
-        follow(data, base_offset, checks, most)
+    let columns = if data.len() < ALONE_BYTES {
+        follow(data, base_offset, checks, most).bytes()
     } else {
-        py.detach(|| follow(data, base_offset, checks, most))
+        py.detach(|| follow(data, base_offset, checks, most).bytes())
     };
-    found.bytes(py).map(Some)
+    Octets::view(py, columns).map(Some)
 }
 
 /// One that something pointed to: where it starts in the buffer, its offset and length.
@@ -211,7 +209,7 @@ pub fn sound_records<'py>(
     offsets: &Bound<'py, PyAny>,
     sizes: &Bound<'py, PyAny>,
     verify: bool,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyMemoryView>)>> {
     let (Some(data), Some(starts), Some(offsets), Some(sizes)) =
         (octets(&view), numbers(starts), numbers(offsets), numbers(sizes))
     else {
@@ -233,7 +231,9 @@ pub fn sound_records<'py>(
         py.detach(|| check(data, &pointed, verify))
     };
     match found {
-        Some((good, columns)) => Ok(Some((PyBytes::new(py, &good), columns.bytes(py)?))),
+        Some((good, columns)) => {
+            Ok(Some((PyBytes::new(py, &good), Octets::view(py, columns.bytes())?)))
+        }
         None => Ok(None),
     }
 }

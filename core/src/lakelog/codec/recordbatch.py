@@ -69,7 +69,11 @@ class RecordBatch:
 
     @classmethod
     def of_columns(
-        cls, buffer: memoryview, base_offset: int, columns: bytes, decoder: Decoder | None = None
+        cls,
+        buffer: memoryview,
+        base_offset: int,
+        columns: memoryview,
+        decoder: Decoder | None = None,
     ) -> RecordBatch:
         """Records whose fields are known.
 

@@ -227,8 +227,8 @@ class ConsumeQueues:
         self._ensure_loaded()
         if not len(batch):
             return
-        for group in self._grouping.units(batch):
-            self._opened(group.queue).append(group.units, group.store_times_ms)
+        for group in self._grouping.packed(batch):
+            self._maker.append(self._opened(group.queue), group)
         self._dispatched = Mark.of(batch)
         self._flushing.dispatched(int(batch.store_timestamps_ms[-1]), int(batch.sizes.sum()))
         if not self._read_only:

@@ -6,6 +6,7 @@ RocketMQ's ``ConsumeQueueExt``; docs/format/consumequeue_ext.md.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,9 @@ from lakelog.consumequeue.extunits import (
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files import FileSystem
+from lakelog.queueoffsets import Queue
 
+_LOG: Final = logging.getLogger(__name__)
 _SCANNED_AT_ONCE: Final = 1 << 20
 _WIDEST_GAP: Final = 1 << 16
 """Units further apart than this, in bytes, are read by themselves."""
@@ -101,10 +104,19 @@ class ExtFiles:
         raw = self._heads(offsets)[back]
         return raw["tags_code"].astype(np.int64), raw["store_time"].astype(np.int64)
 
-    def holds(self, addresses: Longs) -> bool:
-        """Whether a unit stands at each of them."""
+    def first_lost(self, codes: Longs, queue: Queue) -> int | None:
+        """Which of ``codes``, of units of ``queue``, is the first address where no unit stands."""
+        places = np.flatnonzero(self.is_address(codes))
         try:
-            self.resolve(addresses)
+            self.resolve(codes[places])
+        except CorruptQueue as error:
+            _LOG.warning("queue %s/%d: %s; it is built again from there", *queue, error)
+            return next(int(at) for at in places if not self._holds(codes[at : at + 1]))
+        return None
+
+    def _holds(self, address: Longs) -> bool:
+        try:
+            self.resolve(address)
         except CorruptQueue:
             return False
         return True

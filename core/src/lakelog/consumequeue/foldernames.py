@@ -8,11 +8,8 @@ is nested (``a/b``), or above the queues (``..``), and is not found again after 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_BYTES: Final = 255
@@ -26,9 +23,9 @@ def names_folder(topic: str) -> bool:
     return len(topic.encode(errors="surrogateescape")) <= _LONGEST_BYTES
 
 
-def with_folders(topics: Sequence[str]) -> NDArray[np.bool_]:
-    """For each topic, whether it can have queues; those that cannot are warned of."""
-    good = np.fromiter(map(names_folder, topics), np.bool_, len(topics))
-    for at in np.flatnonzero(~good).tolist():
-        _LOG.warning("topic %r cannot name a folder: its messages stand in no queue", topics[at])
-    return good
+def without_folders(topics: Iterable[str]) -> set[str]:
+    """The topics that cannot have queues; they are warned of."""
+    bad = {topic for topic in topics if not names_folder(topic)}
+    for topic in sorted(bad):
+        _LOG.warning("topic %r cannot name a folder: its messages stand in no queue", topic)
+    return bad

@@ -1,13 +1,13 @@
 """From a batch of records to the units of each queue: pure functions of the batch.
 
-Prepared and rolled back messages have no unit, nor do those whose topic names no folder. Source:
-RocketMQ's ``CommitLog`` and ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
+Records whose topic names no folder have no unit, nor do those that :mod:`.queuegroups` leaves out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import attrs
@@ -17,20 +17,19 @@ from numpy.typing import NDArray
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.consumequeue.delays import delivery_time_ms
-from lakelog.consumequeue.foldernames import with_folders
+from lakelog.consumequeue.foldernames import without_folders
 from lakelog.consumequeue.lights import light_units
+from lakelog.consumequeue.queuegroups import QueueGroup, queue_groups
 from lakelog.consumequeue.tags import tags_codes
-from lakelog.consumequeue.topicgroups import topic_groups
-from lakelog.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC, decode_properties
+from lakelog.consumequeue.unitbytes import RawUnits
+from lakelog.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.queueoffsets import Queue
 from lakelog.sysflag import PREPARED
 from lakelog.units import Units
 
 _LOG: Final = logging.getLogger(__name__)
-_MOST_BUCKETS: Final = 1 << 16
 
 Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @attrs.frozen(eq=False)
@@ -40,6 +39,19 @@ class QueueUnits:
     queue: Queue
     units: Units
     store_times_ms: Longs
+
+
+@attrs.frozen(eq=False)
+class PackedUnits:
+    """The same, as it stands in a file, if the queue ends where the first of its units belongs.
+
+    :ivar first: queue offset of the first unit; the others follow it
+    """
+
+    queue: Queue
+    first: int
+    raw: RawUnits
+    unpacked: Callable[[], QueueUnits]
 
 
 @attrs.frozen
@@ -57,85 +69,72 @@ class Grouping:
 
     def units(self, batch: RecordBatch) -> Iterator[QueueUnits]:
         """The units of each queue; first those of replacements, which others may lead to."""
+        for each in self.packed(batch):
+            yield each.unpacked() if isinstance(each, PackedUnits) else each
+
+    def packed(self, batch: RecordBatch) -> Iterator[QueueUnits | PackedUnits]:
+        """The same, packed where that could be had at once."""
         if not len(batch):
             return
-        names, topics = topic_groups(batch)
-        queued = (batch.sys_flags & PREPARED) == 0
-        alive = queued & self._not_buried(batch, names, topics) & with_folders(names)[topics]
-        columns = _columns(batch, names, topics)
-        lights = list(light_units(batch, queued)) if self.light_queues else []
-        queues = list(_queues(batch, names, topics, alive))
-        if REPAIRED_TOPIC in names:
-            queues.sort(key=lambda each: each[0][0] != REPAIRED_TOPIC)
-        for queue, records in queues:
-            if queue[0] in self.batch_topics:
-                yield from _inner_batches(batch, queue, records)
+        groups = queue_groups(batch)
+        bad = without_folders({group.queue[0] for group in groups})
+        lights = self._lights(batch) if self.light_queues else []
+        groups.sort(key=lambda group: group.queue[0] != REPAIRED_TOPIC)
+        for group in groups:
+            topic = group.queue[0]
+            alive = self._alive(batch, group)
+            if topic in bad or not len(alive.records):
+                continue
+            if topic in self.batch_topics:
+                yield from _inner_batches(batch, group.queue, alive.records)
+            elif alive.raw is None or alive.first is None or topic == SCHEDULE_TOPIC:
+                yield _units(batch, alive)
             else:
-                yield QueueUnits(queue, columns[records], batch.store_timestamps_ms[records])
-        yield from self._lights(batch, lights, columns)
+                unpacked = partial(_units, batch, alive)
+                yield PackedUnits(group.queue, alive.first, alive.raw, unpacked)
+        yield from lights
 
-    def _not_buried(self, batch: RecordBatch, names: list[str], topics: Longs) -> Flags:
-        if not self.tombstones:
-            return np.ones(len(batch), np.bool_)
-        ends = np.array([self.tombstones.get(name, 0) for name in names], np.int64)
-        alive: Flags = batch.physical_offsets >= ends[topics]
-        return alive
+    def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
+        """Without records that a tombstone buries."""
+        buried = self.tombstones.get(group.queue[0], 0)
+        if not buried or int(batch.physical_offsets[group.records].min()) >= buried:
+            return group
+        return QueueGroup(
+            group.queue, group.records[batch.physical_offsets[group.records] >= buried]
+        )
 
-    def _lights(
-        self, batch: RecordBatch, lights: list[tuple[Queue, int, int]], columns: Units
-    ) -> Iterator[QueueUnits]:
+    def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
         found: dict[Queue, list[tuple[int, int]]] = {}
-        for queue, queue_offset, record in lights:
+        for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
             if int(batch.physical_offsets[record]) >= self.tombstones.get(queue[0], 0):
                 found.setdefault(queue, []).append((queue_offset, record))
+        made = []
         for queue, pairs in found.items():
             stated, records = np.array(pairs, np.int64).T
-            units = attrs.evolve(columns[records], queue_offsets=stated)
-            yield QueueUnits(queue, units, batch.store_timestamps_ms[records])
+            each = _units(batch, QueueGroup(queue, records))
+            made.append(attrs.evolve(each, units=attrs.evolve(each.units, queue_offsets=stated)))
+        return made
 
 
-def _columns(batch: RecordBatch, names: list[str], topics: Longs) -> Units:
-    """Units of all records, whether they are queued or not."""
-    codes = tags_codes(batch)
-    if SCHEDULE_TOPIC in names:
-        for record in np.flatnonzero(topics == names.index(SCHEDULE_TOPIC)).tolist():
-            due = delivery_time_ms(
-                _properties(batch, record).get(DELAY), int(batch.store_timestamps_ms[record])
-            )
-            codes[record] = codes[record] if due is None else due
-    return Units(
-        batch.queue_offsets,
-        batch.physical_offsets,
-        batch.sizes,
-        codes,
-        np.ones(len(batch), np.int32),
-    )
-
-
-def _properties(batch: RecordBatch, record: int) -> dict[str, str]:
-    start = int(batch.property_positions[record])
-    return decode_properties(
-        bytes(batch.buffer[start : start + int(batch.property_lengths[record])])
-    )
-
-
-def _queues(
-    batch: RecordBatch, names: list[str], topics: Longs, alive: Flags
-) -> Iterator[tuple[Queue, Longs]]:
-    """The queues of a batch, each with the numbers of its records, in order."""
-    ids = batch.queue_ids.astype(np.int64)
-    width = int(ids.max(initial=0)) + 1
-    if int(ids.min(initial=0)) >= 0 and len(names) * width <= _MOST_BUCKETS:
-        # Small keys are sorted by counting, which takes a tenth of the time.
-        keys = (topics * width + ids).astype(np.uint16)
+def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
+    records, times_ms = group.records, batch.store_timestamps_ms[group.records]
+    if group.raw is not None:
+        codes = group.raw["tags_code"].astype(np.int64)
     else:
-        keys = (topics << 32) + (ids & 0xFFFFFFFF)
-    order = np.argsort(keys, kind="stable")
-    order = order[alive[order]]
-    cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    for records in np.split(order, cuts) if len(order) else ():
-        first = int(records[0])
-        yield (names[int(topics[first])], int(ids[first])), records
+        codes = tags_codes(batch.take(records))
+    if group.queue[0] == SCHEDULE_TOPIC:
+        levels = [each.get(DELAY) for each in batch.take(records).properties]
+        for at, level in enumerate(levels):
+            due_ms = delivery_time_ms(level, int(times_ms[at]))
+            codes[at] = codes[at] if due_ms is None else due_ms
+    units = Units(
+        batch.queue_offsets[records],
+        batch.physical_offsets[records],
+        batch.sizes[records],
+        codes,
+        np.ones(len(records), np.int32),
+    )
+    return QueueUnits(group.queue, units, times_ms)
 
 
 def _inner_batches(batch: RecordBatch, queue: Queue, records: Longs) -> Iterator[QueueUnits]:

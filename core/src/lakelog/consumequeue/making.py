@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from lakelog.consumequeue.aside import Kind, queues_with_odd, set_odd_aside
 from lakelog.consumequeue.batchqueue import BatchQueue
 from lakelog.consumequeue.dirty import DirtyFiles
+from lakelog.consumequeue.grouping import PackedUnits, QueueUnits
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import ReplacedPlaces
 from lakelog.consumequeue.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
@@ -80,6 +81,13 @@ class QueueMaker:
     def make(self, queue: Queue) -> AnyQueue:
         """A queue that is still to be loaded."""
         return self._batch(queue) if queue[0] in self._batch_topics else self._simple(queue)
+
+    def append(self, queue: AnyQueue, group: QueueUnits | PackedUnits) -> None:
+        """Let a queue take what it gets from a batch; raises ``OSError``."""
+        if isinstance(group, QueueUnits):
+            queue.append(group.units, group.store_times_ms)
+        elif not (isinstance(queue, SimpleQueue) and queue.follow(group.raw, group.first)):
+            self.append(queue, group.unpacked())
 
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, still to be loaded."""

@@ -27,7 +27,6 @@ from lakelog.consumequeue.unitbytes import (
     unpack,
 )
 from lakelog.consumequeue.unitfiles import UnitFiles
-from lakelog.errors import CorruptQueue
 from lakelog.queueoffsets import Queue
 from lakelog.units import Units
 
@@ -122,16 +121,11 @@ class SimpleQueue:
         return min(first, self.end), self.end
 
     def plain(self, minimum: int, offset: int) -> PlainUnits | None:
-        """What :meth:`bounds` found last, and where the unit of ``offset`` stands.
-
-        ``None`` where one of them has to be looked for, and where a file does not say everything.
-        """
+        """What :meth:`bounds` found last, and the file of a unit; ``None``: go the plain way."""
         (at, first, known), end = self._minimum, self.end
         if at != minimum or not self.first <= first < known <= end or not first <= offset < end:
             return None
-        if self._ext is not None or self._memory is not None:
-            return None
-        if self._replaced is not None and self._replaced.queues:
+        if self._ext or self._memory or (self._replaced and self._replaced.queues):
             return None
         held = self._files.held(offset)
         return None if held is None else (first, end, *held)
@@ -211,6 +205,18 @@ class SimpleQueue:
             units, store_times_ms = units[new], store_times_ms[new]
         if len(units):
             self._take(units, store_times_ms)
+
+    def follow(self, raw: RawUnits, first: int) -> bool:
+        """Take units that follow one another from ``first`` on, as they stand in a file.
+
+        Whether that could be done: they are new, and the queue ends there.
+        """
+        end = int(raw["offset"][0]) + int(raw["size"][0])
+        if first != self.end or not 0 < self.reached < end or self._ext_writes:
+            return False
+        self._store(raw)
+        self.reached = int(raw["offset"][-1]) + int(raw["size"][-1])
+        return True
 
     def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
         before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
@@ -304,9 +310,8 @@ class SimpleQueue:
         if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
             return False
         there = self._raw(low, high - low)
-        return len(there) == high - low and bool(
-            alike(there[queue_offsets - low], pack(again)).all()
-        )
+        same = len(there) == high - low and alike(there[queue_offsets - low], pack(again)).all()
+        return bool(same)
 
     # --- forgetting ---
 
@@ -358,12 +363,8 @@ class SimpleQueue:
         """Keep no unit whose code a crash took away, nor any behind it: they are built again."""
         for at in range(self.first, self.end, _LOOKED_UP_AT_ONCE):
             codes = self._raw(at, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
-            places = np.flatnonzero(ext.is_address(codes))
-            try:
-                ext.resolve(codes[places])
-            except CorruptQueue as error:
-                _LOG.warning("queue %s/%d: %s; it is built again from there", *self.queue, error)
-                self._cut(at + next(int(i) for i in places if not ext.holds(codes[i : i + 1])))
+            if (lost := ext.first_lost(codes, self.queue)) is not None:
+                self._cut(at + lost)
                 return
 
     def _cut_ext(self, ext: ExtFiles) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.accelerate import current
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.javahash import hash_of_utf8
 from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
@@ -20,13 +19,6 @@ _TAGS: Final = b"TAGS"
 
 def tags_codes(batch: RecordBatch) -> NDArray[np.int64]:
     """``int64``: Java's hash of the property ``TAGS`` of each record; 0 where there is none."""
-    accelerator = current()
-    if accelerator is not None:
-        codes = accelerator.tags_codes(
-            batch.buffer, batch.property_positions, batch.property_lengths
-        )
-        if codes is not None:
-            return np.frombuffer(codes, np.int64).copy()  # delayed ones are changed
     return np.array([hash_of_utf8(_tags(each)) for each in batch.property_strings], np.int64)
 
 

@@ -75,17 +75,33 @@ class IndexAppender:
         """
         offsets = batch.base_offset + batch.starts
         known = int(offsets.searchsorted(self._last_offset))
-        batch, offsets = batch[known:], offsets[known:]
+        if known:
+            batch, offsets = batch[known:], offsets[known:]
         if not len(batch):
             return
-        keys = find_keys(batch)
         if offsets[0] == self._last_offset:
+            keys = find_keys(batch)
             keys = keys[self._keys_there(keys) :]
             if self._active is not None:
                 self._active.correct_end(self._last_offset, int(batch.store_timestamps_ms[0]))
             if not len(keys) and len(batch) == 1:
                 return
-        self._append(keys, offsets, batch)
+            self._append(keys, offsets, batch)
+        elif not self._append_at_once(offsets, batch):
+            self._append(find_keys(batch), offsets, batch)
+        if self._last_offset != offsets[-1]:
+            self._room()  # RocketMQ makes a file for every record that finds none, keys or not
+
+    def _append_at_once(self, offsets: NDArray[np.int64], batch: RecordBatch) -> bool:
+        """Add all keys of a run to one file; whether that could be done."""
+        found = self._room().put_keys(batch)
+        if found is None:
+            return False
+        last, last_keys = found
+        if last_keys:
+            self._last_offset, self._last_keys = int(offsets[last]), last_keys
+        self._seal_if_full()
+        return True
 
     def _keys_there(self, keys: Keys) -> int:
         """How many keys of the first record are there already."""
@@ -101,8 +117,6 @@ class IndexAppender:
             self._note(offsets[part.records])
             at += len(part)
             self._seal_if_full()
-        if self._last_offset != offsets[-1]:
-            self._room()  # RocketMQ makes a file for every record that finds none, keys or not
 
     def _note(self, offsets: NDArray[np.int64]) -> None:
         last = int(offsets[-1])

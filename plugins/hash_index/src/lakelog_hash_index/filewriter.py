@@ -9,16 +9,20 @@ them, so that a reader in another process never meets what is not there.
 from __future__ import annotations
 
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.files import File
 from lakelog_hash_index.chains import ENTRY_DTYPE, link
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import HEADER, LARGEST_INT, Header
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
 
 _CHUNK: Final = 1 << 18
 """Entries that are looked at together."""
@@ -54,8 +58,33 @@ class IndexFileWriter:
         block["seconds"] = _seconds(self.header, times_ms)
         block["previous"] = links.previous
         self._file.write_at(self.shape.entry_at(first), block.view(np.uint8).data)
+        begin, end = ((int(offsets[at]), int(times_ms[at])) for at in (0, -1))
         self._heads[links.slots] = links.heads.astype(">i4")  # each slot changes at once
-        self._write_header(_advanced(self.header, offsets, times_ms, links.opened))
+        self._write_header(_advanced(self.header, begin, end, len(block), links.opened))
+
+    def put_keys(self, batch: RecordBatch) -> tuple[int, int] | None:
+        """Append entries for all keys of a batch at once; raises ``OSError``.
+
+        :returns: the number of the last record that has keys, and how many it has, which is 0 if
+            none has any; ``None`` where nothing was done, and :meth:`put` has to do it
+        """
+        accelerator, header, slots = current(), self.header, self.shape.slots
+        if accelerator is None:
+            return None
+        found = accelerator.index_entries(
+            *(self._map, slots, self.room, header.count, header.begin_timestamp_ms),
+            *(batch.buffer, batch.base_offset, batch.starts),
+        )
+        if found is None:
+            return None
+        block, heads, opened, (first, last), last_keys = found
+        if block:
+            self._file.write_at(self.shape.entry_at(header.count), block)
+            accelerator.set_slots(self._map, slots, heads)
+            begin, end = _place(batch, first), _place(batch, last)
+            count = len(block) // ENTRY_DTYPE.itemsize
+            self._write_header(_advanced(header, begin, end, count, opened))
+        return last, last_keys
 
     def correct_end(self, offset: int, time_ms: int) -> None:
         """The exact store time of the record at ``offset``, if it is the last one here."""
@@ -113,19 +142,27 @@ def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(begins > 0, behind, 0)
 
 
+def _place(batch: RecordBatch, record: int) -> tuple[int, int]:
+    """Offset and store time of a record."""
+    return batch.base_offset + int(batch.starts[record]), int(batch.store_timestamps_ms[record])
+
+
 def _advanced(
-    header: Header, offsets: NDArray[np.int64], times_ms: NDArray[np.int64], opened: int
+    header: Header, begin: tuple[int, int], end: tuple[int, int], count: int, opened: int
 ) -> Header:
+    """What it says behind more entries.
+
+    :param begin: offset and store time of the record of the first of them
+    :param end: of the last
+    """
     if header.is_empty:
-        header = attrs.evolve(
-            header, begin_offset=int(offsets[0]), begin_timestamp_ms=int(times_ms[0])
-        )
+        header = attrs.evolve(header, begin_offset=begin[0], begin_timestamp_ms=begin[1])
     return attrs.evolve(
         header,
-        end_offset=int(offsets[-1]),
-        end_timestamp_ms=int(times_ms[-1]),
+        end_offset=end[0],
+        end_timestamp_ms=end[1],
         used_slots=header.used_slots + opened,
-        count=header.count + len(offsets),
+        count=header.count + count,
     )
 
 

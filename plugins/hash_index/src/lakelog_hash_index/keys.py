@@ -52,14 +52,7 @@ def find_keys(batch: RecordBatch) -> Keys:
     """All keys of ``batch``."""
     accelerator = current()
     if accelerator is not None:
-        found = accelerator.keys(
-            batch.buffer,
-            batch.topic_positions,
-            batch.topic_lengths,
-            batch.property_positions,
-            batch.property_lengths,
-            batch.sys_flags,
-        )
+        found = accelerator.keys(batch.buffer, batch.starts)
         if found is not None:
             return Keys(np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int32))
     records: list[int] = []

@@ -75,7 +75,10 @@ class Header:
 
     def pack(self) -> bytes:
         """The bytes."""
-        return HEADER.pack(*attrs.astuple(self))
+        return HEADER.pack(
+            *(self.begin_timestamp_ms, self.end_timestamp_ms),
+            *(self.begin_offset, self.end_offset, self.used_slots, self.count),
+        )
 
     @property
     def is_empty(self) -> bool:

@@ -40,7 +40,7 @@ class Getter:
 
 def read_run(
     view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
-) -> bytes | None: ...
+) -> memoryview | None: ...
 def sound_records(
     view: memoryview,
     starts: NDArray[np.int64],
@@ -48,21 +48,22 @@ def sound_records(
     sizes: NDArray[np.int32],
     *,
     verify: bool,
-) -> tuple[bytes, bytes] | None: ...
-def tags_codes(
-    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> bytes | None: ...
-def topic_numbers(
-    view: memoryview, positions: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[bytes, list[int]] | None: ...
-def keys(
+) -> tuple[bytes, memoryview] | None: ...
+def queue_units(
+    view: memoryview, starts: NDArray[np.int64]
+) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None: ...
+def keys(view: memoryview, starts: NDArray[np.int64]) -> tuple[bytes, bytes] | None: ...
+def index_entries(
+    file: mmap,
+    slots: int,
+    room: int,
+    first: int,
+    begin_ms: int,
     view: memoryview,
-    topic_positions: NDArray[np.int64],
-    topic_lengths: NDArray[np.int64],
-    property_positions: NDArray[np.int64],
-    property_lengths: NDArray[np.int64],
-    sys_flags: NDArray[np.int32],
-) -> tuple[bytes, bytes] | None: ...
+    base_offset: int,
+    starts: NDArray[np.int64],
+) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None: ...
+def set_slots(file: mmap, slots: int, heads: memoryview) -> None: ...
 def walk_index(
     file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
 ) -> list[int] | None: ...

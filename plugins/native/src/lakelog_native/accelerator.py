@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 3
+SEAM: Final = 4
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -47,9 +47,10 @@ class Native:
     seam = SEAM
     read_run = staticmethod(_native.read_run)
     sound_records = staticmethod(_native.sound_records)
-    tags_codes = staticmethod(_native.tags_codes)
-    topic_numbers = staticmethod(_native.topic_numbers)
+    queue_units = staticmethod(_native.queue_units)
     keys = staticmethod(_native.keys)
+    index_entries = staticmethod(_native.index_entries)
+    set_slots = staticmethod(_native.set_slots)
     walk_index = staticmethod(_native.walk_index)
 
     def __init__(self) -> None:

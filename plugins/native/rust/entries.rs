@@ -1,0 +1,217 @@
+//! Entries of an index file for many records, and the slots that lead to them: as `put` of
+//! `lakelog_hash_index/filewriter.py`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+
+use crate::dispatch::{each_key, without_lock};
+use crate::octets::Octets;
+use crate::run::{numbers, octets};
+
+const HEADER_BYTES: usize = 40;
+const SLOT_BYTES: usize = 4;
+const ENTRY_BYTES: usize = 20;
+const PREVIOUS_AT: usize = 16;
+const HEAD_BYTES: usize = 8;
+
+/// The slots of a file that is mapped; readers of other processes look at them meanwhile.
+struct Slots<'a> {
+    slots: &'a [AtomicU32],
+}
+
+impl<'a> Slots<'a> {
+    /// `None` where the map holds fewer, or there is none.
+    fn of(map: &'a PyBuffer<u8>, count: usize) -> Option<Slots<'a>> {
+        let length = count.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
+        let start = (map.buf_ptr() as *mut u8).wrapping_add(HEADER_BYTES) as *mut AtomicU32;
+        if count == 0 || map.readonly() || map.len_bytes() < length || !start.is_aligned() {
+            return None;
+        }
+        // The map is held by the caller for as long as the slice is used.
+        Some(Slots { slots: unsafe { std::slice::from_raw_parts(start, count) } })
+    }
+
+    /// The newest entry of a slot; what is no number before `first` counts as none.
+    #[inline(always)]
+    fn get(&self, slot: usize, first: i32) -> i32 {
+        let found = u32::from_be(self.slots[slot].load(Ordering::Relaxed)) as i32;
+        if (0..first).contains(&found) {
+            found
+        } else {
+            0
+        }
+    }
+
+    fn set(&self, slot: usize, entry: i32) {
+        if let Some(word) = self.slots.get(slot) {
+            word.store((entry as u32).to_be(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the header says of the entries that are there.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number that the next entry takes.
+    first: i32,
+    /// How many more fit.
+    room: usize,
+    begin_ms: i64,
+}
+
+impl Place {
+    /// Seconds behind the file's begin; its first entry finds what the file before left.
+    fn seconds(&self, number: usize, time_ms: i64, first_ms: i64) -> i32 {
+        let begin_ms = if self.first == 1 && number > 0 { first_ms } else { self.begin_ms };
+        if begin_ms <= 0 {
+            return 0;
+        }
+        (time_ms.wrapping_sub(begin_ms).div_euclid(1000)).clamp(0, i32::MAX as i64) as i32
+    }
+}
+
+#[derive(Default)]
+struct Entries {
+    block: Vec<u8>,
+    /// For each slot that changes, its number and that of its newest entry.
+    heads: Vec<u8>,
+    opened: usize,
+    /// The numbers of the first and the last record that have keys.
+    records: (usize, usize),
+    last_keys: usize,
+}
+
+/// `None` where Python has to look at a record, or there is no room for all.
+fn entries_of(
+    data: &[u8],
+    starts: &[i64],
+    base: i64,
+    slots: &Slots<'_>,
+    place: Place,
+) -> Option<Entries> {
+    let mut found = Entries::default();
+    found.block.reserve(starts.len() * ENTRY_BYTES);
+    let mut order: Vec<u64> = Vec::with_capacity(starts.len());
+    let (mut first_ms, count) = (0, slots.slots.len());
+    each_key(data, starts, |at, record, hash| {
+        let time_ms = record.head.long(record.frame.stored_at);
+        let number = order.len();
+        if number == 0 {
+            (first_ms, found.records.0) = (time_ms, at);
+        }
+        found.last_keys = if found.records.1 == at { found.last_keys + 1 } else { 1 };
+        found.records.1 = at;
+        found.block.extend(hash.to_be_bytes());
+        found.block.extend(base.wrapping_add(starts[at]).to_be_bytes());
+        found.block.extend(place.seconds(number, time_ms, first_ms).to_be_bytes());
+        found.block.extend([0; 4]);
+        order.push(((hash as usize % count) as u64) << 32 | number as u64);
+    })?;
+    if order.len() > place.room {
+        return None;
+    }
+    order.sort_unstable(); // by slot: neighbours in the file are looked at together
+    found.heads.reserve(order.len() * HEAD_BYTES);
+    for same in order.chunk_by(|one, next| one >> 32 == next >> 32) {
+        let slot = (same[0] >> 32) as usize;
+        let mut previous = slots.get(slot, place.first);
+        found.opened += (previous == 0) as usize;
+        for each in same {
+            let number = *each as u32 as usize;
+            let at = number * ENTRY_BYTES + PREVIOUS_AT;
+            found.block[at..at + 4].copy_from_slice(&previous.to_be_bytes());
+            previous = place.first + number as i32;
+        }
+        found.heads.extend((slot as u32).to_ne_bytes());
+        found.heads.extend(previous.to_ne_bytes());
+    }
+    Some(found)
+}
+
+/// The entries of records, the slots to set once they are written, how many of these were empty,
+/// the numbers of the first and the last record that have keys, and how many keys the last has.
+type Made<'py> = (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, usize, (usize, usize), usize);
+
+/// As ``IndexFileWriter.put``, for keys of records: what is to be written. Changes nothing.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // the file's shape and header, and a batch
+pub fn index_entries<'py>(
+    py: Python<'py>,
+    file: PyBuffer<u8>,
+    slots: usize,
+    room: usize,
+    first: i32,
+    begin_ms: i64,
+    view: PyBuffer<u8>,
+    base_offset: i64,
+    starts: &Bound<'py, PyAny>,
+) -> PyResult<Option<Made<'py>>> {
+    let fits = i32::try_from(room).is_ok_and(|room| first.checked_add(room).is_some());
+    let (true, Some(data), Some(starts), Some(slots)) =
+        (fits && first >= 1, octets(&view), numbers(starts), Slots::of(&file, slots))
+    else {
+        return Ok(None);
+    };
+    let place = Place { first, room, begin_ms };
+    let found =
+        without_lock(py, starts.len(), || entries_of(data, &starts, base_offset, &slots, place));
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    let (block, heads) = (Octets::view(py, found.block)?, Octets::view(py, found.heads)?);
+    Ok(Some((block, heads, found.opened, found.records, found.last_keys)))
+}
+
+/// Let slots lead to what was written, each of them changed at once.
+///
+/// # Errors
+/// For a map that ``index_entries`` would not have taken.
+#[pyfunction]
+pub fn set_slots(
+    py: Python<'_>,
+    file: PyBuffer<u8>,
+    slots: usize,
+    heads: PyBuffer<u8>,
+) -> PyResult<()> {
+    let (Some(slots), Some(heads)) = (Slots::of(&file, slots), octets(&heads)) else {
+        return Err(PyValueError::new_err("the map has other slots"));
+    };
+    without_lock(py, heads.len() / HEAD_BYTES, || {
+        for each in heads.chunks_exact(HEAD_BYTES) {
+            let word = |at: usize| [each[at], each[at + 1], each[at + 2], each[at + 3]];
+            slots.set(u32::from_ne_bytes(word(0)) as usize, i32::from_ne_bytes(word(4)));
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_leads_nowhere_counts_as_empty() {
+        let slots: Vec<AtomicU32> = (0..2).map(|_| AtomicU32::new(0)).collect();
+        let slots = Slots { slots: &slots };
+        for (entry, found) in [(3, 3), (4, 0), (-1, 0), (i32::MAX, 0)] {
+            slots.set(1, entry);
+            slots.set(2, entry); // there is none
+            assert_eq!((slots.get(0, 4), slots.get(1, 4)), (0, found));
+        }
+    }
+
+    #[test]
+    fn seconds_are_never_too_many_or_too_few() {
+        let place = |first, begin_ms| Place { first, room: 1, begin_ms };
+        assert_eq!(place(5, 1000).seconds(0, 2999, 7), 1);
+        assert_eq!(place(5, 1000).seconds(3, 0, 7), 0);
+        assert_eq!(place(5, 1000).seconds(3, i64::MAX, 7), i32::MAX);
+        assert_eq!(place(5, 0).seconds(3, 9000, 7), 0);
+        assert_eq!(place(1, 0).seconds(0, 9000, 5000), 0);
+        assert_eq!(place(1, 0).seconds(1, 9000, 5000), 4);
+    }
+}
