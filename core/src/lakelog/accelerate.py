@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from mmap import mmap
-
     import numpy as np
     from numpy.typing import NDArray
 
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 2
+SEAM: Final = 3
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -42,6 +40,12 @@ class Accelerator(Protocol):
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
+
+    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
+        """``KeyQuery.query`` by ``parts``, which are ``QueryParts``; ``None`` where it never could.
+
+        What is called takes all arguments in their order.
+        """
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
@@ -111,15 +115,6 @@ class Accelerator(Protocol):
         """The keys of records, as an index of RocketMQ has them.
 
         :returns: ``int64``, the number of the record of each key; ``int32``, its hash
-        """
-
-    def walk_index(
-        self, file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
-    ) -> list[int] | None:
-        """Where records may stand that have a key, by one file of a hash index, the newest first.
-
-        :param key_hash: as the file keeps it; times in ms since 1970, both ends in. ``None`` where
-            the file is damaged, is being written, or has thousands of keys in that slot
         """
 
 

@@ -11,6 +11,7 @@ import attrs
 
 from lakelog.archived import OlderBounds, WithOlder
 from lakelog.arguments import whole
+from lakelog.bounds import OwnedBounds
 from lakelog.codec import decode
 from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
@@ -21,11 +22,13 @@ from lakelog.message import StoredMessage
 from lakelog.msgid import parse_message_id
 from lakelog.opensegment import deleted
 from lakelog.pieces import Blank, Damage, Piece
-from lakelog.source import Extent, Source, Unbroken
+from lakelog.source import Extent, Source, Unbroken, ViewSource
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import Decoder
     from lakelog.gathering import Gathered, Ints, Longs
+    from lakelog.positions import Positions
+    from lakelog.segments import Segments
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -259,6 +262,14 @@ class LogReader:
         bounds = self._bounds
         found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
         return found if found is None or self._decoder is None else list(self._decoder(found))
+
+    def owned(self) -> tuple[Positions, Segments] | None:
+        """What an owner reads by, where records are served as they stand in its own segments."""
+        if self._known or self._decoder is not None:
+            return None
+        if not (type(self._source) is ViewSource and type(self._bounds) is OwnedBounds):
+            return None
+        return self._bounds.positions, self._source.segments
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.

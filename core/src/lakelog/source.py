@@ -198,7 +198,7 @@ class ViewSource:
 
     def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
         self._known = {each.offset: each for each in known_damage}
-        self._segments = segments
+        self.segments = segments
 
     def known_damage(self) -> Mapping[int, Damage]:
         """What it was told."""
@@ -206,13 +206,13 @@ class ViewSource:
 
     def starts(self) -> Sequence[int]:
         """Where each segment starts."""
-        return self._segments.starts()
+        return self.segments.starts()
 
     def extents(self, start: int) -> Iterator[ViewExtent]:
         """Each segment from the one that holds ``start``."""
         for first in self.starts():
-            if first + self._segments.size_bytes > start:
-                yield ViewExtent(self._segments, first)
+            if first + self.segments.size_bytes > start:
+                yield ViewExtent(self.segments, first)
 
 
 class Unbroken:

@@ -12,6 +12,7 @@ mod frame;
 mod index;
 mod message;
 mod page;
+mod query;
 mod record;
 mod run;
 mod slots;
@@ -24,11 +25,11 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::Putter>()?;
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
+    module.add_class::<query::KeyFinder>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::topic_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
-    module.add_function(wrap_pyfunction!(index::walk_index, module)?)?;
     Ok(())
 }

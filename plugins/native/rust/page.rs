@@ -96,6 +96,38 @@ impl Words {
     }
 }
 
+/// What of a log its owner reads, by the page; as `lakelog.bounds.OwnedBounds`.
+pub struct LogBounds {
+    words: Words,
+    minimum: usize,
+    appended: usize,
+    flushed: usize,
+    flags: usize,
+    durable: u64,
+}
+
+impl LogBounds {
+    pub fn of(memory: &Bound<'_, PyAny>, layout: &Bound<'_, PyAny>) -> PyResult<LogBounds> {
+        let at = |name| layout.getattr(name)?.extract::<usize>();
+        Ok(LogBounds {
+            words: Words::of(memory)?,
+            minimum: at("MINIMUM")?,
+            appended: at("APPENDED")?,
+            flushed: at("FLUSHED")?,
+            flags: at("FLAGS")?,
+            durable: layout.getattr("DURABLE")?.extract()?,
+        })
+    }
+
+    /// The first byte that is there, and where reading stops.
+    #[inline(always)]
+    pub fn now(&self) -> Option<(i64, i64)> {
+        let is_durable = self.words.get(self.flags) & self.durable != 0;
+        let end = self.words.get(if is_durable { self.flushed } else { self.appended });
+        Some((i64::try_from(self.words.get(self.minimum)).ok()?, i64::try_from(end).ok()?))
+    }
+}
+
 /// The byte of `lock` that whoever appends has locked; see `ByteLock`.
 pub struct AppendLock {
     descriptor: i32,

@@ -92,7 +92,7 @@ pub struct Decoder {
 
 /// One record: where it starts in the buffer, its length, and the place that it has to state. Where
 /// that is not known, sectors are counted from the start of the buffer.
-type Wanted = (i64, i32, Option<i64>);
+pub type Wanted = (i64, i32, Option<i64>);
 
 #[pymethods]
 impl Decoder {
@@ -144,18 +144,11 @@ impl Decoder {
         let Some(wanted) = wanted(starts, sizes, offsets) else {
             return Ok(None);
         };
-        let Some(verify) = checked(py, data, &wanted, verify) else {
+        let mut found = Vec::with_capacity(wanted.len());
+        if !self.add(py, data, &wanted, verify, &mut found)? {
             return Ok(None);
-        };
-        let found = PyList::empty(py);
-        let mut copy = Vec::new();
-        for each in wanted {
-            let Some(message) = self.made(py, &mut copy, data, each, verify)? else {
-                return Ok(None);
-            };
-            found.append(message)?;
         }
-        Ok(Some(found.unbind()))
+        Ok(Some(PyList::new(py, found)?.unbind()))
     }
 }
 
@@ -195,7 +188,7 @@ fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
 
 /// The parts of the record that fills `record`, if it is the one that is wanted.
 #[inline(always)]
-fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
+pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
     let (start, _, offset) = wanted;
     if record.len() < RECORD_MIN_BYTES {
         return None;
@@ -210,6 +203,28 @@ fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
 }
 
 impl Decoder {
+    /// Add the messages of some records to `found`; whether all are whole.
+    pub fn add(
+        &self,
+        py: Python<'_>,
+        data: &[u8],
+        wanted: &[Wanted],
+        verify: bool,
+        found: &mut Vec<Py<PyAny>>,
+    ) -> PyResult<bool> {
+        let Some(verify) = checked(py, data, wanted, verify) else {
+            return Ok(false);
+        };
+        let mut copy = Vec::new();
+        for &each in wanted {
+            let Some(message) = self.made(py, &mut copy, data, each, verify)? else {
+                return Ok(false);
+            };
+            found.push(message);
+        }
+        Ok(true)
+    }
+
     /// The message of one record; it is taken from a copy, since its bytes may change meanwhile.
     #[inline(always)]
     fn made(

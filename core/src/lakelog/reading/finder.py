@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from lakelog.accelerate import current
 from lakelog.dispatching import Named
 from lakelog.errors import StoreError
 from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
@@ -18,7 +19,7 @@ from lakelog.reading.byqueue import QueueList
 from lakelog.reading.bytime import TimeSearch
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
-from lakelog.reading.query import KeyQuery
+from lakelog.reading.query import KeyQuery, finding
 from lakelog.units import Units
 
 Kind = TypeVar("Kind")
@@ -66,6 +67,7 @@ class Finder:
                 path=path,
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
+        find = finding(current(), index, reader, buried)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -79,7 +81,7 @@ class Finder:
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
             TimeSearch(queues, reader, minimum),
-            KeyQuery(index, reader, buried),
+            KeyQuery(index, reader, buried, find),
         )
 
 

@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,12 @@ class Decoder:
         verify: bool,
     ) -> list[StoredMessage] | None: ...
 
+class KeyFinder:
+    def __init__(self, decoder: Decoder, parts: Any) -> None: ...
+    def find(
+        self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
+    ) -> list[StoredMessage] | None: ...
+
 def read_run(
     view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
 ) -> bytes | None: ...
@@ -59,6 +64,3 @@ def keys(
     property_lengths: NDArray[np.int64],
     sys_flags: NDArray[np.int32],
 ) -> tuple[bytes, bytes] | None: ...
-def walk_index(
-    file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
-) -> list[int] | None: ...

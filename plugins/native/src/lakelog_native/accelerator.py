@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 2
+SEAM: Final = 3
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -50,10 +50,9 @@ class Native:
     tags_codes = staticmethod(_native.tags_codes)
     topic_numbers = staticmethod(_native.topic_numbers)
     keys = staticmethod(_native.keys)
-    walk_index = staticmethod(_native.walk_index)
 
     def __init__(self) -> None:
-        decoder = _native.Decoder(StoredMessage)
+        self._decoder = decoder = _native.Decoder(StoredMessage)
         self.message = decoder.message
         self.messages = decoder.messages
 
@@ -72,3 +71,9 @@ class Native:
     def putting(self, encoder: Encoder, log: Any) -> _native.Putter:
         """What puts one message."""
         return _native.Putter(encoder, _CLASSES, log)
+
+    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None]:
+        """What finds messages by key."""
+        find: Callable[..., list[StoredMessage] | None]
+        find = _native.KeyFinder(self._decoder, parts).find
+        return find
