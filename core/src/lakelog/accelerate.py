@@ -41,6 +41,9 @@ class Accelerator(Protocol):
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
 
+    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
+        """A ``PlainWay`` by ``parts``, which are ``GetParts``; ``None`` where it never could."""
+
     def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
         """``KeyQuery.query`` by ``parts``, which are ``QueryParts``; ``None`` where it never could.
 

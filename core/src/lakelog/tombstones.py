@@ -64,6 +64,17 @@ def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) ->
         raise
 
 
+def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], end: int) -> None:
+    """Let none reach beyond the end of the log: it would bury what is put from now on.
+
+    :param tombstones: those of the file; changed in place, and then in the file
+    """
+    beyond = [topic for topic, buried in tombstones.items() if buried > end]
+    tombstones.update(dict.fromkeys(beyond, end))
+    if beyond:
+        write_tombstones(files, path, tombstones)
+
+
 class TombstoneFile:
     """The tombstones as they stand now, whoever writes them; costs a look at the file's stamp."""
 

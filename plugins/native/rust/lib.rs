@@ -9,6 +9,7 @@ mod batch;
 mod columns;
 mod dispatch;
 mod frame;
+mod get;
 mod index;
 mod message;
 mod page;
@@ -26,6 +27,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
     module.add_class::<query::KeyFinder>()?;
+    module.add_class::<get::Getter>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::tags_codes, module)?)?;

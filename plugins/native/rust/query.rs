@@ -4,7 +4,6 @@
 use std::num::NonZero;
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -15,7 +14,7 @@ use crate::frame::{Head, RECORD_MIN_BYTES};
 use crate::index::{Chain, File, Wanted};
 use crate::message::long;
 use crate::page::LogBounds;
-use crate::run::{octets, ALONE_BYTES};
+use crate::run::{answer, octets, ALONE_BYTES};
 use crate::stored::{frame, Decoder};
 
 const FOREVER_MS: i64 = i64::MAX;
@@ -297,18 +296,6 @@ fn has_key(properties: &[u8], key: &[u8]) -> Option<bool> {
         }
     }
     Some(unique == key || keys.split(|&byte| byte == b' ').any(|each| each == key))
-}
-
-/// What a call gave; nothing where it raised an `Exception`, which Python then finds out again.
-fn answer<'py>(
-    py: Python<'py>,
-    called: PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match called {
-        Ok(given) => Ok((!given.is_none()).then_some(given)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

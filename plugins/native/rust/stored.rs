@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyString, PyType};
 
 use crate::frame::{Frame, Head, AT_BORN_HOST, RECORD_MIN_BYTES};
 use crate::run::{long, numbers, octets, ALONE_BYTES};
-use crate::slots::Slots;
+use crate::slots::{new_ref, Slots};
 
 const FIELDS: usize = 17;
 const MOST_HOSTS: usize = 32;
@@ -125,7 +125,7 @@ impl Decoder {
         let Some(verify) = checked(py, data, &wanted, verify) else {
             return Ok(None);
         };
-        self.made(py, &mut Vec::new(), data, wanted[0], verify)
+        self.made(py, &mut Before::default(), data, wanted[0], verify)
     }
 
     /// The messages of some records; `None` where one is not whole.
@@ -202,6 +202,38 @@ pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame
     (!verify || frame.holds(&head, record, offset.unwrap_or(start))).then_some((head, frame))
 }
 
+/// What the record before had, as objects: most values of a call come again.
+#[derive(Default)]
+struct Before {
+    copy: Vec<u8>,
+    texts: [Option<(Vec<u8>, Py<PyString>)>; 3],
+    ints: [Option<(i64, Py<PyAny>)>; 4],
+}
+
+impl Before {
+    #[inline(always)]
+    fn text(&self, py: Python<'_>, at: usize, text: &[u8]) -> Option<Py<PyString>> {
+        match &self.texts[at] {
+            Some((bytes, made)) if bytes == text => Some(made.clone_ref(py)),
+            _ => None,
+        }
+    }
+
+    /// A new reference; null where there is no memory.
+    #[inline(always)]
+    unsafe fn int(&mut self, py: Python<'_>, at: usize, value: i64) -> *mut ffi::PyObject {
+        match &self.ints[at] {
+            Some((same, made)) if *same == value => new_ref(made.as_ptr()),
+            _ => {
+                let made = ffi::PyLong_FromLongLong(value);
+                let kept = Bound::from_borrowed_ptr_or_opt(py, made);
+                self.ints[at] = kept.map(|kept| (value, kept.unbind()));
+                made
+            }
+        }
+    }
+}
+
 impl Decoder {
     /// Add the messages of some records to `found`; whether all are whole.
     pub fn add(
@@ -215,9 +247,9 @@ impl Decoder {
         let Some(verify) = checked(py, data, wanted, verify) else {
             return Ok(false);
         };
-        let mut copy = Vec::new();
+        let mut before = Before::default();
         for &each in wanted {
-            let Some(message) = self.made(py, &mut copy, data, each, verify)? else {
+            let Some(message) = self.made(py, &mut before, data, each, verify)? else {
                 return Ok(false);
             };
             found.push(message);
@@ -230,7 +262,7 @@ impl Decoder {
     fn made(
         &self,
         py: Python<'_>,
-        copy: &mut Vec<u8>,
+        before: &mut Before,
         data: &[u8],
         wanted: Wanted,
         verify: bool,
@@ -238,6 +270,7 @@ impl Decoder {
         let Some(record) = slice(data, wanted) else {
             return Ok(None);
         };
+        let mut copy = std::mem::take(&mut before.copy);
         copy.clear();
         copy.extend_from_slice(record);
         let record = std::hint::black_box(&copy[..]);
@@ -247,6 +280,7 @@ impl Decoder {
         let suffix = frame.body_at - 16;
         let Some([topic, born, store]) = self.texts(
             py,
+            before,
             &record[frame.topic_at..frame.topic_end()],
             head.bytes(AT_BORN_HOST, frame.stored_at),
             head.bytes(frame.stored_at + 8, suffix),
@@ -258,6 +292,7 @@ impl Decoder {
             let int = |at| ffi::PyLong_FromLong(head.int(at) as _);
             let unsigned = |value: u32| ffi::PyLong_FromUnsignedLong(value as _);
             let int64 = |at| ffi::PyLong_FromLongLong(head.long(at));
+            let mut again = |at, value| before.int(py, at, value);
             let bytes = |part: &[u8]| {
                 ffi::PyBytes_FromStringAndSize(part.as_ptr().cast(), part.len() as ffi::Py_ssize_t)
             };
@@ -267,16 +302,16 @@ impl Decoder {
                 int(12),
                 int64(20),
                 int64(28),
-                int(0),
-                unsigned(head.magic()),
+                again(0, head.size() as i64),
+                again(1, head.magic() as i64),
                 bytes(&record[frame.body_at..frame.body_end]),
                 unsigned(head.body_crc()),
                 bytes(&record[frame.properties_at..]),
                 int(16),
                 int(36),
-                int64(40),
+                again(2, head.long(40)),
                 born.into_ptr(),
-                int64(frame.stored_at),
+                again(3, head.long(frame.stored_at)),
                 store.into_ptr(),
                 int(suffix),
                 int64(suffix + 4),
@@ -287,6 +322,7 @@ impl Decoder {
             if values.iter().any(|value| value.is_null()) {
                 return Err(PyErr::fetch(py));
             }
+            before.copy = copy;
             Ok(Some(made.unbind()))
         }
     }
@@ -295,13 +331,21 @@ impl Decoder {
     fn texts(
         &self,
         py: Python<'_>,
+        before: &mut Before,
         topic: &[u8],
         born: &[u8],
         store: &[u8],
     ) -> Option<[Py<PyString>; 3]> {
+        let given = [topic, born, store];
+        let same = |at: usize| before.text(py, at, given[at]);
+        if let (Some(topic), Some(born), Some(store)) = (same(0), same(1), same(2)) {
+            return Some([topic, born, store]);
+        }
         // Held for no longer than texts are made, which runs no Python code.
         let mut known = self.known.try_lock().ok()?;
-        Some([known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?])
+        let made = [known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?];
+        before.texts = std::array::from_fn(|at| Some((given[at].to_vec(), made[at].clone_ref(py))));
+        Some(made)
     }
 }
 

@@ -19,6 +19,7 @@ from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
 from lakelog.consumequeue.mark import LogHeads, Mark
+from lakelog.consumequeue.openfiles import PlainUnits
 from lakelog.consumequeue.removed import RemovedQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.topicconfig import batch_topics
@@ -26,7 +27,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files import FileSystem
 from lakelog.layout import ABORT_FILE
 from lakelog.queueoffsets import Queue
-from lakelog.tombstones import write_tombstones
+from lakelog.tombstones import lower_tombstones
 from lakelog.units import Units
 from lakelog.verifying import Verifier
 
@@ -107,7 +108,7 @@ class ConsumeQueues:
         return min(max(min(start, self._removed.again), minimum), end)
 
     def _resume_owning(self, minimum: int, end: int) -> int:
-        self._lower_tombstones(end)
+        lower_tombstones(self._files, self._path, self._tombstones, end)
         kept = self._kept = read_kept(self._files, self._path)
         self._marks = self._proved(kept.marks, end)
         self._thorough = not (self._clean and self._marks)
@@ -142,13 +143,6 @@ class ConsumeQueues:
                 continue
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
-
-    def _lower_tombstones(self, end: int) -> None:
-        """None may reach beyond the end of the log: it would bury what is put from now on."""
-        beyond = [topic for topic, buried in self._tombstones.items() if buried > end]
-        self._tombstones.update(dict.fromkeys(beyond, end))
-        if beyond:
-            write_tombstones(self._files, self._path, self._tombstones)
 
     def _distrust(self, kept: Kept) -> None:
         """Sync what may not be durable at the next flush."""
@@ -341,6 +335,11 @@ class ConsumeQueues:
         self._ensure_loaded()
         found = self._queues.get(queue)
         return NO_UNITS if found is None else found.read(first, count)
+
+    def plain(self, queue: Queue, minimum: int, offset: int) -> PlainUnits | None:
+        """Where compiled code finds units; see :meth:`.SimpleQueue.plain`."""
+        found = self._queues.get(queue)
+        return None if found is None else found.plain(minimum, offset)
 
     def kind(self, queue: Queue) -> str:
         """``SimpleCQ`` or ``BatchCQ``."""

@@ -101,6 +101,14 @@ class ExtFiles:
         raw = self._heads(offsets)[back]
         return raw["tags_code"].astype(np.int64), raw["store_time"].astype(np.int64)
 
+    def holds(self, addresses: Longs) -> bool:
+        """Whether a unit stands at each of them."""
+        try:
+            self.resolve(addresses)
+        except CorruptQueue:
+            return False
+        return True
+
     def truncate_after(self, address: int | None) -> None:
         """Keep the unit at ``address`` and all before it; ``None`` drops everything.
 

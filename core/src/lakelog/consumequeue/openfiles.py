@@ -10,20 +10,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.files import File, FileSystem, unreadable
+from lakelog.files import File, FileSystem, RealFile, unreadable
 
 MOST_OPEN: Final = 512
 
 
 @attrs.define(eq=False)
-class _Opened:
+class Opened:
+    """One file.
+
+    :ivar descriptor: of a file of the operating system, else -1; it stays that one's until
+        ``dropped`` is set, which is done before it is closed
+    """
+
     file: File
     users: int = 0
     dropped: bool = False
+    descriptor: int = attrs.field(init=False)
+
+    @descriptor.default
+    def _find_descriptor(self) -> int:
+        return self.file.fileno() if type(self.file) is RealFile else -1
+
+
+PlainUnits: TypeAlias = tuple[int, int, Opened, int, int]
+"""Both bounds of a queue; then an open file, the position of a unit in it in bytes, and for how
+many units there is room from there on.
+"""
 
 
 class OpenFiles:
@@ -33,7 +50,7 @@ class OpenFiles:
         self._files = files
         self._write = write
         self._most = most
-        self._opened: OrderedDict[Path, _Opened] = OrderedDict()
+        self._opened: OrderedDict[Path, Opened] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -64,6 +81,10 @@ class OpenFiles:
         except OSError as error:
             raise unreadable(path, error) from error
 
+    def held(self, path: Path) -> Opened | None:
+        """The file, if it is open; for who asks it whether it is ``dropped`` before each use."""
+        return self._opened.get(path)
+
     def drop(self, path: Path) -> None:
         """Close a file that is about to be removed."""
         with self._lock:
@@ -77,12 +98,12 @@ class OpenFiles:
             while self._opened:
                 self._close(self._opened.popitem()[1])
 
-    def _take(self, path: Path, *, create: bool) -> _Opened:
+    def _take(self, path: Path, *, create: bool) -> Opened:
         with self._lock:
             opened = self._opened.get(path)
             if opened is None:
                 file = self._files.open(path, write=self._write, create=create)
-                opened = self._opened[path] = _Opened(file)
+                opened = self._opened[path] = Opened(file)
                 opened.users = 1
                 self._shrink()
             else:
@@ -90,7 +111,7 @@ class OpenFiles:
                 opened.users += 1
             return opened
 
-    def _give_back(self, opened: _Opened) -> None:
+    def _give_back(self, opened: Opened) -> None:
         with self._lock:
             opened.users -= 1
             if opened.dropped and not opened.users:
@@ -104,7 +125,7 @@ class OpenFiles:
                 self._close(self._opened.pop(path))
 
     @staticmethod
-    def _close(opened: _Opened) -> None:
+    def _close(opened: Opened) -> None:
         opened.dropped = True
         if not opened.users:
             opened.file.close()

@@ -108,16 +108,17 @@ class ReplacedPlaces:
     """Knows the replacements that the queues of their topic lead to.
 
     :ivar minimum: the log's first byte; -1 as long as it is not known
+    :ivar queues: those of that topic
     """
 
     def __init__(self) -> None:
         self.minimum = -1
-        self._queues: Mapping[Queue, ReplacementQueue] = {}
+        self.queues: Mapping[Queue, ReplacementQueue] = {}
         self._found: tuple[object, Replacements] = ((), NO_REPLACEMENTS)
 
     def watch(self, name: Queue, queue: ReplacementQueue) -> None:
         """Look into this queue, and no longer into another one of that name."""
-        self._queues = {**self._queues, name: queue}
+        self.queues = {**self.queues, name: queue}
 
     def lead_front(self, raw: RawUnits, first_offset: int) -> None:
         """See :meth:`Replacements.lead_front`; nothing where the log does not begin at 0."""
@@ -126,9 +127,9 @@ class ReplacedPlaces:
 
     def now(self) -> Replacements:
         """Those that are there now; to be called from any thread."""
-        if not self._queues:
+        if not self.queues:
             return NO_REPLACEMENTS
-        queues = list(self._queues.values())
+        queues = list(self.queues.values())
         state = [(each.first, each.end, each.reached) for each in queues]
         seen, found = self._found
         if seen != state:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.consumequeue.openfiles import PlainUnits
 from lakelog.consumequeue.overlay import Overlay
 from lakelog.consumequeue.placement import placed
 from lakelog.consumequeue.search import end_of_last, first_behind, first_real, last_real
 from lakelog.consumequeue.unitbytes import (
     NONE,
     RawUnits,
+    alike,
     filler,
     is_filler,
     join,
@@ -118,6 +120,21 @@ class SimpleQueue:
             first, end = self._find(minimum), self.end
             self._minimum = (minimum, first, end)
         return min(first, self.end), self.end
+
+    def plain(self, minimum: int, offset: int) -> PlainUnits | None:
+        """What :meth:`bounds` found last, and where the unit of ``offset`` stands.
+
+        ``None`` where one of them has to be looked for, and where a file does not say everything.
+        """
+        (at, first, known), end = self._minimum, self.end
+        if at != minimum or not self.first <= first < known <= end or not first <= offset < end:
+            return None
+        if self._ext is not None or self._memory is not None:
+            return None
+        if self._replaced is not None and self._replaced.queues:
+            return None
+        held = self._files.held(offset)
+        return None if held is None else (first, end, *held)
 
     def _look_for_front(self) -> None:
         """The log's owner may have deleted files since they were listed."""
@@ -241,7 +258,7 @@ class SimpleQueue:
         """Let go of units that an owner has written by now."""
         start, held = memory.held()
         written = self._files.read(start, len(held))
-        same = _alike(written, held[: len(written)])
+        same = alike(written, held[: len(written)])
         count = len(same) if same.all() else int(same.argmin())
         if count:
             memory.drop(count)
@@ -261,7 +278,7 @@ class SimpleQueue:
         real = np.flatnonzero(~is_filler(span))
         places = np.searchsorted(span["offset"][real].astype(np.int64), again.offsets)
         near = span[real[np.minimum(places, len(real) - 1)]] if len(real) else filler(len(again))
-        there = _alike(near, pack(again))
+        there = alike(near, pack(again))
         if not there.all():
             missing = int(there.argmin())
             _LOG.warning(
@@ -288,7 +305,7 @@ class SimpleQueue:
             return False
         there = self._raw(low, high - low)
         return len(there) == high - low and bool(
-            _alike(there[queue_offsets - low], pack(again)).all()
+            alike(there[queue_offsets - low], pack(again)).all()
         )
 
     # --- forgetting ---
@@ -346,7 +363,7 @@ class SimpleQueue:
                 ext.resolve(codes[places])
             except CorruptQueue as error:
                 _LOG.warning("queue %s/%d: %s; it is built again from there", *self.queue, error)
-                self._cut(at + next(int(i) for i in places if not _is_found(ext, codes[i : i + 1])))
+                self._cut(at + next(int(i) for i in places if not ext.holds(codes[i : i + 1])))
                 return
 
     def _cut_ext(self, ext: ExtFiles) -> None:
@@ -380,17 +397,3 @@ class SimpleQueue:
         self._files.close()
         if self._ext is not None:
             self._ext.close()
-
-
-def _is_found(ext: ExtFiles, address: NDArray[np.int64]) -> bool:
-    try:
-        ext.resolve(address)
-    except CorruptQueue:
-        return False
-    return True
-
-
-def _alike(one: RawUnits, other: RawUnits) -> NDArray[np.bool_]:
-    """Which units are of the same records; what stands for tags may differ."""
-    same: NDArray[np.bool_] = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
-    return same

@@ -59,6 +59,12 @@ def is_filler(raw: RawUnits) -> NDArray[np.bool_]:
     return fills & (raw["offset"] == 0) if fills.any() else fills
 
 
+def alike(one: RawUnits, other: RawUnits) -> NDArray[np.bool_]:
+    """Which units are of the same records; what stands for tags may differ."""
+    same: NDArray[np.bool_] = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
+    return same
+
+
 def valid_length(raw: RawUnits) -> int:
     """How many units stand at the front; the first with a size <= 0 or offset < 0 ends them."""
     bad = (raw["size"] <= 0) | (raw["offset"] < 0)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.consumequeue.dirty import DirtyFiles
-from lakelog.consumequeue.openfiles import OpenFiles
+from lakelog.consumequeue.openfiles import Opened, OpenFiles
 from lakelog.consumequeue.unitbytes import (
     NONE,
     UNIT,
@@ -38,7 +38,10 @@ class UnitFiles:
     :ivar bases: queue offset of the first unit of each file, in order, without a gap
     """
 
-    __slots__ = ("_dirty", "_entries", "_files", "_opened", "_paths", "bases", "directory")
+    __slots__ = (
+        *("_dirty", "_entries", "_files", "_latest", "_opened", "_paths"),
+        *("bases", "directory"),
+    )
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class UnitFiles:
         self._dirty = dirty
         self._entries = entries
         self._paths: dict[int, Path] = {}
+        self._latest: tuple[int, Opened | None] = 0, None
         self.directory = directory
         self.bases: list[int] = []
 
@@ -94,6 +98,20 @@ class UnitFiles:
                 break
             first, count = first + size, count - size
         return parts[0] if len(parts) == 1 else join(*parts) if parts else NONE
+
+    def held(self, first: int) -> tuple[Opened, int, int] | None:
+        """Where the unit of queue offset ``first`` stands, if its file is open.
+
+        :returns: the file, the unit's position in bytes, and how many units there is room for
+            from there on
+        """
+        base, opened = self._latest
+        within = first - base
+        if opened is None or opened.dropped or not 0 <= within < self._entries:
+            base = self.base(first)
+            within, opened = first - base, self._opened.held(self.path(base))
+            self._latest = base, opened
+        return None if opened is None else (opened, within * UNIT_BYTES, self._entries - within)
 
     def write(self, first: int, units: RawUnits) -> None:
         """Write units from queue offset ``first`` on; one write for each file."""

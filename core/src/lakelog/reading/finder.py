@@ -19,6 +19,7 @@ from lakelog.reading.byqueue import QueueList
 from lakelog.reading.bytime import TimeSearch
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
+from lakelog.reading.plainway import plain_way
 from lakelog.reading.query import KeyQuery, finding
 from lakelog.units import Units
 
@@ -75,7 +76,8 @@ class Finder:
         def minimum() -> int:
             return reader.min_offset
 
-        getter = QueueGetter(queues, reader, minimum, units_per_file)
+        plain = plain_way(current(), queues, reader)
+        getter = QueueGetter(queues, reader, minimum, units_per_file, plain)
         return cls(
             getter,
             QueueFollower(getter, arrivals),

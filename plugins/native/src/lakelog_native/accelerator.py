@@ -72,6 +72,11 @@ class Native:
         """What puts one message."""
         return _native.Putter(encoder, _CLASSES, log)
 
+    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any]:
+        """What gets messages of an owner's queue."""
+        get: Callable[[Any, Any, Any, Any], Any] = _native.Getter(self._decoder, parts).get
+        return get
+
     def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None]:
         """What finds messages by key."""
         find: Callable[..., list[StoredMessage] | None]

@@ -1,0 +1,392 @@
+"""Gets by compiled code: what plain Python gives, of whole logs and queues and of damaged ones."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakelog
+from core.tests.store.support import open_small, read_small
+from lakelog.bounds import OwnedBounds
+from lakelog.errors import CorruptRecord
+from lakelog.logreader import LogReader
+from lakelog.message import Message, StoredMessage
+from lakelog.pages import sharedpage
+from lakelog.pieces import Damage
+from lakelog.positions import Positions
+from lakelog.properties import REPAIRED_TOPIC
+from lakelog.reading.get import QueueGetter
+from lakelog.reading.plainway import GetParts, PlainQueues, PlainWay, plain_way
+from lakelog.reading.results import GetStatus
+from lakelog.source import ViewSource
+from plugins.native.tests.support import NATIVE
+
+COUNT = 300
+ENTRIES = 64
+SEGMENT = 1 << 14
+FEW = {"consume-queue": {"file_entries": ENTRIES}}
+UNIT_BYTES = 20
+
+
+@attrs.frozen
+class Ways:
+    """Two getters over the same queues and the same log.
+
+    :ivar positions: bounds of that log, the tests' own
+    """
+
+    store: lakelog.Store
+    native: QueueGetter
+    plain: QueueGetter
+    way: PlainWay
+    positions: Positions
+
+    def both(self, *given: Any, **named: Any) -> None:
+        """Compare one call."""
+        assert outcome(self.native, *given, **named) == outcome(self.plain, *given, **named)
+
+
+def ways_of(store: lakelog.Store) -> Ways:
+    getter, own = store._find.getter, store._reader
+    queues = getter._selector._queues
+    own_positions, segments = own.owned() or pytest.fail("it is no owner's")
+    words = memoryview(bytearray(8 * sharedpage.WORDS)).cast("Q")
+    words[:] = memoryview(
+        b"".join(each.to_bytes(8, sys.byteorder) for each in own_positions.words)
+    ).cast("Q")
+    positions = Positions(words)
+    log = LogReader(ViewSource(segments), OwnedBounds(positions), lambda: False)
+    way = plain_way(NATIVE, queues, log)
+    assert way is not None
+
+    def minimum() -> int:
+        return log.min_offset
+
+    native = QueueGetter(queues, log, minimum, ENTRIES, way)
+    return Ways(store, native, QueueGetter(queues, log, minimum, ENTRIES), way, positions)
+
+
+def fields(message: StoredMessage) -> list[tuple[type, Any]]:
+    return [(type(value), value) for value in attrs.astuple(message)]
+
+
+def outcome(getter: QueueGetter, *given: Any, **named: Any) -> object:
+    try:
+        found = getter.get(*given, **named)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+    bounds = found.next_offset, found.min_offset, found.max_offset
+    assert {type(each) for each in bounds} == {int}
+    assert hash(found.messages[0]) if found.messages else True
+    return type(found), found.status, bounds, [fields(each) for each in found.messages]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[lakelog.Store]:
+    """Two queues over some segments, and over some files of units."""
+    given = {"segment_size_bytes": SEGMENT, "plugins": None, "accelerator": "native", **FEW}
+    with open_small(tmp_path / "s", **given) as store:
+        put(store, COUNT)
+        yield store
+
+
+def put(store: lakelog.Store, count: int) -> None:
+    """Messages of two queues in turn, that differ in much."""
+    for number in range(count):
+        message = Message(
+            *("t", b"%06d" % number + b"." * (number * 7 % 200)),
+            tags=None if number % 3 else f"tag{number % 5}",
+            keys=f"k{number}",
+            queue_id=number % 2,
+            born_timestamp_ms=number // 4,
+            born_host="[::1]:9" if number % 50 == 7 else None,
+            flag=number % 2 - 1,
+        )
+        store.put(message)
+    assert store.wait_dispatched()
+
+
+@pytest.fixture
+def ways(store: lakelog.Store) -> Ways:
+    return ways_of(store)
+
+
+def known(ways: Ways) -> None:
+    """Let Python look once: only then is known where the queue begins, and its files are open."""
+    for offset in range(0, COUNT // 2, ENTRIES):
+        ways.plain.get("t", 0, offset, 1)
+
+
+# --- what is plain ---
+
+
+def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> None:
+    known(ways)
+    found = ways.way("t", 0, 5, 32)
+    assert found is not None
+    assert (found.status, found.next_offset, found.max_offset) == (GetStatus.FOUND, 37, COUNT // 2)
+    assert [each.queue_offset for each in found.messages] == list(range(5, 37))
+    assert ways.way("t", 0, ENTRIES - 1, 1) is not None
+    left = [("t", 0, ENTRIES - 1, 2), ("t", 0, COUNT // 2, 1), ("t", 0, -1, 1), ("t", 2, 0, 1)]
+    left += [("u", 0, 0, 1), ("t", 0, 0, 0), ("t", 0, 0, 4097), ("t", 0, 1 << 70, 1)]
+    assert [ways.way(*each) for each in left] == [None] * len(left)
+
+
+def test_the_store_takes_that_way(store: lakelog.Store) -> None:
+    first = store.get("t", 0, 0)
+    way = store._find.getter._plain_way
+    assert way is not None
+    assert way("t", 0, 0, 32) == first == store.get("t", 0, 0)
+
+
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, False, "0", b"t", 1.0, 1 << 70, -(1 << 70), np.int64(3), []]
+)
+OFFSETS = st.integers(-2, COUNT // 2 + 3)
+COUNTS = st.integers(0, 200)
+
+
+NAMED = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_bytes": st.none() | st.integers(0, 9000),
+        "tags": st.sampled_from([None, "*", "", "tag0", "tag1 || tag3", " || "]),
+    },
+)
+GIVEN = st.tuples(
+    *(st.sampled_from(["t", "u", ""]) | ODD, st.integers(-1, 2) | ODD),
+    *(OFFSETS | ODD, COUNTS | ODD),
+)
+
+
+@given(GIVEN, NAMED)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_same_arguments(ways: Ways, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    ways.both(*given, **named)
+
+
+@given(OFFSETS, COUNTS, st.lists(st.integers(0, 80_000), min_size=3, max_size=3), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_same_bounds(
+    ways: Ways, offset: int, count: int, bounds: list[int], durable: bool
+) -> None:
+    words = ways.positions.words
+    before = list(words)
+    try:
+        words[sharedpage.MINIMUM], flushed, appended = sorted(bounds)
+        words[sharedpage.FLUSHED], words[sharedpage.APPENDED] = flushed, appended
+        words[sharedpage.FLAGS] = sharedpage.DURABLE * durable
+        ways.both("t", 0, offset, count)
+    finally:
+        for at, word in enumerate(before):
+            words[at] = word
+
+
+def test_a_queue_of_a_repair_is_left_to_python(ways: Ways) -> None:
+    known(ways)
+    assert ways.way("t", 0, 0, 10) is not None
+    ways.store.put(Message(REPAIRED_TOPIC, b"", queue_id=0))
+    assert ways.store.wait_dispatched()
+    assert ways.way("t", 0, 0, 10) is None
+    ways.both("t", 0, 0, 10)
+
+
+def test_what_a_log_says_otherwise_is_left_to_python(ways: Ways) -> None:
+    _, segments = ways.store._reader.owned() or pytest.fail("it is no owner's")
+    damage = Damage(0, 100, CorruptRecord("found by a test", offset=0))
+    bounds = OwnedBounds(ways.positions)
+    sources = ViewSource(segments), ViewSource(segments, [damage])
+    made = [LogReader(each, bounds, lambda: False) for each in sources]
+    made.append(LogReader(sources[0], bounds, lambda: False, decoder=list))
+    assert [each.owned() is None for each in made] == [False, True, True]
+
+
+# --- damage ---
+
+
+@contextmanager
+def changed(file: Path, at: int, data: bytes) -> Iterator[None]:
+    """Other bytes in a file, for a while."""
+    with file.open("r+b", buffering=0) as opened:
+        before = os.pread(opened.fileno(), len(data), at)
+        os.pwrite(opened.fileno(), data, at)
+        try:
+            yield
+        finally:
+            os.pwrite(opened.fileno(), before, at)
+
+
+BYTES = st.binary(min_size=1, max_size=30) | st.sampled_from([bytes(20), bytes(600), b"\xff" * 8])
+
+
+@given(st.integers(0, COUNT // 2 - 1), st.integers(-10, 500), BYTES, OFFSETS, COUNTS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_same_of_damaged_records(
+    ways: Ways, number: int, within: int, data: bytes, offset: int, count: int
+) -> None:
+    known(ways)
+    at = max(0, ways.plain.get("t", 0, number, 1).messages[0].physical_offset + within)
+    base = at - at % SEGMENT
+    file = ways.store.path / "commitlog" / f"{base:020d}"
+    with changed(file, at - base, data[: SEGMENT - at % SEGMENT]):
+        ways.both("t", 0, offset, count)
+        ways.both("t", 0, number, 3)
+
+
+@given(st.integers(0, ENTRIES - 1), st.integers(0, 19), BYTES, OFFSETS, COUNTS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_same_of_damaged_units(
+    ways: Ways, number: int, within: int, data: bytes, offset: int, count: int
+) -> None:
+    known(ways)
+    at = number * UNIT_BYTES + within
+    file = ways.store.path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    with changed(file, at, data[: ENTRIES * UNIT_BYTES - at]):
+        ways.both("t", 0, offset, count)
+        ways.both("t", 0, number, 3)
+
+
+def test_units_of_other_records_lead_to_them_as_in_python(ways: Ways) -> None:
+    known(ways)
+    folder = ways.store.path / "consumequeue" / "t"
+    units = (folder / "0" / f"{0:020d}").read_bytes()
+    others = (folder / "1" / f"{0:020d}").read_bytes()
+    filler = (0).to_bytes(8, "big") + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
+    for data in (units[40:60] + units[20:40], others[:60], filler, filler * 3):
+        with changed(folder / "0" / f"{0:020d}", 20, data):
+            ways.both("t", 0, 0, 10)
+
+
+def test_a_file_of_units_that_was_cut_short(ways: Ways) -> None:
+    known(ways)
+    os.truncate(ways.store.path / "consumequeue" / "t" / "0" / f"{0:020d}", 10 * UNIT_BYTES + 7)
+    ways.both("t", 0, 0, 10)
+    ways.both("t", 0, 5, 10)
+    ways.both("t", 0, 10, 10)
+
+
+# --- what comes and goes ---
+
+
+def test_a_file_that_was_closed_meanwhile(ways: Ways) -> None:
+    known(ways)
+    queue = ways.store._find.getter._selector._queues._queues["t", 0]  # type: ignore[attr-defined]  # of ConsumeQueues
+    files = queue._files
+    opened, position, room = files.held(1)
+    assert (position, room) == (UNIT_BYTES, ENTRIES - 1)
+    files.close()
+    assert opened.dropped
+    assert ways.way("t", 0, 0, 10) is None
+    ways.both("t", 0, 0, 10)
+    assert ways.way("t", 0, 0, 10) is not None
+
+
+def test_a_topic_that_was_deleted(ways: Ways) -> None:
+    known(ways)
+    ways.store.delete_topic("t")
+    assert ways.way("t", 0, 0, 10) is None
+    ways.both("t", 0, 0, 10)
+    put(ways.store, 10)
+    ways.positions.words[sharedpage.APPENDED] = ways.store.max_offset
+    first = COUNT // 2
+    ways.both("t", 0, first, 10)
+    ways.both("t", 0, first, 10)
+    assert ways.way("t", 0, first, 10) is not None
+
+
+def test_of_a_queue_that_grows(store: lakelog.Store) -> None:
+    done = Thread(target=put, args=(store, 3 * COUNT))
+    done.start()
+    seen: list[bytes] = []
+    while done.is_alive() or len(seen) < 2 * COUNT:
+        found = store.get("t", 1, len(seen))
+        seen += [each.body[:6] for each in found.messages]
+        assert found.next_offset == len(seen)
+    done.join()
+    numbers = [*range(1, COUNT, 2), *range(1, 3 * COUNT, 2)]
+    assert [int(each) for each in seen] == numbers
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"consume-queue": {"ext_enabled": True}},
+        {"light_queues": True},
+        {"flush": "group-commit"},
+        {"writer": "staged"},
+    ],
+    ids=["codes kept apart", "light queues", "durable", "staged"],
+)
+def test_other_settings(tmp_path: Path, more: dict[str, Any]) -> None:
+    path = tmp_path / "s"
+    with open_small(path, segment_size_bytes=1 << 16, plugins=None, **more) as store:
+        put(store, COUNT)
+        ways = ways_of(store)
+        for offset in range(-1, COUNT // 2 + 1, 7):
+            ways.both("t", 0, offset, 20)
+        assert (ways.way("t", 0, 0, 32) is None) == ("consume-queue" in more)
+
+
+def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
+    known(ways)
+    queues = ways.store._find.getter._selector._queues
+    _, segments = ways.store._reader.owned() or pytest.fail("it is no owner's")
+    memory = ways.positions.words
+    assert isinstance(memory, memoryview)
+    found = ways.plain.get("t", 0, 0, 3).messages
+    size = sum(each.size for each in found)
+    for most_bytes, is_answered in ((size, True), (size - 1, False)):
+        assert isinstance(queues, PlainQueues)
+        parts = GetParts(
+            memory.cast("B"), queues.plain, segments.view, SEGMENT, most_bytes=most_bytes
+        )
+        assert (NATIVE.getting(parts)("t", 0, 0, 3) is not None) == is_answered
+
+
+# --- others who read ---
+
+READ = """
+import pickle, sys, lakelog
+with lakelog.open(sys.argv[1], mode="read", plugins=[]) as store:
+    found = [store.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
+sys.stdout.buffer.write(pickle.dumps(found))
+"""
+
+
+def test_readers_get_the_same(store: lakelog.Store) -> None:
+    own = [store.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
+    again = [store.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
+    with read_small(store.path, **{"segment_size_bytes": SEGMENT, **FEW}) as reader:
+        read = [reader.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
+        assert reader._find.getter._plain_way is None
+    done = subprocess.run(
+        [sys.executable, "-c", READ, store.path], capture_output=True, check=True, timeout=60
+    )
+    assert own == again == read == pickle.loads(done.stdout)
+    assert repr(own) == repr(read)
+
+
+def test_what_was_closed_is_let_go(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        put(store, 10)
+        store.get("t", 0, 0)
+        assert len(store.get("t", 0, 0).messages) == 5
+        finder = weakref.ref(store._find.getter)
+    del store
+    gc.collect()
+    assert finder() is None
