@@ -50,6 +50,9 @@ class Accelerator(Protocol):
         What is called takes all arguments in their order.
         """
 
+    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None] | None:
+        """``TimeSearch.offset_by_time`` by ``parts``, which are ``SearchParts``."""
+
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
     ) -> bytes | None:

@@ -41,9 +41,9 @@ struct Asked<'py> {
 
 /// Where a record stands, by its unit.
 #[derive(Clone, Copy)]
-struct Unit {
-    offset: i64,
-    size: i32,
+pub struct Unit {
+    pub offset: i64,
+    pub size: i32,
 }
 
 impl Unit {
@@ -57,7 +57,7 @@ impl Unit {
     }
 
     /// Whether it leads to what may be a record between two offsets.
-    fn is_between(self, first: i64, end: i64) -> bool {
+    pub fn is_between(self, first: i64, end: i64) -> bool {
         self.size >= RECORD_MIN_BYTES as i32
             && self.offset >= first
             && self.end().is_some_and(|own| own <= end)
@@ -227,7 +227,7 @@ impl Getter {
 }
 
 /// Units as they stand in a file, an `Opened`; `None` where it has fewer.
-fn read(opened: &Bound<'_, PyAny>, position: i64, count: usize) -> Option<Vec<Unit>> {
+pub fn read(opened: &Bound<'_, PyAny>, position: i64, count: usize) -> Option<Vec<Unit>> {
     let py = opened.py();
     let mut raw = vec![0u8; count * UNIT_BYTES];
     if opened.getattr(intern!(py, "dropped")).ok()?.is_truthy().ok()? {

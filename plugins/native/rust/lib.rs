@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 mod append;
 mod batch;
+mod bytime;
 mod columns;
 mod dispatch;
 mod frame;
@@ -27,6 +28,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
     module.add_class::<query::KeyFinder>()?;
+    module.add_class::<bytime::TimeFinder>()?;
     module.add_class::<get::Getter>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;

@@ -253,8 +253,14 @@ impl<'a> Search<'a> {
         most: &Bound<'_, PyAny>,
     ) -> Option<Search<'a>> {
         let (topic, key) = (text(topic)?, text(key)?);
-        let [begin_ms, end_ms] = times;
-        let (begin_ms, end_ms) = (time_ms(begin_ms, 0)?, time_ms(end_ms, FOREVER_MS)?);
+        let time_or = |time: &Bound<'_, PyAny>, default| {
+            if time.is_none() {
+                Some(default)
+            } else {
+                time_ms(time)
+            }
+        };
+        let (begin_ms, end_ms) = (time_or(times[0], 0)?, time_or(times[1], FOREVER_MS)?);
         let most = usize::try_from(unsafe { long(most.as_ptr())? }).ok()?;
         if most == 0 || begin_ms > end_ms || key.contains(' ') {
             return None;
@@ -271,10 +277,7 @@ fn text<'a>(object: &'a Bound<'_, PyAny>) -> Option<&'a str> {
 }
 
 /// A time that Python takes, too: see `time_ms` of `lakelog/arguments.py`.
-fn time_ms(object: &Bound<'_, PyAny>, default: i64) -> Option<i64> {
-    if object.is_none() {
-        return Some(default);
-    }
+pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     let value = unsafe { long(object.as_ptr())? };
     let is_meant = value == FOREVER_MS
         || (0..100_000_000).contains(&value)

@@ -16,7 +16,7 @@ from lakelog.logreader import LogReader
 from lakelog.queueoffsets import Queue
 from lakelog.reading.arrivals import Waiting
 from lakelog.reading.byqueue import QueueList
-from lakelog.reading.bytime import TimeSearch
+from lakelog.reading.bytime import TimeSearch, searching
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.plainway import plain_way
@@ -82,7 +82,7 @@ class Finder:
             getter,
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
-            TimeSearch(queues, reader, minimum),
+            TimeSearch(queues, reader, minimum, searching(current(), queues, reader)),
             KeyQuery(index, reader, buried, find),
         )
 

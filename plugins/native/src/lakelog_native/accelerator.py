@@ -82,3 +82,8 @@ class Native:
         find: Callable[..., list[StoredMessage] | None]
         find = _native.KeyFinder(self._decoder, parts).find
         return find
+
+    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None]:
+        """What finds queue offsets by time."""
+        search: Callable[[Any, Any, Any, Any], int | None] = _native.TimeFinder(parts).search
+        return search
