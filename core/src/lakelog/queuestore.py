@@ -174,7 +174,6 @@ class QueueStore:
 
     # --- by time ---
 
-    @reads
     def offset_by_time(
         self,
         topic: str,
@@ -186,7 +185,18 @@ class QueueStore:
 
         ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
         """
-        return self._find.times.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        try:
+            search = self._current.now().finder.times.search
+            found = search(topic, queue_id, timestamp_ms, boundary)
+        except (LakelogError, OSError):
+            found = None  # said by the other way, if it lasts
+        if found is not None:
+            return found
+        return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    @reads
+    def _offset_by_time(self, *arguments: Any) -> int:
+        return self._find.times.offset_by_time(*arguments)
 
     @reads
     def earliest_time(self, topic: str, queue_id: int) -> int | None:

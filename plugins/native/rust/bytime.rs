@@ -9,7 +9,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::frame::{stated_time, Head};
 use crate::get::{read, Unit};
 use crate::message::queue_id;
-use crate::page::LogBounds;
+use crate::page::{LogBounds, OpenSegments};
 use crate::query::time_ms;
 use crate::run::{answer, octets};
 
@@ -23,8 +23,7 @@ pub struct TimeFinder {
     log: LogBounds,
     bounds: Py<PyAny>,
     plain: Py<PyAny>,
-    view: Py<PyAny>,
-    segment_bytes: i64,
+    segments: OpenSegments,
 }
 
 /// An open file of units: a queue offset, where its unit stands, and how many there is room for
@@ -62,15 +61,14 @@ impl TimeFinder {
             log: LogBounds::of(&parts.getattr("memory")?, &parts.getattr("layout")?)?,
             bounds: parts.getattr("bounds")?.unbind(),
             plain: parts.getattr("plain")?.unbind(),
-            view: parts.getattr("view")?.unbind(),
-            segment_bytes: parts.getattr("segment_bytes")?.extract()?,
+            segments: OpenSegments::of(parts)?,
         })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.bounds)?;
         visit.call(&self.plain)?;
-        visit.call(&self.view)
+        self.segments.visit(&visit)
     }
 
     /// The queue offset; `None` where Python has to look.
@@ -126,14 +124,11 @@ impl<'py> Queue<'_, 'py> {
         if !unit.is_between(minimum, end) {
             return Ok(None);
         }
-        let start = unit.offset - unit.offset % self.finder.segment_bytes;
+        let segments = &self.finder.segments;
+        let start = unit.offset - unit.offset % segments.segment_bytes;
         if self.segment.as_ref().is_none_or(|(held, _)| *held != start) {
-            let py = self.name.py();
-            let view = self.finder.view.bind(py).call1((start, self.finder.segment_bytes));
-            let Some(view) = answer(py, view)? else {
-                return Ok(None);
-            };
-            self.segment = PyBuffer::get(&view).ok().map(|buffer| (start, buffer));
+            let view = segments.view(self.name.py(), start, segments.segment_bytes)?;
+            self.segment = view.map(|buffer| (start, buffer));
         }
         let data = self.segment.as_ref().and_then(|(_, buffer)| octets(buffer));
         Ok(data.and_then(|data| {

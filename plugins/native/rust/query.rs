@@ -1,19 +1,17 @@
 //! Messages by key, from an owner's index files and segments in one go, as
 //! `lakelog/reading/query.py`. Whatever is unusual is left to Python.
 
-use std::num::NonZero;
-
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::dispatch::hash_on;
 use crate::frame::{Head, RECORD_MIN_BYTES};
 use crate::index::{Chain, File, Wanted};
 use crate::message::long;
-use crate::page::LogBounds;
+use crate::page::{LogBounds, OpenSegments};
 use crate::run::{answer, octets, ALONE_BYTES};
 use crate::stored::{frame, Decoder};
 
@@ -28,8 +26,7 @@ pub struct KeyFinder {
     bounds: LogBounds,
     hash_files: Py<PyAny>,
     buried: Py<PyAny>,
-    open: Py<PyDict>,
-    segment_bytes: i64,
+    segments: OpenSegments,
 }
 
 /// What is asked for, and what of it was found.
@@ -58,15 +55,14 @@ impl KeyFinder {
             bounds: LogBounds::of(&parts.getattr("memory")?, &parts.getattr("layout")?)?,
             hash_files: parts.getattr("hash_files")?.unbind(),
             buried: parts.getattr("buried")?.unbind(),
-            open: parts.getattr("open_segments")?.cast_into::<PyDict>()?.unbind(),
-            segment_bytes: parts.getattr("segment_bytes")?.extract::<NonZero<u32>>()?.get() as i64,
+            segments: OpenSegments::of(parts)?,
         })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.hash_files)?;
         visit.call(&self.buried)?;
-        visit.call(&self.open)
+        self.segments.visit(&visit)
     }
 
     /// The messages, the newest first; `None` where Python has to look.
@@ -181,7 +177,7 @@ impl KeyFinder {
     ) -> PyResult<bool> {
         let mut length = NEAR_BYTES.min(end - offset);
         let record = loop {
-            let Some(view) = self.view(py, offset, length)? else {
+            let Some(view) = self.segments.view(py, offset, length)? else {
                 return Ok(false);
             };
             let Some(data) = octets(&view) else {
@@ -223,24 +219,6 @@ impl KeyFinder {
             Some(false) => Ok(true),
             None => Ok(false),
         }
-    }
-
-    /// Bytes of a segment that is open, fewer at its end; as `Segments.view`.
-    fn view(&self, py: Python<'_>, offset: i64, length: i64) -> PyResult<Option<PyBuffer<u8>>> {
-        let position = offset % self.segment_bytes;
-        let start = offset - position;
-        let open = |at: i64| self.open.bind(py).get_item(at).ok().flatten();
-        let Some(segment) = open(start) else {
-            return Ok(None);
-        };
-        let length = length.min(self.segment_bytes - position);
-        let view = segment.call_method1(intern!(py, "view"), (position, length));
-        let Some(view) = answer(py, view)? else {
-            return Ok(None);
-        };
-        // Or it was closed, and may have read elsewhere.
-        let is_open = open(start).is_some_and(|again| again.is(&segment));
-        Ok(if is_open { PyBuffer::get(&view).ok() } else { None })
     }
 }
 

@@ -16,6 +16,7 @@ from lakelog.accelerate import Accelerator
 from lakelog.arguments import WrongValue, queue_name, time_ms
 from lakelog.interfaces import QueueReader
 from lakelog.logreader import LogReader
+from lakelog.opensegment import Viewable
 from lakelog.pages import sharedpage
 from lakelog.queueoffsets import Queue
 from lakelog.reading.heads import HeadLog, Heads
@@ -35,7 +36,7 @@ class TimeSearch:
     """Finds queue offsets by time.
 
     :ivar minimum: gives the log's first byte
-    :ivar search: is asked before
+    :ivar search: to be asked before :meth:`offset_by_time`
     """
 
     queues: QueueReader
@@ -56,9 +57,6 @@ class TimeSearch:
         Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a time that can
         only be seconds, a boundary of another name, or a queue id below 0.
         """
-        found = self.search(topic, queue_id, timestamp_ms, boundary)
-        if found is not None:
-            return found
         timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
         if boundary not in ("lower", "upper"):
             raise WrongValue(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
@@ -89,13 +87,13 @@ class SearchParts:
 
     :ivar memory: the shared page; :ivar layout: where its words stand, by their names
     :ivar bounds: see :class:`~lakelog.interfaces.QueueReader`; :ivar plain: see `PlainQueues`
-    :ivar view: bytes of the log, not beyond the end of a segment; :ivar segment_bytes: its length
+    :ivar open_segments: see :class:`~lakelog.segments.Segments`; :ivar segment_bytes: of each
     """
 
     memory: memoryview
     bounds: Callable[[Queue, int], tuple[int, int] | None]
     plain: Callable[[Queue, int, int], Any]
-    view: Callable[[int, int], memoryview]
+    open_segments: dict[int, Viewable]
     segment_bytes: int
     layout: ModuleType = sharedpage
 
@@ -109,7 +107,7 @@ def searching(accelerator: Accelerator | None, queues: QueueReader, log: LogRead
     if segments.staged or not isinstance(positions.words, memoryview):
         return _leave_it  # what is staged is copied to be seen, and whole segments are looked at
     memory, length = positions.words.cast("B"), segments.size_bytes
-    parts = SearchParts(memory, queues.bounds, queues.plain, segments.view, length)
+    parts = SearchParts(memory, queues.bounds, queues.plain, segments.open_segments, length)
     return accelerator.searching(parts) or _leave_it
 
 
