@@ -69,6 +69,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with filled(tmp_path_factory.mktemp("native") / "s") as store:
         assert len(index_paths(store.path)) > 3
         assert len(segments_of(store)) > 3
+        for topic in TOPICS:
+            for key in KEYS:
+                store.query(topic, key)  # maps what is not mapped yet
         yield store
 
 
