@@ -45,6 +45,7 @@ def store(
     path = tmp_path_factory.mktemp("native") / "s"
     with filled(path, **{"consume-queue": {"file_entries": request.param}}) as store:
         assert len(list((path / "commitlog").iterdir())) > 3
+        store.offset_by_time("t", 0, BASE_MS)  # chooses how it searches by the accelerator of now
         yield store
 
 
