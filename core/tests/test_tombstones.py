@@ -102,6 +102,20 @@ def test_a_file_that_is_watched_says_what_is_new(tmp_path: Path) -> None:
     assert watched.end_of("old") == 0
 
 
+def test_a_file_that_nobody_else_writes_is_read_after_each_write(tmp_path: Path) -> None:
+    watched = TombstoneFile(FILES, tmp_path, alone=True)
+    assert watched.end_of("t") == 0
+    add_tombstone(FILES, tmp_path, "t", 100)
+    assert watched.end_of("t") == 100
+    files = NthFails()
+    files.arm(1, errno.EIO, lambda call, _: call == "sync_dir")
+    with pytest.raises(OSError, match="EIO"):
+        add_tombstone(files, tmp_path, "t", 200)
+    assert watched.end_of("t") == read_tombstones(FILES, tmp_path)["t"] == 100
+    clear_tombstones(FILES, tmp_path)
+    assert watched.end_of("t") == 0
+
+
 @pytest.mark.parametrize("failing", ["rename", "sync_dir"])
 @pytest.mark.parametrize("before", [{}, {"other": 5}])
 def test_a_tombstone_that_is_not_durable_is_taken_back(

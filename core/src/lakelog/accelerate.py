@@ -46,6 +46,15 @@ class Accelerator(Protocol):
     def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
         """A ``PlainWay`` by ``parts``, which are ``GetParts``; ``None`` where it never could."""
 
+    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
+        """``KeyQuery.query`` by ``parts``, which are ``QueryParts``; ``None`` where it never could.
+
+        What is called takes all arguments in their order.
+        """
+
+    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None] | None:
+        """``TimeSearch.offset_by_time`` by ``parts``, which are ``SearchParts``."""
+
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
     ) -> memoryview | None:
@@ -127,15 +136,6 @@ class Accelerator(Protocol):
 
     def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
         """Let slots of that file lead to the entries, which are written."""
-
-    def walk_index(
-        self, file: mmap, slots: int, entries: int, key_hash: int, begin_ms: int, end_ms: int
-    ) -> list[int] | None:
-        """Where records may stand that have a key, by one file of a hash index, the newest first.
-
-        :param key_hash: as the file keeps it; times in ms since 1970, both ends in. ``None`` where
-            the file is damaged, is being written, or has thousands of keys in that slot
-        """
 
 
 class Putting(Protocol):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from lakelog.errors import LakelogError
 from lakelog.message import StoredMessage
 from lakelog.reading.failures import iterates, iterates_async, reads, reads_async
 from lakelog.roles.current import Current
@@ -173,7 +174,6 @@ class QueueStore:
 
     # --- by time ---
 
-    @reads
     def offset_by_time(
         self,
         topic: str,
@@ -185,7 +185,18 @@ class QueueStore:
 
         ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
         """
-        return self._find.times.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        try:
+            search = self._current.now().finder.times.search
+            found = search(topic, queue_id, timestamp_ms, boundary)
+        except (LakelogError, OSError):
+            found = None  # said by the other way, if it lasts
+        if found is not None:
+            return found
+        return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    @reads
+    def _offset_by_time(self, *arguments: Any) -> int:
+        return self._find.times.offset_by_time(*arguments)
 
     @reads
     def earliest_time(self, topic: str, queue_id: int) -> int | None:
@@ -194,7 +205,6 @@ class QueueStore:
 
     # --- by key ---
 
-    @reads
     def query(
         self,
         topic: str,
@@ -208,7 +218,18 @@ class QueueStore:
 
         Raises :class:`~lakelog.errors.MissingIndex` where no key index is kept.
         """
-        return self._find.keys.query(topic, key, since_ms, until_ms, max_messages)
+        try:
+            find = self._current.now().finder.keys.find
+            found = find(topic, key, since_ms, until_ms, max_messages)
+        except (LakelogError, OSError):
+            found = None  # said by the other way, if it lasts
+        if found is not None:
+            return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
+
+    @reads
+    def _query(self, *arguments: Any) -> list[StoredMessage]:
+        return self._find.keys.query(*arguments)
 
     @reads
     def query_offsets(

@@ -36,6 +36,7 @@ class Segments:
     :ivar active_offset: where the one that is being written starts
     :ivar reserved_offset: an append that ends beyond it calls :meth:`reserve` first
     :ivar window: what of it compiled code may write to: see :class:`~lakelog.opensegment.Window`
+    :ivar open_segments: those that are mapped, or written, by where they start
     :ivar on_roll: told where each further segment starts
     """
 
@@ -67,7 +68,7 @@ class Segments:
         self._positions = positions or Positions()
         opened = self._adopted(active_offset, position) if position or is_there else self._first()
         self._use(opened)
-        self._open: dict[int, Viewable] = {active_offset: self.active}
+        self.open_segments: dict[int, Viewable] = {active_offset: self.active}
         self._unsynced = [Unsynced(active_offset, self.active)]
         self._keeping = Lock()
         self._maps: dict[int, None] = {}  # the oldest first
@@ -133,11 +134,11 @@ class Segments:
             try:
                 found = segment.view(position, length)
             except (OSError, ValueError):  # of a file that was closed
-                if self._open.get(start) is segment:
+                if self.open_segments.get(start) is segment:
                     raise
                 continue
-            if self._open.get(start) is segment:  # or it was closed, and may have read elsewhere
-                return found
+            if self.open_segments.get(start) is segment:
+                return found  # or it was closed, and may have read elsewhere
 
     def _segment(self, start: int, offset: int) -> Viewable:
         if offset < self.first_offset:
@@ -149,7 +150,7 @@ class Segments:
                     f"offset {offset} is in no segment; there are {self.first_offset} to {end}",
                     offset=offset,
                 )
-        segment = self._open.get(start)
+        segment = self.open_segments.get(start)
         return self._map(start, offset) if segment is None else segment
 
     def _map(self, start: int, offset: int) -> Viewable:
@@ -162,7 +163,7 @@ class Segments:
         with self._keeping:
             held = [each for each in self._alive.get(start, ()) if each() is not None]
             self._alive[start] = [*held, made.alive]
-            segment = self._open.setdefault(start, made)
+            segment = self.open_segments.setdefault(start, made)
             self._keep(start)
         if start < self.first_offset:  # deleted meanwhile: its disk space must come free
             self._forget(start)
@@ -175,7 +176,7 @@ class Segments:
         if len(self._maps) > MOST_MAPS:
             oldest = next(iter(self._maps))
             del self._maps[oldest]
-            self._open.pop(oldest, None)  # views that are held keep the map
+            self.open_segments.pop(oldest, None)  # views that are held keep the map
 
     def prepare_next(self) -> None:
         """See to it that the next segment is made before it is needed."""
@@ -247,7 +248,7 @@ class Segments:
         start = opened.start
         with self._keeping:
             self._maps.pop(start, None)  # it was read before, as another process wrote it
-            self._open[start] = opened.writer
+            self.open_segments[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(Unsynced(start, opened.writer))
         former = self.active_offset
@@ -312,7 +313,7 @@ class Segments:
     def _retire(self, sealed: Unsynced) -> None:
         with suppress(ValueError):  # one that was deleted meanwhile
             self._unsynced.remove(sealed)
-            self._open.pop(sealed.start, None)
+            self.open_segments.pop(sealed.start, None)
             sealed.writer.close()
 
     # --- deletion ---
@@ -325,8 +326,8 @@ class Segments:
         if start not in self._alive:
             return 0
         with self._keeping:
-            if isinstance(self._open.get(start), SealedSegment):
-                self._open.pop(start, None)  # mapped again at the next view
+            if isinstance(self.open_segments.get(start), SealedSegment):
+                self.open_segments.pop(start, None)  # mapped again at the next view
                 self._maps.pop(start, None)
         held = [each for each in self._alive.pop(start, ()) if each() is not None]
         if held:
@@ -365,7 +366,8 @@ class Segments:
 
     def _forget(self, start: int) -> None:
         with self._keeping:
-            self._open.pop(start, None)  # a writer of it was closed by the sync that retired it
+            # a writer of it was closed by the sync that retired it
+            self.open_segments.pop(start, None)
             self._maps.pop(start, None)
             self._alive.pop(start, None)
 
@@ -378,8 +380,8 @@ class Segments:
         self.window = None
         with suppress(LakelogError):  # the store has failed, and says so itself
             self._preallocator.settle(self._opened.blocks)
-        while self._open:
-            _, segment = self._open.popitem()
+        while self.open_segments:
+            _, segment = self.open_segments.popitem()
             with suppress(OSError):
                 segment.close()
         end = self._positions.appended

@@ -21,6 +21,7 @@ from lakelog.layout import OWN_DIR
 
 TOMBSTONES_FILE: Final = "tombstones.json"
 _QUEUES: Final = "queues"
+_writes = 0  # by this process, of any store
 
 
 def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
@@ -77,8 +78,12 @@ def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], 
 class TombstoneFile:
     """The tombstones as they stand now, whoever writes them; costs a look at the file's stamp."""
 
-    def __init__(self, files: FileSystem, path: Path) -> None:
-        """Read them; raises as :func:`read_tombstones`, here and later."""
+    def __init__(self, files: FileSystem, path: Path, *, alone: bool = False) -> None:
+        """Read them; raises as :func:`read_tombstones`, here and later.
+
+        :param alone: whether nobody but this process writes them: the file is not looked at then
+        """
+        self._alone = alone
         self._files = files
         self._path = path
         self._file = os.fspath(_file(path))  # asked of for every look-up
@@ -88,12 +93,13 @@ class TombstoneFile:
 
     def end_of(self, topic: str) -> int:
         """The offset below which records of ``topic`` do not count; 0 without a tombstone."""
-        self.news()
+        if not self._alone or _writes != self._stamp:
+            self.news()
         return self._known.get(topic, 0)
 
     def news(self) -> dict[str, int]:
         """Those that are new, or reach further, since somebody looked."""
-        stamp = _stamp(self._file)
+        stamp = _writes if self._alone else _stamp(self._file)
         if stamp == self._stamp:
             return {}
         known, self._known = self._known, read_tombstones(self._files, self._path)
@@ -111,16 +117,28 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
 
 def clear_tombstones(files: FileSystem, path: Path) -> None:
     """Forget all tombstones, durably; also those that nobody can read."""
-    with suppress(FileNotFoundError):
-        files.unlink(_file(path))
-        files.sync_dir(_file(path).parent)
+    try:
+        with suppress(FileNotFoundError):
+            files.unlink(_file(path))
+            files.sync_dir(_file(path).parent)
+    finally:
+        _count_write()
 
 
 def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int]) -> None:
     """Replace all of them, durably."""
     files.make_dir(_file(path).parent)
     content = json.dumps({_QUEUES: dict(tombstones)}, indent=2, ensure_ascii=False)
-    write_file(files, _file(path), content.encode() + b"\n")
+    try:
+        write_file(files, _file(path), content.encode() + b"\n")
+    finally:
+        _count_write()
+
+
+def _count_write() -> None:
+    """Behind each change, whether it failed or not: who looks earlier looks again."""
+    global _writes  # noqa: PLW0603  # as many files as stores, all written by this process
+    _writes += 1
 
 
 def _is_offset(value: object) -> bool:

@@ -57,7 +57,7 @@ pub fn without_lock<T: Send>(py: Python<'_>, records: usize, work: impl FnOnce()
 
 /// Go on with Java's `String.hashCode`: over the UTF-16 units, with U+FFFD for broken UTF-8.
 #[inline(always)]
-fn hash_on(before: i32, text: &[u8]) -> i32 {
+pub fn hash_on(before: i32, text: &[u8]) -> i32 {
     let (mut value, mut all) = (before, 0);
     for &byte in text {
         value = value.wrapping_mul(31).wrapping_add(byte as i32);

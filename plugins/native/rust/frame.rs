@@ -72,6 +72,17 @@ impl Head {
     }
 }
 
+/// The store time by the head of a record, as `lakelog/codec/head.py`; `None` if it does not say that
+/// a record of `size` bytes stands at `offset`.
+pub fn stated_time(head: &Head, offset: i64, size: i32) -> Option<i64> {
+    let is_meant = head.size() == size
+        && size >= RECORD_MIN_BYTES as i32
+        && head.physical_offset() == offset
+        && [MAGIC_V1, MAGIC_V2].contains(&head.magic());
+    let host = if head.sys_flag() & BORN_HOST_V6 != 0 { 20 } else { 8 };
+    is_meant.then(|| head.long(AT_BORN_HOST + host))
+}
+
 /// The parts of a record, in bytes from its start. The body ends one or two bytes before the topic,
 /// and the topic two bytes before the properties, which end with the record.
 pub struct Frame {

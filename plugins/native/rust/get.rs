@@ -2,7 +2,6 @@
 //! `lakelog/reading/shortway.py`. Whatever is not plain is left to Python.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,8 +10,8 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::frame::RECORD_MIN_BYTES;
 use crate::message::{long, queue_id};
-use crate::page::Words;
-use crate::run::octets;
+use crate::page::LogBounds;
+use crate::run::{answer, octets};
 use crate::slots::{new_ref, Slots};
 use crate::stored::{Decoder, Wanted};
 
@@ -23,8 +22,7 @@ const RESULT_FIELDS: usize = 5;
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct Getter {
     decoder: Py<Decoder>,
-    words: Words,
-    at: Places,
+    bounds: LogBounds,
     plain: Py<PyAny>,
     view: Py<PyAny>,
     segment_bytes: i64,
@@ -32,15 +30,6 @@ pub struct Getter {
     most_bytes: i64,
     result: Slots,
     status: Py<PyAny>,
-}
-
-/// Where the words of the page stand that bound what can be read.
-struct Places {
-    minimum: usize,
-    appended: usize,
-    flushed: usize,
-    flags: usize,
-    durable: u64,
 }
 
 /// What is asked for.
@@ -52,9 +41,9 @@ struct Asked<'py> {
 
 /// Where a record stands, by its unit.
 #[derive(Clone, Copy)]
-struct Unit {
-    offset: i64,
-    size: i32,
+pub struct Unit {
+    pub offset: i64,
+    pub size: i32,
 }
 
 impl Unit {
@@ -68,7 +57,7 @@ impl Unit {
     }
 
     /// Whether it leads to what may be a record between two offsets.
-    fn is_between(self, first: i64, end: i64) -> bool {
+    pub fn is_between(self, first: i64, end: i64) -> bool {
         self.size >= RECORD_MIN_BYTES as i32
             && self.offset >= first
             && self.end().is_some_and(|own| own <= end)
@@ -86,18 +75,9 @@ struct Found {
 impl Getter {
     #[new]
     fn new(decoder: Py<Decoder>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let layout = parts.getattr("layout")?;
-        let at = |name| layout.getattr(name)?.extract::<usize>();
         Ok(Getter {
             decoder,
-            words: Words::of(&parts.getattr("memory")?)?,
-            at: Places {
-                minimum: at("MINIMUM")?,
-                appended: at("APPENDED")?,
-                flushed: at("FLUSHED")?,
-                flags: at("FLAGS")?,
-                durable: layout.getattr("DURABLE")?.extract()?,
-            },
+            bounds: LogBounds::of(&parts.getattr("memory")?, &parts.getattr("layout")?)?,
             plain: parts.getattr("plain")?.unbind(),
             view: parts.getattr("view")?.unbind(),
             segment_bytes: parts.getattr("segment_bytes")?.extract()?,
@@ -157,16 +137,8 @@ impl Getter {
         Some(Asked { queue, offset, most })
     }
 
-    /// What of the log can be read: its first byte, and where reading stops.
-    fn bounds(&self) -> Option<(i64, i64)> {
-        let is_durable = self.words.get(self.at.flags) & self.at.durable != 0;
-        let end = self.words.get(if is_durable { self.at.flushed } else { self.at.appended });
-        let minimum = i64::try_from(self.words.get(self.at.minimum)).ok()?;
-        Some((minimum, i64::try_from(end).ok()?))
-    }
-
     fn found(&self, py: Python<'_>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
-        let Some((minimum, _)) = self.bounds() else {
+        let Some((minimum, _)) = self.bounds.now() else {
             return Ok(None);
         };
         let place = self.plain.bind(py).call1((&asked.queue, minimum, asked.offset));
@@ -184,7 +156,7 @@ impl Getter {
         }
         // Behind the units: what is in a queue is in the log.
         let units = read(&opened, position, count as usize);
-        let (Some(units), Some((minimum, log_end))) = (units, self.bounds()) else {
+        let (Some(units), Some((minimum, log_end))) = (units, self.bounds.now()) else {
             return Ok(None);
         };
         let total: i64 = units.iter().map(|unit| unit.size as i64).sum();
@@ -254,20 +226,8 @@ impl Getter {
     }
 }
 
-/// What a call gave; nothing where it raised an `Exception`, which Python then finds out again.
-fn answer<'py>(
-    py: Python<'py>,
-    called: PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match called {
-        Ok(given) => Ok((!given.is_none()).then_some(given)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Units as they stand in a file, an `Opened`; `None` where it has fewer.
-fn read(opened: &Bound<'_, PyAny>, position: i64, count: usize) -> Option<Vec<Unit>> {
+pub fn read(opened: &Bound<'_, PyAny>, position: i64, count: usize) -> Option<Vec<Unit>> {
     let py = opened.py();
     let mut raw = vec![0u8; count * UNIT_BYTES];
     if opened.getattr(intern!(py, "dropped")).ok()?.is_truthy().ok()? {

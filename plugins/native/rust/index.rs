@@ -2,11 +2,6 @@
 //! `lakelog_hash_index/walk.py`. Whatever is not as it should be is left to Python, which says what
 //! it is, or looks again at a file that grows.
 
-use pyo3::buffer::PyBuffer;
-use pyo3::prelude::*;
-
-use crate::run::{long, octets};
-
 const HEADER_BYTES: usize = 40;
 const SLOT_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 20;
@@ -14,27 +9,47 @@ const ROUNDED_MS: i64 = 999;
 /// Longer chains are walked by Python, whose callers may stop on the way.
 const MOST_ENTRIES: usize = 4096;
 
-struct File<'a> {
+/// The bytes of an index file, which others may change meanwhile.
+#[derive(Clone, Copy)]
+pub struct File<'a> {
     data: &'a [u8],
     slots: usize,
-    entries: usize,
 }
 
 /// What is looked for: the hash of a key, and store times in ms, both ends in.
 #[derive(Clone, Copy)]
-struct Wanted {
-    key_hash: i32,
-    begin_ms: i64,
-    end_ms: i64,
+pub struct Wanted {
+    pub key_hash: i32,
+    pub begin_ms: i64,
+    pub end_ms: i64,
 }
 
 impl Wanted {
     fn takes(&self, first_ms: i64, last_ms: i64) -> bool {
         first_ms <= self.end_ms && last_ms >= self.begin_ms
     }
+
+    pub fn has_time(&self, time_ms: i64) -> bool {
+        self.takes(time_ms, time_ms)
+    }
 }
 
-impl File<'_> {
+impl<'a> File<'a> {
+    /// `None` where the bytes are not those of a file of this shape.
+    pub fn of(data: &'a [u8], slots: usize, entries: usize) -> Option<File<'a>> {
+        let length = slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
+        let length = length.checked_add(entries.checked_mul(ENTRY_BYTES)?)?;
+        (data.len() == length).then_some(File { data, slots })
+    }
+
+    fn entries_at(&self) -> usize {
+        HEADER_BYTES + self.slots * SLOT_BYTES
+    }
+
+    fn entries(&self) -> usize {
+        (self.data.len() - self.entries_at()) / ENTRY_BYTES
+    }
+
     fn int(&self, at: usize) -> Option<i32> {
         let bytes = self.data.get(at..at.checked_add(4)?)?;
         Some(i32::from_be_bytes(bytes.try_into().ok()?))
@@ -44,73 +59,69 @@ impl File<'_> {
         let bytes = self.data.get(at..at.checked_add(8)?)?;
         Some(i64::from_be_bytes(bytes.try_into().ok()?))
     }
+}
 
-    /// The offsets of what is wanted; `None` where Python has to look.
-    fn walk(&self, wanted: Wanted) -> Option<Vec<i64>> {
-        let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(self.slots)?;
-        let mut number = self.int(HEADER_BYTES + slot * SLOT_BYTES)?;
+/// Where a walk has come to; entry 0 is its end.
+pub struct Chain<'a> {
+    file: File<'a>,
+    wanted: Wanted,
+    slot: usize,
+    number: i32,
+    begin_ms: i64,
+    walked: usize,
+}
+
+impl<'a> Chain<'a> {
+    /// `None` where Python has to look at the file.
+    pub fn of(file: File<'a>, wanted: Wanted) -> Option<Chain<'a>> {
+        let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(file.slots)?;
+        let mut number = file.int(HEADER_BYTES + slot * SLOT_BYTES)?;
         // After the slot: a file may grow meanwhile.
-        let (begin_ms, end_ms) = (self.long(0)?, self.long(8)?);
-        let (first, last) = (self.long(16)?, self.long(24)?);
-        let (used, count) = (self.int(32)?, usize::try_from(self.int(36)?).ok()?.max(1));
-        let most = self.slots.min(count - 1);
-        let is_sound = count <= self.entries
+        let (begin_ms, end_ms) = (file.long(0)?, file.long(8)?);
+        let (first, last) = (file.long(16)?, file.long(24)?);
+        let (used, count) = (file.int(32)?, usize::try_from(file.int(36)?).ok()?.max(1));
+        let most = file.slots.min(count - 1);
+        let is_sound = count <= file.entries()
             && usize::try_from(used).is_ok_and(|used| used <= most)
             && 0 <= first
             && first <= last;
         if !is_sound || usize::try_from(number).ok()? >= count {
             return None;
         }
-        let mut found = Vec::new();
         if !wanted.takes(begin_ms, end_ms.checked_add(ROUNDED_MS)?) {
-            return Some(found);
+            number = 0;
         }
-        let entries_at = HEADER_BYTES + self.slots * SLOT_BYTES;
-        for _ in 0..MOST_ENTRIES {
-            if number == 0 {
-                return Some(found);
-            }
-            let at = entries_at + number as usize * ENTRY_BYTES;
-            let (key_hash, offset) = (self.int(at)?, self.long(at + 4)?);
-            let (seconds, previous) = (self.int(at + 12)?, self.int(at + 16)?);
-            let is_of_slot = usize::try_from(key_hash).ok()? % self.slots == slot;
-            if !is_of_slot || seconds < 0 || offset < 0 || !(0..number).contains(&previous) {
+        Some(Chain { file, wanted, slot, number, begin_ms, walked: 0 })
+    }
+
+    /// The next place, or that there is none; `None` where Python has to look at the file.
+    pub fn next(&mut self) -> Option<Option<i64>> {
+        while self.number != 0 {
+            let number = self.number;
+            let at = self.file.entries_at() + number as usize * ENTRY_BYTES;
+            let (key_hash, offset) = (self.file.int(at)?, self.file.long(at + 4)?);
+            let (seconds, previous) = (self.file.int(at + 12)?, self.file.int(at + 16)?);
+            let is_of_slot = usize::try_from(key_hash).ok()? % self.file.slots == self.slot;
+            let is_sound = is_of_slot && seconds >= 0 && offset >= 0;
+            self.walked += 1;
+            if !is_sound || !(0..number).contains(&previous) || self.walked > MOST_ENTRIES {
                 return None;
             }
-            let (first_ms, last_ms) = if number == 1 {
-                (begin_ms, begin_ms)
-            } else {
-                let first_ms = begin_ms.checked_add(seconds as i64 * 1000)?;
-                (first_ms, first_ms.checked_add(ROUNDED_MS)?)
-            };
-            if key_hash == wanted.key_hash && wanted.takes(first_ms, last_ms) {
-                found.push(offset);
+            self.number = previous;
+            if key_hash == self.wanted.key_hash && self.is_in_time(number, seconds)? {
+                return Some(Some(offset));
             }
-            number = previous;
         }
-        None
+        Some(None)
     }
-}
 
-/// As ``walk``: the offsets that one file holds, the newest first.
-#[pyfunction]
-pub fn walk_index(
-    file: PyBuffer<u8>,
-    slots: usize,
-    entries: usize,
-    key_hash: i32,
-    begin_ms: &Bound<'_, PyAny>,
-    end_ms: &Bound<'_, PyAny>,
-) -> Option<Vec<i64>> {
-    let (begin_ms, end_ms) = (long(begin_ms)?, long(end_ms)?);
-    let data = octets(&file)?;
-    let length = slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
-    let length = length.checked_add(entries.checked_mul(ENTRY_BYTES)?)?;
-    if data.len() < length {
-        return None;
+    fn is_in_time(&self, number: i32, seconds: i32) -> Option<bool> {
+        if number == 1 {
+            return Some(self.wanted.has_time(self.begin_ms));
+        }
+        let first_ms = self.begin_ms.checked_add(seconds as i64 * 1000)?;
+        Some(self.wanted.takes(first_ms, first_ms.checked_add(ROUNDED_MS)?))
     }
-    let file = File { data, slots, entries };
-    file.walk(Wanted { key_hash, begin_ms, end_ms })
 }
 
 #[cfg(test)]
@@ -135,8 +146,13 @@ mod tests {
     }
 
     fn walk(data: &[u8], key_hash: i32, begin_ms: i64, end_ms: i64) -> Option<Vec<i64>> {
-        let file = File { data, slots: 2, entries: 8 };
-        file.walk(Wanted { key_hash, begin_ms, end_ms })
+        let file = File::of(data, 2, 8)?;
+        let mut chain = Chain::of(file, Wanted { key_hash, begin_ms, end_ms })?;
+        let mut found = Vec::new();
+        while let Some(offset) = chain.next()? {
+            found.push(offset);
+        }
+        Some(found)
     }
 
     #[test]
@@ -161,5 +177,8 @@ mod tests {
             }
         }
         assert_eq!(walk(&file(&[(3, 100, 0, 1)], 1), 3, 0, i64::MAX), None);
+        assert!(File::of(&good, 1 << 62, 8).is_none());
+        assert!(File::of(&good, 2, usize::MAX).is_none());
+        assert!(File::of(&good, 2, 9).is_none());
     }
 }

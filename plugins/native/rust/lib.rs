@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 mod append;
 mod batch;
+mod bytime;
 mod columns;
 mod dispatch;
 mod entries;
@@ -15,6 +16,7 @@ mod index;
 mod message;
 mod octets;
 mod page;
+mod query;
 mod record;
 mod run;
 mod slots;
@@ -27,6 +29,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::Putter>()?;
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
+    module.add_class::<query::KeyFinder>()?;
+    module.add_class::<bytime::TimeFinder>()?;
     module.add_class::<get::Getter>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
@@ -34,6 +38,5 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
     module.add_function(wrap_pyfunction!(entries::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(entries::set_slots, module)?)?;
-    module.add_function(wrap_pyfunction!(index::walk_index, module)?)?;
     Ok(())
 }

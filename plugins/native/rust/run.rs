@@ -2,6 +2,7 @@
 //! interpreter lock. As `lakelog/codec/run.py`.
 
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -187,6 +188,18 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Col
         }
     }
     Some((good, found))
+}
+
+/// What a call gave; nothing where it raised an `Exception`, which Python then finds out again.
+pub fn answer<'py>(
+    py: Python<'py>,
+    called: PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match called {
+        Ok(given) => Ok((!given.is_none()).then_some(given)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A number, if it has no more than 64 bits.

@@ -202,7 +202,7 @@ fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
 
 /// The parts of the record that fills `record`, if it is the one that is wanted.
 #[inline(always)]
-fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
+pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
     let (start, _, offset) = wanted;
     if record.len() < RECORD_MIN_BYTES {
         return None;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from mmap import mmap
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -107,6 +108,25 @@ class KeyIndex(Protocol):
         exactly as the index keeps them. Raises :class:`~lakelog.errors.CorruptIndex` where the
         index is damaged, after everything that could be found.
         """
+
+
+@runtime_checkable
+class HashFiles(Protocol):
+    """A key index that is nothing but RocketMQ's files, whose chains compiled code may walk."""
+
+    def hash_files(self) -> tuple[tuple[HashFile, ...], int, int, int] | None:
+        """The files, the oldest first; below which offset they do not count; slots and entries.
+
+        ``None`` while there are none to walk. The tuple of files is replaced, never changed.
+        """
+
+
+class HashFile(Protocol):
+    """One of them."""
+
+    @property
+    def map(self) -> mmap:
+        """All of its bytes."""
 
 
 @runtime_checkable

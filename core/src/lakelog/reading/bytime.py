@@ -7,15 +7,28 @@ with the queue; where a clock was set back, the search finds one of the places t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from lakelog.accelerate import Accelerator
 from lakelog.arguments import WrongValue, queue_name, time_ms
 from lakelog.interfaces import QueueReader
+from lakelog.logreader import LogReader
+from lakelog.opensegment import Viewable
+from lakelog.pages import sharedpage
+from lakelog.queueoffsets import Queue
 from lakelog.reading.heads import HeadLog, Heads
+from lakelog.reading.plainway import PlainQueues
 
 Boundary: TypeAlias = Literal["lower", "upper"]
+Search: TypeAlias = Callable[[Any, Any, Any, Any], "int | None"]
+"""What :meth:`TimeSearch.offset_by_time` finds, by its arguments; ``None``: Python has to look."""
+
+
+def _leave_it(*_arguments: Any) -> None:
+    """Python has to look."""
 
 
 @attrs.frozen
@@ -23,11 +36,13 @@ class TimeSearch:
     """Finds queue offsets by time.
 
     :ivar minimum: gives the log's first byte
+    :ivar search: to be asked before :meth:`offset_by_time`
     """
 
     queues: QueueReader
     log: HeadLog
     minimum: Callable[[], int]
+    search: Search = _leave_it
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
@@ -64,6 +79,36 @@ class TimeSearch:
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
+
+
+@attrs.frozen
+class SearchParts:
+    """What an owner searches a queue by, for compiled code that does the same.
+
+    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
+    :ivar bounds: see :class:`~lakelog.interfaces.QueueReader`; :ivar plain: see `PlainQueues`
+    :ivar open_segments: see :class:`~lakelog.segments.Segments`; :ivar segment_bytes: of each
+    """
+
+    memory: memoryview
+    bounds: Callable[[Queue, int], tuple[int, int] | None]
+    plain: Callable[[Queue, int, int], Any]
+    open_segments: dict[int, Viewable]
+    segment_bytes: int
+    layout: ModuleType = sharedpage
+
+
+def searching(accelerator: Accelerator | None, queues: QueueReader, log: LogReader) -> Search:
+    """What compiled code finds; nothing where there is none, and for who is no owner."""
+    owned = log.owned()
+    if accelerator is None or owned is None or not isinstance(queues, PlainQueues):
+        return _leave_it
+    positions, segments = owned
+    if segments.staged or not isinstance(positions.words, memoryview):
+        return _leave_it  # what is staged is copied to be seen, and whole segments are looked at
+    memory, length = positions.words.cast("B"), segments.size_bytes
+    parts = SearchParts(memory, queues.bounds, queues.plain, segments.open_segments, length)
+    return accelerator.searching(parts) or _leave_it
 
 
 def _search(heads: Heads, low: int, high: int, is_behind: Callable[[int], bool]) -> tuple[int, int]:

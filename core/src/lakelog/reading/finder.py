@@ -16,11 +16,11 @@ from lakelog.logreader import LogReader
 from lakelog.queueoffsets import Queue
 from lakelog.reading.arrivals import Waiting
 from lakelog.reading.byqueue import QueueList
-from lakelog.reading.bytime import TimeSearch
+from lakelog.reading.bytime import TimeSearch, searching
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.plainway import plain_way
-from lakelog.reading.query import KeyQuery
+from lakelog.reading.query import KeyQuery, finding
 from lakelog.units import Units
 
 Kind = TypeVar("Kind")
@@ -68,6 +68,7 @@ class Finder:
                 path=path,
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
+        find = finding(current(), index, reader, buried)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -81,8 +82,8 @@ class Finder:
             getter,
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
-            TimeSearch(queues, reader, minimum),
-            KeyQuery(index, reader, buried),
+            TimeSearch(queues, reader, minimum, searching(current(), queues, reader)),
+            KeyQuery(index, reader, buried, find),
         )
 
 

@@ -59,7 +59,8 @@ class Prepared:
             from lakelog.reading.finder import Finder  # brings NumPy
 
             entries = self.settings.section("consume-queue").file_entries
-            buried = TombstoneFile(self.files, self.path).end_of
+            alone = refresh is None  # this process has the services, of which one writes them
+            buried = TombstoneFile(self.files, self.path, alone=alone).end_of
             return Finder.over(self.path, reader, dispatchers, arrivals, entries, buried, refresh)
 
         return make

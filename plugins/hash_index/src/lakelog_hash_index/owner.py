@@ -176,6 +176,11 @@ class OwnerIndex:
         files = reversed(self._appender.files)
         return newest_first(files, (), wanted, range(self._minimum, _ENDLESS))
 
+    def hash_files(self) -> tuple[tuple[IndexFile, ...], int, int, int] | None:
+        """See :class:`~lakelog.interfaces.HashFiles`."""
+        opened, shape = self._opened, self._shape
+        return None if opened is None else (opened.files, self._minimum, shape.slots, shape.entries)
+
     # --- keeping house ---
 
     def deletable(self, minimum: int) -> list[Path]:

@@ -14,7 +14,6 @@ from typing import Final
 
 import attrs
 
-from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import Header
@@ -62,20 +61,9 @@ def _through(
 ) -> Iterator[int]:
     for file in files:
         try:
-            yield from _found(file, wanted)
+            yield from walk(file, wanted)
         except CorruptIndex as error:
             damage.append(error)
-
-
-def _found(file: IndexFile, wanted: Wanted) -> Iterable[int]:
-    accelerator = current()
-    if accelerator is not None:
-        shape = file.shape
-        what = wanted.key_hash, wanted.begin_ms, wanted.end_ms
-        found = accelerator.walk_index(file.map, shape.slots, shape.entries, *what)
-        if found is not None:
-            return found
-    return walk(file, wanted)
 
 
 def walk(file: IndexFile, wanted: Wanted) -> Iterator[int]:

@@ -51,7 +51,6 @@ class Native:
     keys = staticmethod(_native.keys)
     index_entries = staticmethod(_native.index_entries)
     set_slots = staticmethod(_native.set_slots)
-    walk_index = staticmethod(_native.walk_index)
 
     def __init__(self) -> None:
         self._decoder = decoder = _native.Decoder(StoredMessage)
@@ -78,3 +77,14 @@ class Native:
         """What gets messages of an owner's queue."""
         get: Callable[[Any, Any, Any, Any], Any] = _native.Getter(self._decoder, parts).get
         return get
+
+    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None]:
+        """What finds messages by key."""
+        find: Callable[..., list[StoredMessage] | None]
+        find = _native.KeyFinder(self._decoder, parts).find
+        return find
+
+    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None]:
+        """What finds queue offsets by time."""
+        search: Callable[[Any, Any, Any, Any], int | None] = _native.TimeFinder(parts).search
+        return search
