@@ -27,7 +27,6 @@ from lakelog.source import Extent, Source, Unbroken, ViewSource
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import Decoder
     from lakelog.gathering import Gathered, Ints, Longs
-    from lakelog.positions import Positions
     from lakelog.segments import Segments
 
 OnDamage: TypeAlias = Callable[[Damage], None]
@@ -263,13 +262,17 @@ class LogReader:
         found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
         return found if found is None or self._decoder is None else list(self._decoder(found))
 
-    def owned(self) -> tuple[Positions, Segments] | None:
-        """What an owner reads by, where records are served as they stand in its own segments."""
+    def owned(self) -> tuple[memoryview, Segments] | None:
+        """The shared page, in bytes, and the segments: for compiled code that reads by itself.
+
+        ``None`` but for an owner whose records are served as they stand in its segments.
+        """
         if self._known or self._decoder is not None:
             return None
         if not (type(self._source) is ViewSource and type(self._bounds) is OwnedBounds):
             return None
-        return self._bounds.positions, self._source.segments
+        words = self._bounds.positions.words
+        return (words.cast("B"), self._source.segments) if isinstance(words, memoryview) else None
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.

@@ -64,11 +64,9 @@ class Ways:
 def ways_of(store: lakelog.Store) -> Ways:
     getter, own = store._find.getter, store._reader
     queues = getter._selector._queues
-    own_positions, segments = own.owned() or pytest.fail("it is no owner's")
+    page, segments = own.owned() or pytest.fail("it is no owner's")
     words = memoryview(bytearray(8 * sharedpage.WORDS)).cast("Q")
-    words[:] = memoryview(
-        b"".join(each.to_bytes(8, sys.byteorder) for each in own_positions.words)
-    ).cast("Q")
+    words[:] = page.cast("Q")
     positions = Positions(words)
     log = LogReader(ViewSource(segments), OwnedBounds(positions), lambda: False)
     way = plain_way(NATIVE, queues, log)

@@ -103,11 +103,11 @@ def searching(accelerator: Accelerator | None, queues: QueueReader, log: LogRead
     owned = log.owned()
     if accelerator is None or owned is None or not isinstance(queues, PlainQueues):
         return _leave_it
-    positions, segments = owned
-    if segments.staged or not isinstance(positions.words, memoryview):
+    memory, segments = owned
+    if segments.staged:
         return _leave_it  # what is staged is copied to be seen, and whole segments are looked at
-    memory, length = positions.words.cast("B"), segments.size_bytes
-    parts = SearchParts(memory, queues.bounds, queues.plain, segments.open_segments, length)
+    open_segments, length = segments.open_segments, segments.size_bytes
+    parts = SearchParts(memory, queues.bounds, queues.plain, open_segments, length)
     return accelerator.searching(parts) or _leave_it
 
 

@@ -64,8 +64,5 @@ def plain_way(accelerator: Accelerator | None, queues: object, log: LogReader) -
     owned = log.owned()
     if accelerator is None or owned is None or not isinstance(queues, PlainQueues):
         return None
-    positions, segments = owned
-    if not isinstance(positions.words, memoryview):
-        return None
-    memory = positions.words.cast("B")
+    memory, segments = owned
     return accelerator.getting(GetParts(memory, queues.plain, segments.view, segments.size_bytes))

@@ -177,10 +177,7 @@ def finding(
     owned = log.owned()
     if accelerator is None or owned is None or not isinstance(index, HashFiles):
         return _leave_it
-    positions, segments = owned
-    if not isinstance(positions.words, memoryview):
-        return _leave_it
-    memory = positions.words.cast("B")
+    memory, segments = owned
     open_segments, length = segments.open_segments, segments.size_bytes
     parts = QueryParts(memory, index.hash_files, buried, open_segments, length)
     return accelerator.finding(parts) or _leave_it
