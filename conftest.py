@@ -20,7 +20,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
 
-pytest.register_assert_rewrite("lakelog.testing")  # before any other conftest has imported it
+pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
 settings.load_profile("unhurried")
 

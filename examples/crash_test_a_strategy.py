@@ -11,7 +11,7 @@ import attrs
 import lakelog
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Flushable, Kind, Outcome
-from lakelog.testing.crash import CrashPlan, simulate
+from lakelog_testing.crash import CrashPlan, simulate
 
 PAUSE_SECONDS = 0.002
 

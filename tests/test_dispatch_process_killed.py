@@ -20,7 +20,7 @@ from core.tests.services.support import eventually, is_alive
 from lakelog.check import check
 from lakelog.files import RealFileSystem
 from lakelog.pages.pageview import PageView
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import JAVA, SETTINGS, compare, derived, ours, recovered

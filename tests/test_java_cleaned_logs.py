@@ -16,7 +16,7 @@ import lakelog
 import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
 from lakelog.files import RealFileSystem
-from lakelog.testing import SurplusCleaner
+from lakelog_testing import SurplusCleaner
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import JAVA, SEGMENT, SETTINGS, compare, ours, recovered

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import lakelog
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from tests.support.killing import killed
 from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import JAVA, SETTINGS, compare, derived, ours, recovered

@@ -27,7 +27,7 @@ from lakelog.pages.pageview import whole_end
 from lakelog.pages.sharedpage import PROOF, page_path
 from lakelog.pieces import Blank
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from tests.faults.checking import takes_direct
 from tests.support.dying import LOST, MADE, Death, message, settings
 from tests.support.killing import ROOT

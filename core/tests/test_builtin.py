@@ -16,7 +16,7 @@ from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.interfaces import Factory
 from lakelog.registry import Registry
-from lakelog.testing import (
+from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
     FakeLog,
@@ -24,7 +24,7 @@ from lakelog.testing import (
     PluginContract,
     WriterContract,
 )
-from lakelog.testing.threads import no_thread_left, running
+from lakelog_testing.threads import no_thread_left, running
 
 
 class TestNoFlush(FlushStrategyContract):

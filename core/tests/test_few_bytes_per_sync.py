@@ -10,7 +10,7 @@ from lakelog.builtin.filewriter import FEW_BYTES, FileWriter
 from lakelog.files import RealFileSystem
 from lakelog.interfaces import SegmentWriter
 from lakelog.message import Body
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 SIZE = 64 << 10
 

@@ -27,7 +27,7 @@ from lakelog.parallelscan import (
     read_whole,
 )
 from lakelog.pieces import Blank, Damage
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 Found = list[tuple[str, int, int, str]]
 

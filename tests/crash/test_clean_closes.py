@@ -18,9 +18,9 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import StoreFailed
 from lakelog.files import RealFileSystem
-from lakelog.testing.crash import CrashPlan
-from lakelog.testing.crash.longrun import FLUSHES, WRITERS
-from lakelog.testing.crash.opener import Opener
+from lakelog_testing.crash import CrashPlan
+from lakelog_testing.crash.longrun import FLUSHES, WRITERS
+from lakelog_testing.crash.opener import Opener
 from tests.crash.test_planted_bugs import sealed_segment_not_committed
 
 THREADS: Final = 6

@@ -8,8 +8,8 @@ import pytest
 
 from lakelog.interfaces import Pace
 from lakelog.preallocate import SegmentMaker
-from lakelog.testing import SurplusCleaner
-from lakelog.testing.crash import CrashPlan, simulate
+from lakelog_testing import SurplusCleaner
+from lakelog_testing.crash import CrashPlan, simulate
 
 SAMPLE = 150
 LONG = 20_000

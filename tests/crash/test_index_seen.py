@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from lakelog.testing.crash import CrashPlan, simulate
-from lakelog.testing.crash.longrun import FLUSHES
+from lakelog_testing.crash import CrashPlan, simulate
+from lakelog_testing.crash.longrun import FLUSHES
 from lakelog_hash_index import seeing
 from lakelog_hash_index.appending import IndexAppender
 from lakelog_hash_index.seen import Seen

@@ -20,7 +20,7 @@ from lakelog.owner import OwnedLog
 from lakelog.ownership import remove_abort
 from lakelog.segments import Segments
 from lakelog.shared.groupsync import FLUSHED, MARKED, GroupSync
-from lakelog.testing.crash import CrashPlan, SimFileSystem, simulate
+from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.staged import StagedSegmentWriter
 
 MOST_IMAGES: Final = 10_000

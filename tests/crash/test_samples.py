@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.testing.crash import CrashPlan, simulate
-from lakelog.testing.crash.longrun import FLUSHES, WRITERS
+from lakelog_testing.crash import CrashPlan, simulate
+from lakelog_testing.crash.longrun import FLUSHES, WRITERS
 
 SAMPLE = 60
 SAMPLE_AFTER_FAILURE = 40

@@ -18,7 +18,7 @@ from lakelog import Message
 from lakelog.layout import OWN_DIR
 from lakelog.pages.sharedpage import page_path
 from lakelog.shared.queuetable import is_table, table_path
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 PUTS: Final = 5
 Change: TypeAlias = Callable[[Path], object]

@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 import pytest
 
-from lakelog.testing.crash import Checker, CrashPlan, simulate
-from lakelog.testing.crash.short import ShortWay
+from lakelog_testing.crash import Checker, CrashPlan, simulate
+from lakelog_testing.crash.short import ShortWay
 from tests.crash.test_planted_bugs import (
     BUGS,
     MOST_IMAGES,

@@ -67,4 +67,4 @@ def test_a_strategy_that_is_not_installed_names_its_package(
 def test_the_testing_extra_is_not_needed_to_import_the_core(
     environment: Environment, tmp_path: Path
 ) -> None:
-    environment.run("-c", "import lakelog, lakelog.testing", cwd=tmp_path)
+    environment.run("-c", "import lakelog, lakelog_testing", cwd=tmp_path)

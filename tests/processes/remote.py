@@ -20,7 +20,7 @@ from typing import Any
 
 import lakelog
 from lakelog import PutResult, Store
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 from tests.processes.program import end_with_parent
 from tests.processes.words import message_of
 from tests.support.killing import ROOT

@@ -13,7 +13,7 @@ from typing import Any, Final
 import lakelog
 from lakelog.checkpoint import read_checkpoint
 from lakelog.files import RealFileSystem
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from tests.support.killing import ROOT
 from tests.support.rows import Row, by_kind, difference, parse
 

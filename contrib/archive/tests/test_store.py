@@ -12,8 +12,8 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import OffsetOutOfRange, SettingsError
 from lakelog.pieces import Damage
-from lakelog.testing import SurplusCleaner
-from lakelog.testing.copies import copy_store
+from lakelog_testing import SurplusCleaner
+from lakelog_testing.copies import copy_store
 from lakelog_archive.plugin import ArchivePlugin
 
 SEGMENT = 64 << 10

@@ -17,7 +17,7 @@ from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.files import FileSystem, RealFileSystem
 from lakelog.interfaces import QueueReader
 from lakelog.layout import COMMITLOG_DIR, HEAD_V4, MAGIC_V1, OWN_DIR, RECORD_MIN_BYTES, segment_name
-from lakelog.testing.records import STORED_AT_MS
+from lakelog_testing.records import STORED_AT_MS
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
 

@@ -18,7 +18,7 @@ from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files import RealFileSystem
 from lakelog.message import Message
-from lakelog.testing.records import record_batch
+from lakelog_testing.records import record_batch
 from lakelog.units import Units
 
 UNIT = Struct(">qiqqqhii")

@@ -8,7 +8,7 @@ from core.tests.consumequeue.support import contents, queues
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.interfaces import Dispatcher, QueueReader
 from lakelog.registry import check_object
-from lakelog.testing import DispatcherContract
+from lakelog_testing import DispatcherContract
 
 
 class TestOwned(DispatcherContract):

@@ -16,8 +16,8 @@ from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import StoreFailed
 from lakelog.files import File, RealFileSystem
 from lakelog.layout import OWN_DIR
-from lakelog.testing import FaultyFile
-from lakelog.testing.records import STORED_AT_MS
+from lakelog_testing import FaultyFile
+from lakelog_testing.records import STORED_AT_MS
 
 
 class Watched(RealFileSystem):

@@ -21,7 +21,7 @@ from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue
 from lakelog.files import RealFileSystem
-from lakelog.testing.descriptors import open_in
+from lakelog_testing.descriptors import open_in
 
 QUEUE = ("t", 0)
 UNIT_BYTES = 20

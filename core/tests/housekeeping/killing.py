@@ -22,7 +22,7 @@ from lakelog.check import check
 from lakelog.files import File, RealFileSystem
 from lakelog.interfaces import Pace
 from lakelog.layout import COMMITLOG_DIR
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
 MESSAGES = 200

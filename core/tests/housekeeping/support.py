@@ -24,7 +24,7 @@ from lakelog.interfaces import (
     SegmentInfo,
     Situation,
 )
-from lakelog.testing import FakeClock, SurplusCleaner
+from lakelog_testing import FakeClock, SurplusCleaner
 
 NEVER_MS = 10**15
 FEW = {"consume-queue": {"file_entries": 16}}

@@ -22,8 +22,8 @@ from lakelog.files import RealFileSystem
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.properties import INNER_MULTI_DISPATCH
-from lakelog.testing.copies import copy_store
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.copies import copy_store
+from lakelog_testing.crash.opener import owned_by
 
 QUEUES = {
     "consume-queue": {

@@ -19,7 +19,7 @@ from lakelog.housekeeping.clock import SystemClock
 from lakelog.housekeeping.infos import SegmentInfos
 from lakelog.interfaces import DiskReport, DiskState, Pace
 from lakelog.layout import segment_name
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 WATCHED = {"disk_watcher": "mine-too"}
 ROUNDS = {"maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000}}

@@ -28,7 +28,7 @@ from lakelog.housekeeping.report import Kept
 from lakelog.interfaces import Pace
 from lakelog.pins import Pin, write_pin
 from lakelog.store import Store
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 fill_unseen = support.fill
 

@@ -13,7 +13,7 @@ from core.tests.store.support import open_small
 from lakelog import Message, Store
 from lakelog.errors import CorruptIndex, MissingIndex
 from lakelog.reading.query import KeyQuery
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 
 class Index:

@@ -28,7 +28,7 @@ from lakelog.cleanstop import CLEAN_STOP_FILE, CleanEnd
 from lakelog.fileidentity import FileIdentity
 from lakelog.files import File, RealFileSystem
 from lakelog.recovery.unchanged import UNCHANGED
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 OLD: Final = b"left behind by somebody"
 

@@ -33,7 +33,7 @@ from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 FILES = RealFileSystem()
 

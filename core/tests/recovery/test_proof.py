@@ -35,7 +35,7 @@ from lakelog.files import RealFileSystem
 from lakelog.recovery.examine import examine
 from lakelog.recovery.mend import mend
 from lakelog.settings.model import StoreSettings
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 LATER_MS = 9_000_000_000_000
 

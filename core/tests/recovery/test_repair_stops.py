@@ -21,7 +21,7 @@ from lakelog import PutResult
 from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
 from lakelog.recovery.quarantine import entries
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 
 class _Stop(Exception):

@@ -22,7 +22,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.files import RealFileSystem
 from lakelog.pieces import Blank, Damage
 from lakelog.reading.query import KeyQuery
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 PROVED_MS = 9_000_000_000_000
 

@@ -20,7 +20,7 @@ from core.tests.recovery.support import (
     tear,
 )
 from core.tests.store.support import SEGMENT, open_small, segments
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 
 
 def _in_disorder(path: Path) -> list[int]:

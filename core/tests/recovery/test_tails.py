@@ -26,7 +26,7 @@ from lakelog import Message
 from lakelog.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.errors import StoreError
 from lakelog.files import RealFileSystem
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 
 def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from lakelog.ownership import is_followed
 from lakelog.services import supervisor
 from lakelog.services.order import Order
 from lakelog.services.process import Process
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 FILES = RealFileSystem()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import lakelog
 from core.tests.serving.support import IDLE, QUICK, Serving, service, serving, until
 from lakelog import GetStatus, Message
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 BY_PROCESS = "services.dispatch=process"
 

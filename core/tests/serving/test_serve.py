@@ -23,7 +23,7 @@ from core.tests.serving.support import (
     started,
     until,
 )
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 
 def test_a_stop_is_in_order_and_leaves_a_clean_store(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from lakelog.serving.service import Service
 from lakelog.serving.specs import Spec
 from lakelog.serving.supervisor import Supervisor
 from lakelog.settings.model import ServeSettings
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 SETTINGS = ServeSettings(restart_first_ms=20, hang_timeout_ms=200)
 SLEEP = "exec sleep 600"

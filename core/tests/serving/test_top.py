@@ -21,7 +21,7 @@ from lakelog.files import RealFileSystem
 from lakelog.pins import Pin, write_pin
 from lakelog.serving import held, watching
 from lakelog.serving.watching import Watcher
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 
 def top(path: Path, *more: str, code: int = 0) -> str:

@@ -18,7 +18,7 @@ from lakelog.errors import LakelogError
 from lakelog.files import File, RealFileSystem
 from lakelog.layout import LOCK_FILE, RECORD_MIN_BYTES
 from lakelog.pages.sharedpage import HEARTBEAT, PAGE_FILE
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 NEVER: Mapping[str, Any] = {"attach": {"take_over": False}}
 """Settings of a process that never has the services."""

@@ -18,7 +18,7 @@ from core.tests.store.support import a_record_of, fill, open_small, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreFailed
 from lakelog.files import File, RealFile, RealFileSystem
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 STEP = 16 << 10
 SIZE = 16 * STEP

@@ -14,7 +14,7 @@ import pytest
 from core.tests.store.support import open_small
 from lakelog import Message, Store
 from lakelog.errors import StoreError
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 
 def refused(owner: Store, store: Store) -> str:

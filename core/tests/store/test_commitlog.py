@@ -30,7 +30,7 @@ from lakelog.errors import OffsetOutOfRange
 from lakelog.layout import BLANK, MAGIC_BLANK
 from lakelog.pieces import Blank
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
-from lakelog.testing.descriptors import open_in
+from lakelog_testing.descriptors import open_in
 
 
 def owned(store: Store) -> Any:

@@ -15,7 +15,7 @@ from lakelog.builtin.flush import InlineFlush, NoFlush
 from lakelog.committing import PAGE_BYTES, Committing, is_due
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import CommitRules, FlushStrategy
-from lakelog.testing import FakeLog
+from lakelog_testing import FakeLog
 
 
 class Heedful(NoFlush):

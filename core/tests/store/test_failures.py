@@ -32,8 +32,8 @@ from lakelog.checkpoint import StoreCheckpoint
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.layout import segment_name
 from lakelog.owner import OwnedLog
-from lakelog.testing.crash.opener import owned_by
-from lakelog.testing.descriptors import open_in
+from lakelog_testing.crash.opener import owned_by
+from lakelog_testing.descriptors import open_in
 
 LARGE = bytes(4000)
 MAPS_OF_A_SEGMENT = 2

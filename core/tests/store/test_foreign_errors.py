@@ -18,7 +18,7 @@ from lakelog import Message, PutRefused, PutStatus
 from lakelog.builtin.flush import NoFlush
 from lakelog.errors import StoreFailed, StrategyFailed
 from lakelog.interfaces import Factory, Kind, NoSettings, Outcome
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 
 class Fault(Exception):

@@ -23,7 +23,7 @@ from core.tests.store.test_interrupted import STRIDES, interrupted
 from lakelog import Message, Store
 from lakelog.errors import StoreFailed
 from lakelog.pages.sharedpage import APPENDED, INTENT_END, INTENT_START, MARKED
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 NEXT = Message("t", b"next", queue_id=0)
 

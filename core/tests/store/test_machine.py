@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from hypothesis import settings
 
-from lakelog.testing import StoreMachine
+from lakelog_testing import StoreMachine
 
 
 class CoreAlone(StoreMachine):

@@ -24,7 +24,7 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.registry import Registry
-from lakelog.testing import count_hook_calls
+from lakelog_testing import count_hook_calls
 
 
 def owned(store: Store) -> Any:

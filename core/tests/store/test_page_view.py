@@ -33,7 +33,7 @@ from lakelog.pages.sharedpage import (
     page_path,
 )
 from lakelog.shared.membership import alone
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 FILES = RealFileSystem()
 

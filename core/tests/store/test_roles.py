@@ -22,7 +22,7 @@ from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
 from lakelog.ownership import is_owned
-from lakelog.testing.descriptors import open_in
+from lakelog_testing.descriptors import open_in
 
 FILES = RealFileSystem()
 

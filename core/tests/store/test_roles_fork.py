@@ -23,7 +23,7 @@ from lakelog.errors import StoreClosed
 from lakelog.files import RealFileSystem
 from lakelog.layout import LOCK_FILE
 from lakelog.ownership import is_owned
-from lakelog.testing.descriptors import open_files, open_in
+from lakelog_testing.descriptors import open_files, open_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 FILES = RealFileSystem()

@@ -29,8 +29,8 @@ from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Deletion, SegmentInfo, Situation
 from lakelog.roles import asking
 from lakelog.shared import requests as requests_module
-from lakelog.testing.crash.opener import owned_by
-from lakelog.testing.signals import hold
+from lakelog_testing.crash.opener import owned_by
+from lakelog_testing.signals import hold
 
 FILES = RealFileSystem()
 SOON = {"attach": {"reconnect_timeout_ms": 700, "take_over": False}}

@@ -26,7 +26,7 @@ from lakelog.ownership import is_followed, is_owned
 from lakelog.putfuture import BatchFuture
 from lakelog.reading.arrivals import Arrivals, CurrentArrivals
 from lakelog.shared import watch
-from lakelog.testing.signals import hold
+from lakelog_testing.signals import hold
 
 FILES = RealFileSystem()
 

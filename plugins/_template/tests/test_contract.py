@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.testing import FakeLog, FlushStrategyContract, PluginContract
+from lakelog_testing import FakeLog, FlushStrategyContract, PluginContract
 from lakelog_template import plugin
 from lakelog_template.strategy import EveryN
 

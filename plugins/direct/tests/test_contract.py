@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakelog.testing import PluginContract, WriterContract
-from lakelog.testing.contracts.writer import SIZE
+from lakelog_testing import PluginContract, WriterContract
+from lakelog_testing.contracts.writer import SIZE
 from lakelog_direct import plugin
 from lakelog_direct.direct import DirectWriter
 from lakelog_direct.settings import DirectSettings, StagedSettings

@@ -11,7 +11,7 @@ import lakelog
 from lakelog import Message, Store
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files import File, RealFileSystem
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "staged": {"staged": {"commit_interval_ms": 1}},

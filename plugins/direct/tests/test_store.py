@@ -21,9 +21,9 @@ import lakelog
 from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.status import PutStatus
-from lakelog.testing import StoreMachine
-from lakelog.testing.descriptors import open_files
-from lakelog.testing.machine import queues
+from lakelog_testing import StoreMachine
+from lakelog_testing.descriptors import open_files
+from lakelog_testing.machine import queues
 
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 KEEPING: Final = ("staged", "direct")

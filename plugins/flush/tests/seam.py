@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakelog.files import File, RealFileSystem
 from lakelog.message import Body
-from lakelog.testing import FaultyFile
+from lakelog_testing import FaultyFile
 
 
 class SegmentFile(FaultyFile):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.errors import StoreFailed
-from lakelog.testing import (
+from lakelog_testing import (
     FakeLog,
     FlushStrategyContract,
     GroupFlushStrategyContract,

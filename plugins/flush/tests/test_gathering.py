@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from lakelog.status import PutStatus
-from lakelog.testing import FakeLog
+from lakelog_testing import FakeLog
 from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings

@@ -15,7 +15,7 @@ import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreFailed
 from lakelog.status import PutStatus
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 from lakelog_flush import plugin
 from plugins.flush.tests.seam import Disk
 

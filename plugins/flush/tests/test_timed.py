@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lakelog.testing import FakeLog
+from lakelog_testing import FakeLog
 from lakelog_flush.settings import TimedSettings
 from lakelog_flush.timed import Timed
 

@@ -10,7 +10,7 @@ import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
 from lakelog.files import RealFileSystem
 from lakelog.layout import INDEX_DIR
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 
 SMALL: dict[str, Any] = {
     "plugins": [hash_index],

@@ -15,7 +15,7 @@ from lakelog import Message, Store
 from lakelog.errors import StoreClosed
 from lakelog.layout import AT_BORN_HOST
 from lakelog.reading.bytime import Boundary, TimeSearch
-from lakelog.testing.crash.opener import owned_by
+from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import poke
 
 SEGMENT = 1 << 13

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("lakelog.testing")
+pytest.register_assert_rewrite("lakelog_testing")

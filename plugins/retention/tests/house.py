@@ -18,7 +18,7 @@ from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
 from lakelog.message import Message
 from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
-from lakelog.testing import FakeClock
+from lakelog_testing import FakeClock
 from lakelog_retention import plugin
 
 HOUR_MS = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.interfaces import Cleaner, DiskWatcher
-from lakelog.testing import CleanerContract, DiskWatcherContract, PluginContract
+from lakelog_testing import CleanerContract, DiskWatcherContract, PluginContract
 from lakelog_retention import plugin
 from lakelog_retention.cleaner import Retention
 from lakelog_retention.forever import KeepForever

@@ -15,7 +15,7 @@ from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files import RealFileSystem
 from lakelog.pins import Pin, write_pin
-from lakelog.testing import FakeClock
+from lakelog_testing import FakeClock
 from plugins.retention.tests.house import HOUR_MS, SEGMENT, Witness, open_house, starts
 
 START_MS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)

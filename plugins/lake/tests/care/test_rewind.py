@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_lake.care.rewind import planned
 from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog

@@ -17,8 +17,8 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.pieces import Blank, Damage
-from lakelog.testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
-from lakelog.testing.crash.opener import Opener
+from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
+from lakelog_testing.crash.opener import Opener
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Span

@@ -16,7 +16,7 @@ from lakelog import Message
 from lakelog.errors import LakelogError
 from lakelog.interfaces import FollowerProgram
 from lakelog.serving.plan import Plan
-from lakelog.testing import FollowerContract
+from lakelog_testing import FollowerContract
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import PROCESSES

@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import Conflict, TableMismatch, Unreachable, WrongLog
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.landing.targets import sink_for

@@ -10,7 +10,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.tasks.ranges import Bounds

@@ -14,7 +14,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.pins import Fingerprint
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position

@@ -13,7 +13,7 @@ from lakelog.errors import StoreLocked
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
 from lakelog.message import Message
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_spark.writing import pruning
 from lakelog_spark.writing.access import finish_write, handing_over
 from lakelog_spark.writing.access import open_to_append as open_for_job

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.message import Message
-from lakelog.testing.copies import copy_store
+from lakelog_testing.copies import copy_store
 from lakelog_spark.writing.staging import folder_of
 from plugins.spark.tests.writing.jobs import (
     JOB,

@@ -1,1 +1,0 @@
-"""One suite of tests per kind of strategy; import them from :mod:`lakelog.testing`."""

@@ -1,0 +1,91 @@
+"""Contract kits, fakes and the crash simulator for tests of stores and of plugins.
+
+Contract kits are pytest classes, one per kind of strategy: subclass one, say how to make the
+strategy, and its tests run against it. Put ``pytest.register_assert_rewrite("lakelog_testing")``
+into ``conftest.py``, before other imports of it, and a failed check shows its values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog_testing.contracts.append import AppendCallbackContract
+    from lakelog_testing.contracts.cleaner import CleanerContract
+    from lakelog_testing.contracts.diskwatcher import DiskWatcherContract
+    from lakelog_testing.contracts.dispatcher import DispatcherContract
+    from lakelog_testing.contracts.flush import (
+        DurableFlushStrategyContract,
+        FlushStrategyContract,
+        GroupFlushStrategyContract,
+    )
+    from lakelog_testing.contracts.follower import FollowerContract
+    from lakelog_testing.contracts.plugin import PluginContract
+    from lakelog_testing.contracts.replicator import ReplicatorContract
+    from lakelog_testing.contracts.segmentsource import SegmentSourceContract
+    from lakelog_testing.contracts.writer import WriterContract
+    from lakelog_testing.copies import copy_store
+    from lakelog_testing.fakeclock import FakeClock
+    from lakelog_testing.fakelog import FakeLog
+    from lakelog_testing.faultyfile import FaultyFile
+    from lakelog_testing.hookcalls import count_hook_calls
+    from lakelog_testing.machine import StoreMachine
+    from lakelog_testing.records import encode_log, record_batch
+    from lakelog_testing.surplus import SurplusCleaner
+
+__all__ = [
+    "AppendCallbackContract",
+    "CleanerContract",
+    "DiskWatcherContract",
+    "DispatcherContract",
+    "DurableFlushStrategyContract",
+    "FakeClock",
+    "FakeLog",
+    "FaultyFile",
+    "FlushStrategyContract",
+    "FollowerContract",
+    "GroupFlushStrategyContract",
+    "PluginContract",
+    "ReplicatorContract",
+    "SegmentSourceContract",
+    "StoreMachine",
+    "SurplusCleaner",
+    "WriterContract",
+    "copy_store",
+    "count_hook_calls",
+    "encode_log",
+    "record_batch",
+]
+
+_MODULES = {
+    "AppendCallbackContract": "contracts.append",
+    "CleanerContract": "contracts.cleaner",
+    "DiskWatcherContract": "contracts.diskwatcher",
+    "DispatcherContract": "contracts.dispatcher",
+    "DurableFlushStrategyContract": "contracts.flush",
+    "FakeClock": "fakeclock",
+    "FakeLog": "fakelog",
+    "FaultyFile": "faultyfile",
+    "FlushStrategyContract": "contracts.flush",
+    "FollowerContract": "contracts.follower",
+    "GroupFlushStrategyContract": "contracts.flush",
+    "PluginContract": "contracts.plugin",
+    "ReplicatorContract": "contracts.replicator",
+    "SegmentSourceContract": "contracts.segmentsource",
+    "StoreMachine": "machine",
+    "SurplusCleaner": "surplus",
+    "WriterContract": "contracts.writer",
+    "copy_store": "copies",
+    "count_hook_calls": "hookcalls",
+    "encode_log": "records",
+    "record_batch": "records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import each name when it is first used: most need pytest, and some NumPy."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,34 @@
+"""What every follower must do: begin, and stop soon, leaving nothing behind."""
+
+from __future__ import annotations
+
+from lakelog.interfaces import Follower
+from lakelog.registry import check_object
+from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left
+
+
+class FollowerContract:
+    """Subclass it, and say in :meth:`make` how a follower is made; each test makes its own."""
+
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long a test waits for what must happen."""
+
+    def make(self) -> Follower:
+        """Make a follower that was not started yet."""
+        raise NotImplementedError
+
+    def test_it_has_the_methods_of_its_kind(self) -> None:
+        assert check_object(self.make(), Follower) is None
+
+    def test_start_returns_and_does_not_follow_in_the_callers_thread(self) -> None:
+        follower = self.make()
+        with beside(follower.start) as call:
+            call.result(self.patience_seconds)
+        follower.stop()
+
+    def test_stop_returns_when_stopped(self) -> None:
+        with no_thread_left(self.patience_seconds):
+            follower = self.make()
+            follower.start()
+            with beside(follower.stop) as call:
+                call.result(self.patience_seconds)

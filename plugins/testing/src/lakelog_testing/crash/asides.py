@@ -1,0 +1,80 @@
+"""What a recovery takes out of the log must not be lost: whole records of it are in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+import attrs
+
+from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.errors import CorruptRecord
+from lakelog.files import FileSystem
+from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
+from lakelog.pages.sharedpage import PAGE_FILE
+from lakelog.properties import REPAIRED_TOPIC
+from lakelog.shared.queuetable import is_table
+from lakelog_testing.crash.ledger import Entry
+
+
+@attrs.frozen
+class LogBytes:
+    """The log of an image, as it was before anybody opened it.
+
+    :ivar files: contents by path from the root of the image
+    :ivar store: the name of the store's directory
+    """
+
+    files: Mapping[str, bytes]
+    store: str
+    segment_bytes: int
+
+    def whole(self, entries: Mapping[int, Entry], but: Container[int] = ()) -> dict[int, bytes]:
+        """The bytes of those records that stand whole at their places, by offset."""
+        found = {
+            offset: self._record(offset, entry.end_offset)
+            for offset, entry in entries.items()
+            if offset not in but
+        }
+        return {offset: data for offset, data in found.items() if data is not None}
+
+    def others(self) -> tuple[tuple[str, bytes], ...]:
+        """All files but those of the log, and what the processes of a store share: made anew."""
+        log = f"{self.store}/{COMMITLOG_DIR}/"
+        return tuple(
+            each
+            for each in self.files.items()
+            if not each[0].startswith(log) and not self._is_shared(each[0])
+        )
+
+    def _is_shared(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return folder == f"{self.store}/{OWN_DIR}" and (name == PAGE_FILE or is_table(name))
+
+    def _record(self, offset: int, end_offset: int) -> bytes | None:
+        start = offset % self.segment_bytes
+        name = segment_name(offset - start)
+        segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
+        data = segment[start : start + end_offset - offset]
+        try:
+            view = memoryview(data)
+            frame = read_frame(view, 0, len(data), offset)
+            verify_frame(view, frame, offset, sealed=True)
+        except CorruptRecord:
+            return None
+        if frame.topic == REPAIRED_TOPIC:
+            return None  # what a repair put there
+        return data if frame.size == len(data) else None
+
+
+def not_kept(files: FileSystem, path: Path, records: Mapping[int, bytes]) -> list[int]:
+    """Offsets of records that the quarantine of the store in ``path`` has not."""
+    if not records:
+        return []
+    folder = path / OWN_DIR / QUARANTINE_DIR
+    kept = [
+        (folder / name).read_bytes() for name, _ in files.list(folder) if name.endswith(".bytes")
+    ]
+    return sorted(
+        offset for offset, data in records.items() if not any(data in each for each in kept)
+    )

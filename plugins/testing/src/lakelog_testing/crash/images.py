@@ -1,0 +1,161 @@
+"""From a crash point to what stands on the disk after the crash: one image or many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+
+from lakelog_testing.crash.contents import FrozenFile
+from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
+from lakelog_testing.crash.names import ROOT, Change
+
+KILL: Final = "kill"
+"""The kind of image that loses nothing."""
+_FEW: Final = 24
+"""So many images of one point are tried all; of more, some at random."""
+
+
+@attrs.frozen(eq=False)
+class Image:
+    """What a crash left.
+
+    :ivar kind: how it was chosen
+    :ivar folders: paths from the root, parents first
+    :ivar files: contents by path from the root
+    """
+
+    kind: str
+    folders: tuple[str, ...]
+    files: dict[str, bytes]
+
+    def digest(self) -> int:
+        """The same for images that are the same; for one process."""
+        return hash((self.folders, tuple(self.files.items())))
+
+    def write_out(self, target: Path) -> None:
+        """Write it as a new directory."""
+        base = str(target)
+        os.mkdir(base)
+        for folder in self.folders:
+            os.mkdir(f"{base}/{folder}")
+        for name, content in self.files.items():
+            fd = os.open(f"{base}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(fd, content)
+            finally:
+                os.close(fd)
+
+
+def nothing_lost(state: FrozenState) -> Image:
+    """What a killed process leaves: everything that programs saw."""
+    kept = state.names.kept(state.names.pending)
+    return _image(KILL, kept, state, lambda file: file.volatile)
+
+
+def all_lost(state: FrozenState) -> Image:
+    """What is left if nothing was written back by itself."""
+    return _image("durable only", state.names.kept([]), state, lambda file: file.durable)
+
+
+def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
+    """At most ``most`` images of a crash point: all, where there are few; else some at random.
+
+    What a killed process leaves and what is durable for sure are always among them.
+    """
+    state = point.state
+    yield nothing_lost(state)
+    yield all_lost(state)
+    yield from _all(state) or (_random(state, rng) for _ in range(most - 2))
+
+
+def _all(state: FrozenState) -> list[Image] | None:
+    """All images of whole pages and torn ones of none; ``None`` where these are many."""
+    unsettled = {number: file for number, file in state.files.items() if not file.is_settled}
+    choices = 1
+    for file in unsettled.values():
+        choices *= file.choices()
+    keeps = state.names.each(_FEW)
+    if keeps is None or choices * len(keeps) > _FEW or _can_tear(unsettled.values()):
+        return None
+    numbers = list(unsettled)
+    return [
+        _chosen(state, keep, dict(zip(numbers, contents, strict=True)))
+        for keep in keeps
+        for contents in product(*(file.each() for file in unsettled.values()))
+    ]
+
+
+def _can_tear(files: Iterable[FrozenFile]) -> bool:
+    return any(
+        len(versions) > 1
+        for file in files
+        for epoch in file.epochs
+        for versions in epoch.versions.values()
+    )
+
+
+def _chosen(state: FrozenState, keep: list[Change], contents: dict[int, bytes]) -> Image:
+    by_file = {id(state.files[number]): content for number, content in contents.items()}
+    return _image(
+        "one of all",
+        state.names.kept(keep),
+        state,
+        lambda file: by_file.get(id(file), file.volatile),
+    )
+
+
+_MOODS: Final = (
+    # names kept, newest pages, torn pages
+    (1.0, 0.9, 0.05),
+    (1.0, 0.5, 0.0),
+    (1.0, 0.5, 0.5),
+    (1.0, 0.05, 0.1),
+    (0.5, 1.0, 0.0),
+    (0.5, 0.5, 0.2),
+    (0.9, 0.1, 0.0),
+    (0.1, 0.9, 0.1),
+)
+
+
+def _random(state: FrozenState, rng: Random) -> Image:
+    names, newest, torn = rng.choice(_MOODS)
+    keep = state.names.some(rng, names)
+    return _image("mixed", state.names.kept(keep), state, lambda f: f.mixed(rng, newest, torn))
+
+
+def _image(
+    kind: str,
+    directories: dict[int, dict[str, int]],
+    state: FrozenState,
+    content: Callable[[FrozenFile], bytes],
+) -> Image:
+    folders: list[str] = []
+    files: dict[str, bytes] = {}
+    _collect(ROOT, "", directories, state, content, folders, files)
+    return Image(kind, tuple(folders), files)
+
+
+def _collect(
+    number: int,
+    prefix: str,
+    directories: dict[int, dict[str, int]],
+    state: FrozenState,
+    content: Callable[[FrozenFile], bytes],
+    folders: list[str],
+    files: dict[str, bytes],
+) -> None:
+    for name, child in sorted(directories.get(number, {}).items()):
+        path = prefix + name
+        file = state.files.get(child)
+        if file is None:
+            assert child in directories, f"{path} is neither a file nor a folder"
+            folders.append(path)
+            _collect(child, path + "/", directories, state, content, folders, files)
+        else:
+            files[path] = file.volatile if file.is_settled else content(file)

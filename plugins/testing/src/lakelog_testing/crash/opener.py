@@ -1,0 +1,85 @@
+"""Opens many stores with the same settings: plugins are collected and settings resolved once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog.errors import NotAStore
+from lakelog.files import FileSystem
+from lakelog.interfaces import Kind
+from lakelog.opening import Opening
+from lakelog.owner import OwnedLog
+from lakelog.recovering import recover
+from lakelog.registry import Registry
+from lakelog.repairing import repair
+from lakelog.settings.effective import Settings
+from lakelog.settings.resolver import resolve
+from lakelog.store import Store
+from lakelog_testing.crash.hasty import HastyFileSystem
+from lakelog_testing.crash.plan import CrashPlan
+
+_NOWHERE: Final = Path("/nonexistent")
+_ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
+"""The one variable that counts: it changes no file and no result."""
+Tool: TypeAlias = "Callable[..., object]"
+TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
+"""What an operator may let work on a store before a program opens it."""
+
+
+def owned_by(store: Store) -> OwnedLog:
+    """What the owner of a store holds."""
+    owned = store._owned
+    assert owned is not None, "only owners are crashed"
+    return owned
+
+
+@attrs.frozen
+class Opener:
+    """Opens stores as a plan says."""
+
+    registry: Registry
+    settings: Settings
+    arguments: Mapping[str, Any]
+    real: HastyFileSystem = attrs.field(factory=HastyFileSystem)
+
+    @classmethod
+    def of(cls, plan: CrashPlan) -> Opener:
+        """Collect plugins and settings; raises what :func:`lakelog.open` would."""
+        registry = Registry.load(plan.plugins, {})
+        sections = registry.sections()
+        arguments = plan.arguments(list(sections))
+        settings = resolve(
+            _NOWHERE,
+            sections=sections,
+            arguments=arguments,
+            source=None,
+            broker_conf=None,
+            environ={name: value for name, value in os.environ.items() if name == _ACCELERATOR},
+            cwd=_NOWHERE,
+            tolerate_missing=False,
+        )
+        registry.factory(Kind.WRITER, plan.writer)
+        registry.factory(Kind.FLUSH_STRATEGY, plan.flush)
+        return cls(registry, settings, arguments)
+
+    @property
+    def has_key_index(self) -> bool:
+        """Whether keys are indexed."""
+        return "hash-index" in self.registry.sections()
+
+    def open(self, path: Path, files: FileSystem | None = None) -> Store:
+        """Open the store in ``path`` as its owner."""
+        return Opening(path, self.settings, self.registry, files or self.real).for_owner()
+
+    def mend(self, path: Path, tool: Tool, files: FileSystem | None = None) -> bool:
+        """Let ``tool`` work on the store in ``path``; whether there was one."""
+        with suppress(NotAStore):
+            tool(path, plugins=self.registry, files=files or self.real, **self.arguments)
+            return True
+        return False

@@ -1,0 +1,378 @@
+"""Runs workloads, crashes them at every point, and checks what each crash leaves."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+
+from lakelog.errors import PluginError
+from lakelog.layout import ABORT_FILE, COMMITLOG_DIR
+from lakelog_testing.crash.asides import LogBytes
+from lakelog_testing.crash.checker import Checker
+from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
+from lakelog_testing.crash.hasty import Place
+from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
+from lakelog_testing.crash.ledger import Expected, Ledger
+from lakelog_testing.crash.opener import TOOLS, Opener, Tool
+from lakelog_testing.crash.plan import CrashPlan
+from lakelog_testing.crash.short import ShortWay
+from lakelog_testing.crash.verdicts import Violation
+from lakelog_testing.crash.workload import CLOSED, Workload
+
+STORE: Final = "store"
+"""The name of the store's directory in an image."""
+_IMAGES_OF_A_POINT: Final = 6
+_POINTS_OF_A_SECOND_CRASH: Final = 6
+_IMAGES_OF_A_SECOND_POINT: Final = 4
+_INTERLEAVED_SHARE: Final = 0.7
+_TOOL_SHARE: Final = 0.04
+_TOOL_SHARE_OF_SECOND_CRASHES: Final = 0.3
+_SYNC_SECONDS: Final = 0.0003
+_MEMORY: Final = Path("/dev/shm")
+
+
+@attrs.frozen
+class Broken:
+    """A promise that was broken.
+
+    :ivar run: the seed of the run
+    :ivar where: the crash point, or both of them
+    :ivar kept: where the image was written out, if it was
+    """
+
+    run: str
+    where: str
+    image: str
+    what: str
+    kept: Path | None = None
+
+    def __str__(self) -> str:
+        place = f" [{self.kept}]" if self.kept else ""
+        return f"run {self.run}, {self.where}, image {self.image!r}: {self.what}{place}"
+
+
+class _Enough(Exception):
+    """So many promises were broken that no more images are wanted."""
+
+
+@attrs.define
+class Outcome:
+    """What a simulation found.
+
+    :ivar images: how many images were opened and checked, all of them different in one run
+    :ivar second: how many of these were of a crash of the recovery, or right behind it
+    """
+
+    plan: CrashPlan
+    seed: int
+    images: int = 0
+    second: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    violations: list[Broken] = attrs.field(factory=list)
+
+    def command(self) -> str:
+        """How to run it again."""
+        return f"simulate({self.plan.told()}, images={self.images}, seed={self.seed})"
+
+    def __str__(self) -> str:
+        said = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]
+        return "\n".join(said + [f"  {each}" for each in self.violations[:10]])
+
+
+def simulate(
+    plan: CrashPlan,
+    images: int = 1000,
+    seed: int = 0,
+    *,
+    keep: Path | None = None,
+    most_violations: int = 1,
+) -> Outcome:
+    """Crash stores of ``plan`` until ``images`` images are checked, or too many promises broken.
+
+    :param keep: a folder; images that break a promise are written out there
+    :param most_violations: stop after so many
+    """
+    outcome, started = Outcome(plan, seed), time.process_time()
+    with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
+        opener = Opener.of(plan)
+        ways = Ways(opener, folder, Place(memory / "image", opener.real), ShortWay(opener))
+        simulation = _Simulation(plan, ways, folder, outcome, keep, images, most_violations)
+        while outcome.images < images and len(outcome.violations) < most_violations:
+            with suppress(_Enough):
+                simulation.run(f"{seed}.{outcome.runs}")
+            outcome.runs += 1
+            gc.collect()
+            outcome.seconds = time.process_time() - started
+    return outcome
+
+
+@contextmanager
+def _scratch(in_memory: bool = True) -> Iterator[Path]:
+    """A folder in memory, if there is such a place and the writer can do with it."""
+    is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
+    place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
+    folder = tempfile.mkdtemp(prefix="lakelog-crash-", dir=place)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """The garbage collector would look at all crash points again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Every recovery has something to tell."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+
+
+def _different(
+    points: Sequence[CrashPoint], chosen: Sequence[int], rng: Random, most: int
+) -> Iterator[tuple[CrashPoint, Image, str]]:
+    """Images of some points, none twice: where it comes from, too.
+
+    The latest come first: of images that are the same, that one has promised the most.
+    """
+    seen: set[int] = set()
+    for number in chosen:
+        point = points[number]
+        for image in images(point, rng, most):
+            digest = image.digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield point, image, f"point {number} ({point.where})"
+
+
+def _some_tool(rng: Random, share: float) -> Tool | None:
+    return rng.choice(TOOLS) if rng.random() < share else None
+
+
+@attrs.frozen
+class Ways:
+    """The two ways to check an image.
+
+    :ivar folder: where images of the long way are written out
+    :ivar place: holds the images of the short one
+    """
+
+    opener: Opener
+    folder: Path
+    place: Place
+    short: ShortWay
+
+    def check(
+        self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
+    ) -> None:
+        """Raises :class:`Violation`."""
+        before = self.log_of(image)
+        if not whole and f"{STORE}/{COMMITLOG_DIR}" in image.folders:
+            self.place.become(image)
+            self.short.check(self.place.path / STORE, expected, rng, before, tool)
+            return
+        path = self.folder / "image"
+        image.write_out(path)
+        try:
+            Checker(self.opener).check(path / STORE, expected, rng, before, tool)
+        finally:
+            shutil.rmtree(path)
+
+    def log_of(self, image: Image) -> LogBytes:
+        """The log as it stands in the image."""
+        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
+
+
+@attrs.frozen
+class _Simulation:
+    plan: CrashPlan
+    ways: Ways
+    folder: Path
+    outcome: Outcome
+    keep: Path | None
+    most: int
+    most_violations: int
+
+    def run(self, seed: str) -> None:
+        """One workload, and its crashes."""
+        self.ways.short.begin_run()
+        rng = Random(seed)
+        root = self.folder / "run"
+        root.mkdir()
+        ledger = Ledger(put_is_durable=self.plan.promises)
+        system = SimFileSystem(root, ledger.moment, _SYNC_SECONDS if self.plan.has_threads else 0)
+        system.recording = self.plan.points_per_run > 0
+        workload = self._workload(root, system, ledger, rng, threads=self.plan.has_threads)
+        try:
+            run = workload.run_to_failure if self.plan.failing_sync else workload.run
+            run(self.plan.steps)
+            self._note_leaks(system, seed)
+        except PluginError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the run was to go well
+            self._broken(seed, "no crash", None, f"{type(error).__name__}: {error}")
+        finally:
+            system.close()
+            shutil.rmtree(root)
+        self._crash(system.points, ledger, rng, seed)
+
+    def _workload(
+        self, root: Path, system: SimFileSystem, ledger: Ledger, rng: Random, *, threads: bool
+    ) -> Workload:
+        plan = self.plan
+        return Workload(
+            root / STORE,
+            self.ways.opener,
+            system,
+            ledger,
+            rng,
+            threads,
+            plan.deletions,
+            plan.body_bytes,
+            plan.key_bytes,
+            plan.cleaning,
+            plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
+        )
+
+    def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
+        leaks = system.leaks()
+        if leaks:
+            self._broken(seed, "no crash", None, f"names changed past the file system: {leaks}")
+        for trespass in system.trespasses:
+            self._broken(seed, "no crash", None, f"a full disk would be SIGBUS: {trespass}")
+
+    def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
+        count = min(len(points), self.plan.points_per_run)
+        closed = {number for number, point in enumerate(points) if point.where == CLOSED}
+        chosen = sorted(closed.union(rng.sample(range(len(points)), count)), reverse=True)
+        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_POINT):
+            self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
+            if self.outcome.images >= self.most:
+                return
+
+    def _try(
+        self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
+    ) -> None:
+        self._check_abort(image, point, at)
+        self._check(image, expected, rng, at, whole=point.where == CLOSED and image.kind == KILL)
+        if rng.random() * self.plan.images_per_second_crash < 1:
+            again = nothing_lost(point.state) if rng.random() < 0.5 else image
+            after = point.state if again.kind == KILL else None
+            self._crash_again(again, after, expected, rng, at)
+
+    def _check_abort(self, image: Image, point: CrashPoint, at: tuple[str, str]) -> None:
+        """RocketMQ trusts a directory without ``abort`` as one that was closed cleanly."""
+        is_open = point.before.is_open and point.after.is_open
+        if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
+            self._broken(*at, image, "no abort file, and the store was open")
+
+    def _check(
+        self,
+        image: Image,
+        expected: Expected,
+        rng: Random,
+        at: tuple[str, str],
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.outcome.images += 1
+        tool = _some_tool(rng, _TOOL_SHARE)
+        whole = whole or rng.random() * self.plan.images_per_whole_check < 1
+        try:
+            self.ways.check(image, expected, rng, tool, whole=whole)
+        except Violation as violation:
+            self._broken(*at, image, str(violation))
+
+    def _crash_again(
+        self,
+        image: Image,
+        after: FrozenState | None,
+        expected: Expected,
+        rng: Random,
+        at: tuple[str, str],
+    ) -> None:
+        """Let recovery run, and go on a little; crash that."""
+        root = self.folder / "again"
+        image.write_out(root)
+        if after is None:  # what a killed process left may not be durable, and may be lost
+            expected = attrs.evolve(expected, aside=self.ways.log_of(image).whole(expected.may))
+        ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
+        system = SimFileSystem(root, ledger.moment, after=after)
+        workload = self._workload(root, system, ledger, rng, threads=False)
+        try:
+            self._go_on(workload, expected)
+        except Violation as violation:
+            self._broken(at[0], f"{at[1]}, and on", image, str(violation))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is a violation
+            text = f"{type(error).__name__}: {error}"
+            self._broken(at[0], f"{at[1]}, and on", image, text)
+        finally:
+            system.close()
+            shutil.rmtree(root)
+        self._crash_second(system.points, ledger, rng, at)
+
+    def _go_on(self, workload: Workload, expected: Expected) -> None:
+        tool = _some_tool(workload.rng, _TOOL_SHARE_OF_SECOND_CRASHES)
+        if tool is not None:
+            Checker(self.ways.opener).mended(workload.path, tool, workload.system)
+        store = workload.open()
+        flushed, workload.ledger.flushed = workload.ledger.flushed, int
+        try:
+            kept = Checker(self.ways.opener).examine(store, expected, workload.rng)
+            workload.ledger.opened(kept)
+            workload.ledger.flushed = flushed
+            workload.system.point("recovered")
+            for _ in range(workload.rng.randint(1, 4)):
+                workload.act(store)
+        except BaseException:
+            with suppress(Exception):
+                store.close()
+            raise
+        workload.close(store)
+
+    def _crash_second(
+        self, points: list[CrashPoint], ledger: Ledger, rng: Random, at: tuple[str, str]
+    ) -> None:
+        count = min(len(points), _POINTS_OF_A_SECOND_CRASH)
+        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
+        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_SECOND_POINT):
+            place = (at[0], f"{at[1]}, second crash at {where}")
+            self._check_abort(image, point, place)
+            self._check(image, ledger.expected(point.before, point.after), rng, place)
+            self.outcome.second += 1
+
+    def _broken(self, run: str, where: str, image: Image | None, what: str) -> None:
+        kept = None
+        if image is not None and self.keep is not None:
+            self.keep.mkdir(parents=True, exist_ok=True)
+            kept = self.keep / f"{run}-{len(self.outcome.violations)}"
+            if not kept.exists():
+                image.write_out(kept)
+        kind = image.kind if image else ""
+        self.outcome.violations.append(Broken(run, where, kind, what, kept))
+        if len(self.outcome.violations) >= self.most_violations:
+            raise _Enough

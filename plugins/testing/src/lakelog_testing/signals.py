@@ -1,0 +1,44 @@
+"""Holds a process, so that it does nothing more until it is let go.
+
+``SIGSTOP`` takes effect when each thread of the process is scheduled next: on a busy machine it may
+go on for a while, and a ``SIGTERM`` that comes meanwhile is acted on first. Source: ``signal(7)``,
+``proc(5)``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from lakelog_testing.threads import PATIENCE_SECONDS
+
+_STILL: Final = "TZX"
+"""States of a thread that is stopped, or has ended."""
+
+
+def hold(pid: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Send ``SIGSTOP`` and wait until every thread has stopped; ``SIGCONT`` lets it go.
+
+    One that has ended and was not waited for does nothing more anyway.
+
+    Raises ``ProcessLookupError`` if it is not there, and ``TimeoutError``.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    until = time.monotonic() + patience_seconds
+    while not _is_held(pid):
+        if time.monotonic() > until:
+            raise TimeoutError(f"process {pid} goes on")
+        time.sleep(0.001)
+
+
+def _is_held(pid: int) -> bool:
+    try:
+        stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has just ended
+        return False
+    if not stats:
+        raise ProcessLookupError(pid)
+    return all(each.rpartition(")")[2].split()[0] in _STILL for each in stats)

@@ -1,0 +1,166 @@
+"""The kit of append callbacks lets the core's encoder pass, and finds mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from core.tests.registry.samples import CONTEXT
+from examples.compress_bodies import Compressing, CompressSettings
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.encoder import Encoder
+from lakelog.codec.limits import Limits
+from lakelog.codec.queuechoice import RoundRobin
+from lakelog.message import Message, StoredMessage
+from lakelog.queueoffsets import QueueOffsets
+from lakelog.status import AppendStatus
+from lakelog_testing import AppendCallbackContract
+
+
+class Plain:
+    """The core's encoder."""
+
+    def __init__(self) -> None:
+        limits = Limits.of(4 << 20, 1 << 30)
+        self.encoder = Encoder(limits, "127.0.0.1:10911", False, None, RoundRobin(4))
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        return self.encoder.encode(messages)
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        return batch.place(position, remaining, queue_offsets, now_ms)
+
+
+class TestPlain(AppendCallbackContract):
+    def make(self) -> Plain:
+        return Plain()
+
+
+class Elsewhere(Plain):
+    """Places one byte off."""
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        return super().place(batch, position + 1, remaining, queue_offsets, now_ms)
+
+
+class Advancing(Plain):
+    """Takes queue offsets before the bytes are written."""
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        status = super().place(batch, position, remaining, queue_offsets, now_ms)
+        batch.advance(queue_offsets)
+        return status
+
+
+class Roomy(Plain):
+    """Leaves no room for the blank record."""
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        return super().place(batch, position, remaining + 8, queue_offsets, now_ms)
+
+
+class Lenient(Plain):
+    """Encodes what no record can hold."""
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        return super().encode([Message("x", b"") for _ in messages])
+
+
+class TestCompressing(AppendCallbackContract):
+    def make(self) -> Compressing:
+        return Compressing(CompressSettings(from_bytes=1), CONTEXT)
+
+
+class Unread(Compressing):
+    """Stores bodies otherwise, and cannot read them back."""
+
+    decode = None  # type: ignore[assignment]  # that is the mistake
+
+
+class Unmarked(Plain):
+    """Turns bodies round, and nothing says of which records."""
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        return super().encode(
+            [attrs.evolve(each, body=bytes(each.body)[::-1]) for each in messages]
+        )
+
+    def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        return [attrs.evolve(each, body=each.body[::-1]) for each in messages]
+
+
+class Renaming(Plain):
+    """Reads other keys than were put."""
+
+    def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        return [attrs.evolve(each, properties_bytes=b"") for each in messages]
+
+
+class Changing(Compressing):
+    """Changes the messages that it is given."""
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        for each in messages:
+            if isinstance(each.body, bytes):
+                each.body = each.body + b"!"
+        return super().encode(messages)
+
+
+def compressing(kind: type[Compressing]) -> Callable[[], Any]:
+    return lambda: kind(CompressSettings(from_bytes=1), CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("made", "test", "argument"),
+    [
+        (Elsewhere, "test_what_is_placed_are_records_that_can_be_read", 1),
+        (Lenient, "test_what_is_placed_are_records_that_can_be_read", 8),
+        (Advancing, "test_placing_leaves_the_queue_offsets_alone", 1),
+        (Advancing, "test_each_queue_counts_on", 100),
+        (Roomy, "test_a_batch_that_does_not_fit_fits_into_the_next_segment", 2),
+        (Lenient, "test_a_message_that_no_record_can_hold", Message("", b"")),
+        (compressing(Unread), "test_what_is_placed_are_records_that_can_be_read", 8),
+        (compressing(Unread), "test_messages_of_columns_can_be_read", 8),
+        (Unmarked, "test_decoding_leaves_messages_that_another_callback_stored", 8),
+        (Renaming, "test_decoding_changes_bodies_and_what_is_said_of_them_only", 8),
+        (compressing(Changing), "test_encoding_leaves_the_messages_alone", 8),
+    ],
+)
+def test_each_mistake_is_found(made: Callable[[], Any], test: str, argument: object) -> None:
+    class Kit(AppendCallbackContract):
+        def make(self) -> Any:
+            return made()
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(Kit(), test)(argument)

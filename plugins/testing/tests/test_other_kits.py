@@ -1,0 +1,197 @@
+"""The other kits let sound strategies pass, and find mistakes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lakelog.codec import RecordBatch
+from lakelog.interfaces import (
+    Deletion,
+    DiskReport,
+    DiskState,
+    DiskUsage,
+    Dispatcher,
+    Pace,
+    SegmentInfo,
+    Situation,
+)
+from lakelog_testing import (
+    CleanerContract,
+    DiskWatcherContract,
+    DispatcherContract,
+    FollowerContract,
+)
+from lakelog_testing.contracts.cleaner import NOW_MS
+from lakelog_testing.records import messages, record_batch
+
+
+class Bodies:
+    """Keeps bodies by their place in the log."""
+
+    directories: Sequence[str] = ("bodies",)
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "bodies" / "bodies.json"
+        self.kept: dict[int, str] = {}
+        if self.path.exists():
+            read = json.loads(self.path.read_text())
+            self.kept = {int(at): body for at, body in read.items()}
+
+    def resume(self, minimum: int, end: int) -> int:
+        self.truncate(end)
+        return minimum if not self.kept else max(minimum, *self.kept)
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        bodies = [bytes(body).decode() for body in batch.bodies]
+        self.kept.update(zip(batch.physical_offsets.tolist(), bodies, strict=True))
+
+    def truncate(self, end_offset: int) -> None:
+        self.kept = {at: body for at, body in self.kept.items() if at < end_offset}
+
+    def flush(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.kept))
+
+    def close(self) -> None:
+        self.flush()
+
+
+class TestBodies(DispatcherContract):
+    def make(self, path: Path) -> Bodies:
+        return Bodies(path)
+
+    def contents(self, dispatcher: Dispatcher) -> object:
+        assert isinstance(dispatcher, Bodies)
+        return dict(dispatcher.kept)
+
+
+class Counting(Bodies):
+    """Counts a run that comes again once more."""
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        for body in batch.bodies:
+            self.kept[len(self.kept)] = bytes(body).decode()
+
+
+class BadDispatcher(TestBodies):
+    def make(self, path: Path) -> Bodies:
+        return Counting(path)
+
+
+BadDispatcher.__test__ = False  # type: ignore[attr-defined]  # pytest reads it of any class
+
+
+def test_a_dispatcher_that_counts_twice_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        BadDispatcher().test_a_run_may_come_again(tmp_path, record_batch(messages(40)))
+
+
+class Forgetful(Bodies):
+    """Believes at the next open that nothing is missing."""
+
+    def resume(self, minimum: int, end: int) -> int:
+        super().resume(minimum, end)
+        return end
+
+
+def test_a_dispatcher_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
+    class Kit(TestBodies):
+        def make(self, path: Path) -> Bodies:
+            return Forgetful(path)
+
+    with pytest.raises(AssertionError):
+        Kit().test_what_is_missing_is_asked_for(tmp_path, record_batch(messages(40)), 20)
+
+
+class Littering(Bodies):
+    """Writes outside of its folder."""
+
+    def close(self) -> None:
+        super().close()
+        (self.path.parent.parent / "litter").touch()
+
+
+def test_a_dispatcher_that_writes_elsewhere_is_found(tmp_path: Path) -> None:
+    class Kit(TestBodies):
+        def make(self, path: Path) -> Bodies:
+            return Littering(path)
+
+    with pytest.raises(AssertionError):
+        Kit().test_it_writes_into_its_own_folders_only(tmp_path, record_batch(messages(40)))
+
+
+class Old:
+    """Deletes all but the newest ten."""
+
+    pace = Pace()
+    remove_empty_queues = False
+
+    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+        return [Deletion(segment.start_offset, "old") for segment in segments[:-10]]
+
+
+class TestOld(CleanerContract):
+    def make(self) -> Old:
+        return Old()
+
+
+class Leaving(Old):
+    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+        return super().choose(segments, situation)[1:]
+
+
+def test_a_cleaner_that_leaves_a_gap_is_found() -> None:
+    class Kit(CleanerContract):
+        def make(self) -> Leaving:
+            return Leaving()
+
+    with pytest.raises(AssertionError):
+        Kit().test_it_goes_from_the_first_on_and_leaves_no_gap(Situation(NOW_MS))
+
+
+class Always:
+    def observe(self, paths: Sequence[Path]) -> DiskReport:
+        disks = tuple(DiskUsage(path, 100, 20, 0.8) for path in paths)
+        return DiskReport(DiskState.CLEAN, disks, "0.8 of the disk is used")
+
+
+class TestAlways(DiskWatcherContract):
+    def make(self) -> Always:
+        return Always()
+
+
+class Idle:
+    def start(self) -> None:
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.over.wait)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+class TestIdle(FollowerContract):
+    def make(self) -> Idle:
+        return Idle()
+
+
+class Deaf(Idle):
+    def stop(self) -> None:
+        threading.Timer(2, self.over.set).start()
+
+
+def test_a_follower_that_goes_on_is_found() -> None:
+    class Kit(FollowerContract):
+        patience_seconds = 0.3
+
+        def make(self) -> Deaf:
+            return Deaf()
+
+    with pytest.raises(AssertionError, match="threads go on"):
+        Kit().test_stop_returns_when_stopped()
