@@ -17,9 +17,9 @@ import pytest
 
 import lakelog
 from core.tests.services.support import eventually, is_alive
-from lakelog.check import check
 from lakelog.files import RealFileSystem
 from lakelog.pages.pageview import PageView
+from lakelog_doctor.check import check
 from lakelog_testing.signals import hold
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference

@@ -11,7 +11,7 @@ import pytest
 
 import lakelog
 from lakelog import GetStatus, Message, Store
-from lakelog.rebuild import rebuild
+from lakelog_doctor.rebuild import rebuild
 
 COUNT: Final = 50
 SETTINGS: Final[dict[str, Any]] = {

@@ -28,8 +28,8 @@ from lakelog.errors import LakelogError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.status import PutStatus
-from lakelog_testing import FakeClock
 from lakelog_retention import plugin
+from lakelog_testing import FakeClock
 from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
 from tests.support.smalldisk import tmpfs
 

@@ -10,7 +10,7 @@ from lakelog.config.delayoffsets import load_delay_offsets
 from lakelog.config.topics import load_topics
 from lakelog.consumers.offsettable import OffsetTable
 from lakelog.files import RealFileSystem
-from lakelog.rebuild import rebuild
+from lakelog_doctor.rebuild import rebuild
 from tests.support.fixtures import StoreFixtures
 
 FILES = RealFileSystem()

@@ -18,11 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 import lakelog
-from lakelog.check import check
-from lakelog.cli.app import make_app
-from lakelog.cli.exitcodes import FOUND
 from lakelog.properties import KEYS, UNIQUE_KEY
 from lakelog.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
+from lakelog_cli.app import make_app
+from lakelog_cli.exitcodes import FOUND
+from lakelog_doctor.check import check
 from tests.support.fixtures import DAMAGED, EXACT, NAMES, StoreFixture, StoreFixtures
 from tests.support.rows import Row, by_kind, parse
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog.repairing import RepairReport, repair
+from lakelog_doctor.repair import RepairReport, repair
 from tests.oracle.java import NO_OPTIONS
 from tests.support.rows import by_kind, difference, parse
 
@@ -29,7 +29,7 @@ def repaired(fixture: StoreFixture) -> RepairReport:
 
 
 def ours(fixture: StoreFixture) -> list[Row]:
-    command = [sys.executable, "-m", "lakelog.cli.main", "dump", str(fixture.store)]
+    command = [sys.executable, "-m", "lakelog_cli.main", "dump", str(fixture.store)]
     command += ["--broker-conf", str(fixture.folder / "options")]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -25,9 +25,9 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
-from lakelog.cli.app import make_app
 from lakelog.files import RealFileSystem
 from lakelog.pins import Pin, read_pins
+from lakelog_cli.app import make_app
 from tests.support.working import working
 
 pytest.importorskip("lakelog_retention")

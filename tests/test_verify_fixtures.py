@@ -17,10 +17,10 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.check import check
 from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.pieces import Damage
 from lakelog.verifying import Problem
+from lakelog_doctor.check import check
 from tests.support.fixtures import DAMAGED, EXACT
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
 
 
 def lakelog_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lakelog.cli.main", *arguments]
+    command = [sys.executable, "-m", "lakelog_cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from lakelog.cli.app import make_app
+from lakelog_cli.app import make_app
 from tests.support.fixtures import DAMAGED, EXACT, StoreFixture, StoreFixtures
 from tests.support.rows import Row, by_kind, difference, parse
 

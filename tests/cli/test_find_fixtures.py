@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from lakelog.cli.app import make_app
+from lakelog_cli.app import make_app
 from tests.support.fixtures import StoreFixture, StoreFixtures
 from tests.support.rows import Row
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from lakelog_testing.crash import CrashPlan, simulate
-from lakelog_testing.crash.longrun import FLUSHES
 from lakelog_hash_index import seeing
 from lakelog_hash_index.appending import IndexAppender
 from lakelog_hash_index.seen import Seen
+from lakelog_testing.crash import CrashPlan, simulate
+from lakelog_testing.crash.longrun import FLUSHES
 
 SAMPLE: Final = 200
 LONG: Final = 20_000

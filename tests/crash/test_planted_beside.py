@@ -30,11 +30,11 @@ from lakelog.pages.sharedpage import (
 from lakelog.shared.groupsync import GroupSync
 from lakelog.shared.queuetable import QueueTable, table_path
 from lakelog.status import PutStatus
-from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.chunk import Chunk
 from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_flush.line import Line
 from lakelog_hash_index.sealer import Sealer
+from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 from tests.crash.test_planted_bugs import (
     AHEAD,
     LOST,

@@ -20,8 +20,8 @@ from lakelog.owner import OwnedLog
 from lakelog.ownership import remove_abort
 from lakelog.segments import Segments
 from lakelog.shared.groupsync import FLUSHED, MARKED, GroupSync
-from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 from lakelog_direct.staged import StagedSegmentWriter
+from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 
 MOST_IMAGES: Final = 10_000
 """It stops at the first that breaks a promise; what threads do differs from run to run."""

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog.check import check
+from lakelog_doctor.check import check
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.deleting import (
     GONE,

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import lakelog
 from lakelog import Message
-from lakelog.cli.app import make_app
 from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.properties import INNER_MULTI_DISPATCH, KEYS
 from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog_cli.app import make_app
 from tests.support.rows import Row, by_kind, difference, parse
 
 if TYPE_CHECKING:

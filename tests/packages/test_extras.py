@@ -21,8 +21,9 @@ from tests.packages.environment import Environment, build_wheels
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 OURS = [
-    *("core", "plugins/direct", "plugins/flush", "plugins/hash_index", "plugins/mmap"),
-    *("plugins/lake", "plugins/retention", "plugins/spark", "."),
+    *("core", "plugins/daemon", "plugins/direct", "plugins/flush", "plugins/hash_index"),
+    *("plugins/mmap", "plugins/lake", "plugins/retention", "plugins/spark", "plugins/testing"),
+    *("plugins/tools", "."),
 ]
 PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_size_bytes=4MiB")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.cli.main import run
+from lakelog_cli.main import run
 from tests.processes.program import end_with_parent
 
 if __name__ == "__main__":

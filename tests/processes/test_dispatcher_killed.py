@@ -38,6 +38,6 @@ def test_a_dispatcher_is_killed_among_the_others(tmp_path: Path) -> None:
         Group.of(folder, 8, heirs=1, dispatcher=dispatcher), rounds_of(ROUNDS), seed_of(4)
     )
     assert counts["dispatcher"] > 0
-    once = [sys.executable, "-m", "lakelog.cli.main", *_command(folder, "--once")]
+    once = [sys.executable, "-m", "lakelog_cli.main", *_command(folder, "--once")]
     subprocess.run(once, cwd=ROOT, check=True)
     assert_exactly("iceberg", folder / "table", keys_of(folder / STORE, STORE_ID))

@@ -82,6 +82,6 @@ def test_the_table_is_the_log(tmp_path: Path, victims: list[str]) -> None:
         group.stop()
     assert all(group.killed[each] for each in victims)
     check(folder)
-    once = [sys.executable, "-m", "lakelog.cli.main", *_command(folder, "--once")]
+    once = [sys.executable, "-m", "lakelog_cli.main", *_command(folder, "--once")]
     subprocess.run(once, cwd=ROOT, check=True)
     assert_exactly(KIND, folder / "table", keys_of(folder / STORE, STORE_ID))

@@ -39,7 +39,7 @@ OTHERS: Final = [
 
 def verified(path: Path) -> None:
     """``lakelog verify`` finds nothing in log, queues, index and checkpoint."""
-    command = [sys.executable, "-m", "lakelog.cli.main", "verify", str(path), "--all", "--json"]
+    command = [sys.executable, "-m", "lakelog_cli.main", "verify", str(path), "--all", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -172,7 +172,7 @@ def test_verify_beside_all_of_them(starters: list[Remote], folder: Path) -> None
     for at, each in enumerate(starters):
         each.call("open", WRITE)
         each.call("put_batch", [f"p{at}-{number}" for number in range(50)])
-    command = [sys.executable, "-m", "lakelog.cli.main", "verify", str(folder / STORE), "--json"]
+    command = [sys.executable, "-m", "lakelog_cli.main", "verify", str(folder / STORE), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / ERRORS).is_dir()

@@ -52,7 +52,7 @@ def ours(path: Path, options: Mapping[str, str] = JAVA) -> list[Row]:
     """What ``lakelog dump`` prints."""
     conf = path.with_name("conf")
     conf.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-    command = [sys.executable, "-m", "lakelog.cli.main", "dump", str(path)]
+    command = [sys.executable, "-m", "lakelog_cli.main", "dump", str(path)]
     command += ["--broker-conf", str(conf)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,9 +9,9 @@ import pytest
 
 from lakelog.interfaces import SegmentSource
 from lakelog.layout import segment_name
-from lakelog_testing import SegmentSourceContract
 from lakelog_archive.archive import Archive
 from lakelog_archive.lazy import place_at
+from lakelog_testing import SegmentSourceContract
 
 
 class TestArchive(SegmentSourceContract):

@@ -12,9 +12,9 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import OffsetOutOfRange, SettingsError
 from lakelog.pieces import Damage
+from lakelog_archive.plugin import ArchivePlugin
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.copies import copy_store
-from lakelog_archive.plugin import ArchivePlugin
 
 SEGMENT = 64 << 10
 COUNT = 300

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog.recovering import recover
     from lakelog.recovery.report import RecoveryReport
-    from lakelog.repairing import RepairReport, repair
     from lakelog.results import BatchResult, PutResult
     from lakelog.settings.resource import embedded
     from lakelog.store import Store
+    from lakelog_doctor.repair import RepairReport, repair
 
 __all__ = [
     "BatchResult",
@@ -70,10 +70,10 @@ _LAZY = {
     "MessageColumns": ("lakelog.message", "MessageColumns"),
     "QueueInfo": ("lakelog.reading.results", "QueueInfo"),
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
-    "RepairReport": ("lakelog.repairing", "RepairReport"),
+    "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
     "embedded": ("lakelog.settings.resource", "embedded"),
     "recover": ("lakelog.recovering", "recover"),
-    "repair": ("lakelog.repairing", "repair"),
+    "repair": ("lakelog_doctor.repair", "repair"),
 }
 
 

@@ -1,6 +1,11 @@
-"""The command line as ``python -m lakelog``, for where no ``lakelog`` stands on the PATH."""
+"""``python -m lakelog``: the command line, for where no ``lakelog`` stands on the PATH."""
 
-from lakelog.cli.main import run
+import sys
+from importlib import import_module
+from importlib.util import find_spec
 
 if __name__ == "__main__":
-    run()
+    if find_spec("lakelog_cli") is None:
+        sys.stderr.write("lakelog has no command line here: pip install lakelog-tools\n")
+        sys.exit(2)
+    import_module("lakelog_cli.main").run()

@@ -18,8 +18,8 @@ from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files import RealFileSystem
 from lakelog.message import Message
-from lakelog_testing.records import record_batch
 from lakelog.units import Units
+from lakelog_testing.records import record_batch
 
 UNIT = Struct(">qiqqqhii")
 FILE_BYTES = 4 * 46

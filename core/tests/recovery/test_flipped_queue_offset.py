@@ -9,7 +9,7 @@ import pytest
 from core.tests.recovery.support import alter, crash, recover_small
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Message, PutResult
-from lakelog.check import check
+from lakelog_doctor.check import check
 
 COUNT = 300
 QUEUE_OFFSET = 20

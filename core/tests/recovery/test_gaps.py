@@ -14,7 +14,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.recovery.repair_support import sound
 from core.tests.recovery.support import (
     StoppingFiles,
     alter,
@@ -34,6 +33,7 @@ from lakelog.errors import BadSegment
 from lakelog.files import RealFileSystem
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_testing.copies import copy_store
+from plugins.tools.tests.doctor.repair_support import sound
 
 FILES = RealFileSystem()
 

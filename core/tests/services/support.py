@@ -10,8 +10,8 @@ from typing import Any
 
 from core.tests.store.support import open_small
 from lakelog import Store
-from lakelog.check import check
 from lakelog.services.remote import RemoteReput
+from lakelog_doctor.check import check
 
 AWAY: dict[str, Any] = {
     "services": {"dispatch": "process"},

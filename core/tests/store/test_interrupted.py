@@ -18,12 +18,12 @@ import pytest
 
 from core.tests.registry.samples import plugin
 from core.tests.store.support import bodies, open_small, until
-from plugins.testing.tests.stagedwriters import SoundlyStaged
 from lakelog import Message, PutRefused, Store, reput
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
+from plugins.testing.tests.stagedwriters import SoundlyStaged
 
 SOURCES = (
     "lakelog/appender",

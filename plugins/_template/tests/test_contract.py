@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakelog_testing import FakeLog, FlushStrategyContract, PluginContract
 from lakelog_template import plugin
 from lakelog_template.strategy import EveryN
+from lakelog_testing import FakeLog, FlushStrategyContract, PluginContract
 
 
 class TestEveryN(FlushStrategyContract):

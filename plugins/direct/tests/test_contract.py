@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lakelog_testing import PluginContract, WriterContract
-from lakelog_testing.contracts.writer import SIZE
 from lakelog_direct import plugin
 from lakelog_direct.direct import DirectWriter
 from lakelog_direct.settings import DirectSettings, StagedSettings
 from lakelog_direct.staged import StagedWriter
+from lakelog_testing import PluginContract, WriterContract
+from lakelog_testing.contracts.writer import SIZE
 
 
 class TestStaged(WriterContract):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from lakelog.errors import StoreFailed
+from lakelog_flush import plugin
+from lakelog_flush.groupcommit import GroupCommit
+from lakelog_flush.settings import GroupCommitSettings, TimedSettings
+from lakelog_flush.timed import Timed
 from lakelog_testing import (
     FakeLog,
     FlushStrategyContract,
     GroupFlushStrategyContract,
     PluginContract,
 )
-from lakelog_flush import plugin
-from lakelog_flush.groupcommit import GroupCommit
-from lakelog_flush.settings import GroupCommitSettings, TimedSettings
-from lakelog_flush.timed import Timed
 
 
 class TestGroupCommit(GroupFlushStrategyContract):

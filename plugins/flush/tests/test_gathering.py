@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from lakelog.status import PutStatus
-from lakelog_testing import FakeLog
 from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
+from lakelog_testing import FakeLog
 
 PATIENCE_SECONDS = 20.0
 _TRIES = 5

@@ -15,8 +15,8 @@ import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreFailed
 from lakelog.status import PutStatus
-from lakelog_testing.crash.opener import owned_by
 from lakelog_flush import plugin
+from lakelog_testing.crash.opener import owned_by
 from plugins.flush.tests.seam import Disk
 
 PATIENCE_SECONDS = 20.0

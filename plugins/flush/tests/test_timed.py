@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from lakelog_testing import FakeLog
 from lakelog_flush.settings import TimedSettings
 from lakelog_flush.timed import Timed
+from lakelog_testing import FakeLog
 
 PAGE = 4096
 PATIENCE_SECONDS = 20.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lakelog
 from lakelog import Message
-from lakelog.check import check
+from lakelog_doctor.check import check
 from lakelog_hash_index import plugin
 
 

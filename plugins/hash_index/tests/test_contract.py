@@ -8,9 +8,9 @@ import pytest
 
 from lakelog.interfaces import Dispatcher, KeyIndex
 from lakelog.registry import check_object
-from lakelog_testing import DispatcherContract, PluginContract
 from lakelog_hash_index import plugin
 from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_testing import DispatcherContract, PluginContract
 from plugins.hash_index.tests.support import FOREVER, find, owner, reader
 
 

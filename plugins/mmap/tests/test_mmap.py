@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from lakelog_testing import PluginContract, WriterContract
 from lakelog_mmap import plugin
 from lakelog_mmap.settings import MmapSettings
 from lakelog_mmap.writer import MmapWriter
+from lakelog_testing import PluginContract, WriterContract
 
 
 class TestMmapWriter(WriterContract):

@@ -20,8 +20,8 @@ import lakelog
 from lakelog import Message, Store, accelerate
 from lakelog.errors import StoreClosed
 from lakelog.reading.query import DEFAULT_MESSAGES
-from lakelog_testing.crash.opener import owned_by
 from lakelog_hash_index.shape import Shape
+from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import index_paths, poke
 
 SEGMENT = 1 << 14

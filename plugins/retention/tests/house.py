@@ -18,8 +18,8 @@ from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
 from lakelog.message import Message
 from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
-from lakelog_testing import FakeClock
 from lakelog_retention import plugin
+from lakelog_testing import FakeClock
 
 HOUR_MS = 3_600_000
 SEGMENT = 16 << 10

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.interfaces import Cleaner, DiskWatcher
-from lakelog_testing import CleanerContract, DiskWatcherContract, PluginContract
 from lakelog_retention import plugin
 from lakelog_retention.cleaner import Retention
 from lakelog_retention.forever import KeepForever
 from lakelog_retention.measure import Measure
 from lakelog_retention.settings import RetentionSettings, WatcherSettings
 from lakelog_retention.watcher import PsutilWatcher
+from lakelog_testing import CleanerContract, DiskWatcherContract, PluginContract
 
 
 class TestRetention(CleanerContract):

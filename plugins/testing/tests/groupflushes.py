@@ -6,10 +6,10 @@ import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
-from plugins.testing.tests.strategies import Group
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Flushable, Outcome
 from lakelog.status import PutStatus
+from plugins.testing.tests.strategies import Group
 
 
 def answer(future: Future[PutStatus], status: PutStatus) -> None:

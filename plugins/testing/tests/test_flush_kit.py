@@ -7,7 +7,6 @@ from queue import Empty
 
 import pytest
 
-from plugins.testing.tests import groupflushes, strategies
 from lakelog.errors import LakelogError
 from lakelog.interfaces import FlushStrategy
 from lakelog_testing import (
@@ -16,6 +15,7 @@ from lakelog_testing import (
     GroupFlushStrategyContract,
     ReplicatorContract,
 )
+from plugins.testing.tests import groupflushes, strategies
 
 
 class TestInline(DurableFlushStrategyContract):

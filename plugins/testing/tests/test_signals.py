@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.tests.serving.support import is_there
 from lakelog_testing.signals import hold
+from plugins.daemon.tests.support import is_there
 
 BUSY = """
 import threading

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from plugins.testing.tests import stagedwriters, writers
 from lakelog.files import RealFileSystem
 from lakelog.interfaces import Writer
 from lakelog_testing import FaultyFile, WriterContract
 from lakelog_testing.contracts.writer import SIZE
+from plugins.testing.tests import stagedwriters, writers
 
 
 class TestSound(WriterContract):

@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog_testing.copies import copy_store
 from lakelog_lake.care.rewind import planned
 from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
@@ -21,6 +20,7 @@ from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tasks.ranges import Bounds
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.table_specs import Even, assert_parsed, land_spec, read_dead
 from plugins.lake.tests.landing.tables import (

@@ -15,14 +15,14 @@ from threading import Event, Thread
 
 import pytest
 
-from core.tests.serving.support import until
-from lakelog.serving.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
 from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import Bounds
 from lakelog_lake.tasks.task import Task, Written
+from plugins.daemon.tests.support import until
 from plugins.lake.tests.landing.test_cli import PROCESSES
 from plugins.lake.tests.stores import filled, open_small
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
-from lakelog.cli.app import make_app
+from lakelog_cli.app import make_app
 from lakelog_lake import plugin
 from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
 from lakelog_lake.landing.export import to_file

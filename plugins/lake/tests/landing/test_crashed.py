@@ -17,13 +17,13 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.pieces import Blank, Damage
-from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
-from lakelog_testing.crash.opener import Opener
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Span
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import Bounds, next_spans
+from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
+from lakelog_testing.crash.opener import Opener
 
 PUTS: Final = 25
 POINTS: Final = 12

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from core.tests.serving.support import serving, until
 from lakelog import Message
 from lakelog.errors import LakelogError
 from lakelog.interfaces import FollowerProgram
-from lakelog.serving.plan import Plan
-from lakelog_testing import FollowerContract
+from lakelog_daemon.plan import Plan
 from lakelog_lake.follower import DispatchFollower, LakeSettings
+from lakelog_testing import FollowerContract
+from plugins.daemon.tests.support import serving, until
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import PROCESSES
 

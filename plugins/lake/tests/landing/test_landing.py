@@ -13,7 +13,6 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import Conflict, TableMismatch, Unreachable, WrongLog
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.landing.targets import sink_for
@@ -22,6 +21,7 @@ from lakelog_lake.tables.fields import Shape
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process, processes
 from lakelog_lake.tasks.task import Written, write
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import (
     SMALL,
     assert_exactly,

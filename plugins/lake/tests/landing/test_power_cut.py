@@ -10,10 +10,10 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.tasks.ranges import Bounds
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
 from plugins.lake.tests.stores import SEGMENT, messages, open_small
 

@@ -14,12 +14,12 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.pins import Fingerprint
-from lakelog_testing.copies import copy_store
 from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import Bounds, first_offset, next_spans
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.stores import SEGMENT, filled, open_small
 from tests.support.fixtures import StoreFixtures
 

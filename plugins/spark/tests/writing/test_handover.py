@@ -13,7 +13,6 @@ from lakelog.errors import StoreLocked
 from lakelog.files import RealFileSystem
 from lakelog.layout import segment_name
 from lakelog.message import Message
-from lakelog_testing.copies import copy_store
 from lakelog_spark.writing import pruning
 from lakelog_spark.writing.access import finish_write, handing_over
 from lakelog_spark.writing.access import open_to_append as open_for_job
@@ -21,6 +20,7 @@ from lakelog_spark.writing.errors import HandoverStopped, NoSuchStore, StagingLo
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal
 from lakelog_spark.writing.staging import folder_of, remove_run, stage, verify
+from lakelog_testing.copies import copy_store
 from plugins.spark.tests.writing.jobs import (
     JOB,
     SIZES,

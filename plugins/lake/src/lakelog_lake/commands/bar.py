@@ -11,7 +11,7 @@ import attrs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakelog.cli.progress import Advance
+    from lakelog_cli.progress import Advance
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.tasks.task import Task, Written
 
@@ -62,7 +62,7 @@ def landing_bar(store: Path) -> Iterator[LandingBar | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from lakelog.cli.progress import progress  # brings rich
+    from lakelog_cli.progress import progress  # brings rich
 
     with progress("landing") as advance:
         yield LandingBar(store, advance)
@@ -71,7 +71,7 @@ def landing_bar(store: Path) -> Iterator[LandingBar | None]:
 @contextmanager
 def reading_bar() -> Iterator[Callable[[int, int], None]]:
     """What takes how many bytes are read, and how many there are."""
-    from lakelog.cli.progress import progress  # brings rich
+    from lakelog_cli.progress import progress  # brings rich
 
     with progress("reading") as advance:
         yield advance

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import attrs
 import typer
 
-from lakelog.cli.exitcodes import FOUND, INTERRUPTED
 from lakelog.errors import SettingsError
+from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_lake.commands.bar import both, landing_bar, reading_bar
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from lakelog.cli.exitcodes import FOUND
+from lakelog_cli.exitcodes import FOUND
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of

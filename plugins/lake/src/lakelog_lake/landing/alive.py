@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.serving.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 
 _BEATS: Final = 3
 """How often to tell in the time in which it has to be told once."""

@@ -17,10 +17,10 @@ from lakelog.opening import Opening
 from lakelog.owner import OwnedLog
 from lakelog.recovering import recover
 from lakelog.registry import Registry
-from lakelog.repairing import repair
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store import Store
+from lakelog_doctor.repair import repair
 from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.plan import CrashPlan
 

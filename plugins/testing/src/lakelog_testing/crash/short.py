@@ -37,6 +37,7 @@ from lakelog.recovery.mend import mend
 from lakelog.scan import scan
 from lakelog.source import FileSource
 from lakelog.strategies import make_dispatchers
+from lakelog.units import Units
 from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected
@@ -56,7 +57,6 @@ from lakelog_testing.crash.verdicts import (
     same,
     since,
 )
-from lakelog.units import Units
 
 _LAST_MS: Final = (1 << 63) - 1
 _Key: TypeAlias = "tuple[Any, ...]"

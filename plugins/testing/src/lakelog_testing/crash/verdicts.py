@@ -12,8 +12,8 @@ from lakelog.files import FileSystem, read_file
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog.segmentdir import segment_files
-from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog.tombstones import read_tombstones
+from lakelog_testing.crash.ledger import Entry, Expected
 
 if TYPE_CHECKING:
     from pathlib import Path

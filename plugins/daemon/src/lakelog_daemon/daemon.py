@@ -1,0 +1,187 @@
+"""Serves a store: owns it, runs what belongs to it, says how it is, and stops in order.
+
+The order of a stop, begun by SIGTERM or SIGINT: services stop; what
+is in the log is flushed; the store is closed, which leaves the directory as RocketMQ's clean stop
+does. A second signal kills services that have not stopped. If all that takes too long, the process
+ends without it, and the next owner recovers the store. A store that failed (a write or a sync) is
+let go at once, too: only a reopen helps.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from enum import Enum, unique
+from typing import Final
+
+from lakelog.errors import StoreFailed
+from lakelog.files import FileSystem, RealFileSystem
+from lakelog.pages.pageview import PageView
+from lakelog.store import Store
+from lakelog_daemon.deadline import Deadline, ending_by
+from lakelog_daemon.leftovers import end_leftovers
+from lakelog_daemon.logs import LogWriter, fields
+from lakelog_daemon.loop import Loop, signals_in
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
+from lakelog_daemon.plan import Plan
+from lakelog_daemon.runfiles import remove_pid, write_pid, write_status
+from lakelog_daemon.status import SERVING, STOPPED, Reporter
+from lakelog_daemon.status import STOPPING as NOW_STOPPING
+from lakelog_daemon.supervisor import Supervisor
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_STOP: Final = (signal.SIGTERM, signal.SIGINT)
+FOR_SERVICES: Final = 0.6
+"""The part of the time for a stop after which services are killed; the rest is for the store."""
+STALE_MS: Final = 10_000
+"""The owner's threads are stuck if their heartbeat is so old; then the manager hears nothing."""
+
+
+@unique
+class Ending(Enum):
+    """How serving ended: in order, or because the store failed."""
+
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Daemon:
+    """One store, served until somebody says stop."""
+
+    def __init__(self, plan: Plan, log: LogWriter, late_code: int) -> None:
+        """Keep what is needed.
+
+        :param late_code: the exit code of a stop that took too long
+        """
+        self._plan = plan
+        self._writer = log
+        self._late_code = late_code
+        self._files: FileSystem = RealFileSystem()
+        self._loop = Loop()
+        self._manager = Notifier.of(os.environ)
+        self._supervisor = Supervisor(plan.services, plan.path, plan.settings, self._loop)
+        self._state = SERVING
+        self._stops = 0
+        self._told = ""
+        self._has_room = True
+
+    def run(self) -> Ending:
+        """Serve; raises what opening a store raises. Main thread only."""
+        with closing(self._loop), ending_by(signal.SIGTERM):
+            try:
+                store = self._plan.open()
+            except KeyboardInterrupt:
+                _LOG.warning("stopped while the store was opened", extra=fields("stopped"))
+                return Ending.STOPPED
+            with signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled):
+                return self._serve(store)
+
+    def _serve(self, store: Store) -> Ending:
+        self._files = RealFileSystem.of_store(store.path, store.settings.core.group)
+        with ExitStack() as undo:
+            undo.callback(store.close)
+            reporter = self._reporter(store)
+            undo.pop_all()
+        try:
+            self._begin(reporter)
+            self._loop.run(lambda: self._stops > 0 or reporter.has_failed)
+        finally:
+            ending = self._end(store, reporter)
+        return ending
+
+    # --- while it serves ---
+
+    def _begin(self, reporter: Reporter) -> None:
+        path, settings = self._plan.path, self._plan.settings
+        end_leftovers(self._files, path, self._loop)
+        self._on_disk(lambda: write_pid(self._files, path))
+        _LOG.info("serves %s", path, extra=fields("serving", pid=os.getpid(), store=str(path)))
+        self._supervisor.start()
+        self._loop.every(settings.status_interval_ms / 1000, lambda: self._tick(reporter))
+        if self._manager.watchdog_seconds is not None:
+            self._loop.every(self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
+        self._manager.tell(READY)
+
+    def _tick(self, reporter: Reporter) -> None:
+        self._supervisor.look()
+        self._report(reporter)
+
+    def _report(self, reporter: Reporter) -> None:
+        status = reporter.status(self._state)
+        self._on_disk(lambda: write_status(self._files, self._plan.path, status))
+        said = "; ".join((f"{status['state']}, {status['health']}", *status["problems"]))
+        if said != self._told:
+            self._told = said
+            self._manager.tell(STATUS + said)
+
+    def _live(self, reporter: Reporter) -> None:
+        """Tell the manager, unless this process only seems to live."""
+        age_ms = time.time_ns() // 1_000_000 - reporter.page.heartbeat_ms
+        if age_ms < STALE_MS and not reporter.has_failed:
+            self._manager.tell(WATCHDOG)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is signal.SIGHUP:
+            self._writer.reopen()
+            _LOG.info("goes on in a new log file", extra=fields("log_reopened"))
+            return
+        self._stops += 1
+        hurried = self._stops > 1
+        what = "services are stopped at once" if hurried else "stops"
+        _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
+
+    def _reporter(self, store: Store) -> Reporter:
+        page = PageView.open(self._files, store.path)
+        assert page is not None, "an owner publishes its positions"
+        return Reporter(
+            self._files,
+            store,
+            self._plan.commitlog,
+            page,
+            self._supervisor.rows,
+            lambda: self._writer.dropped,
+        )
+
+    def _on_disk(self, act: Callable[[], None]) -> None:
+        """Write a file about ourselves; that there is no room is told once, and harms nobody."""
+        try:
+            act()
+        except OSError as error:
+            if self._has_room:
+                _LOG.error("no status file: %s", error, extra=fields("no_status"))
+            self._has_room = False
+        else:
+            self._has_room = True
+
+    # --- when it stops ---
+
+    def _end(self, store: Store, reporter: Reporter) -> Ending:
+        begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
+        with Deadline(seconds, self._late_code, self._writer):
+            self._state = NOW_STOPPING
+            self._manager.tell(STOPPING)
+            with suppress(Exception):  # a status that cannot be told keeps nobody from stopping
+                self._report(reporter)
+            self._supervisor.stop(seconds * FOR_SERVICES, lambda: self._stops > 1)
+            self._state = STOPPED
+            with suppress(Exception):  # as little as above
+                self._report(reporter)
+            ending = self._close(store)
+        took = time.monotonic() - begun
+        extra = fields(ending.value, seconds=round(took, 3))
+        _LOG.info("%s after %.1f s", ending.value, took, extra=extra)
+        return ending
+
+    def _close(self, store: Store) -> Ending:
+        remove_pid(self._files, self._plan.path)
+        try:
+            store.close()
+        except StoreFailed as error:
+            extra = fields("failed")
+            _LOG.critical("%s", error, exc_info=error.__cause__, extra=extra)
+            return Ending.FAILED
+        return Ending.STOPPED

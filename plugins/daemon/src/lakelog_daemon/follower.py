@@ -1,0 +1,107 @@
+"""Run as a program by ``serve``: one follower of a store's settings, until SIGTERM.
+
+``python -m lakelog_daemon.follower STORE NAME JSON``; the JSON object has what the store was
+opened with: ``settings`` and ``broker_conf`` (files, or null) and ``arguments`` (by dotted key).
+While the follower is well it tells ``serve`` so (``WATCHDOG=1``), three times in the time that
+``serve`` waits for it; where it says by ``is_well`` that it is not, nothing is told, and it is
+started again. A follower that has a ``command`` is replaced by that program.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Any, Final
+
+from lakelog.errors import LakelogError
+from lakelog.interfaces import Context, Follower, FollowerProgram, Kind, WatchedFollower
+from lakelog.opening import Opening, prepare
+from lakelog.ownership import is_followed
+from lakelog.signals import soon
+from lakelog.strategies import with_accelerator
+from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
+
+BEATS: Final = 3
+"""How often to tell in the time in which it has to be told once."""
+UNUSABLE: Final = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a follower; the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    path, name, told = arguments
+    given = json.loads(told)
+    try:
+        opening = prepare(
+            Path(path),
+            settings=given["settings"],
+            broker_conf=given["broker_conf"],
+            plugins=None,
+            files=None,
+            tolerate_missing=False,
+            arguments=given["arguments"],
+        )
+        follow(make(opening, name), Notifier.of(os.environ), _stopped_by_signals())
+    except LakelogError as error:
+        sys.stderr.write(f"{error}\n")
+        return UNUSABLE
+    return 0
+
+
+def make(opening: Opening, name: str) -> Follower:
+    """Build the follower ``name``; raises :class:`~lakelog.errors.PluginError`."""
+    registry, settings = opening.registry, opening.settings
+    registry.factory(Kind.FOLLOWER, name)
+    context = Context(
+        opening.path,
+        settings.core,
+        opening.files,
+        read_only=True,
+        owner_follows=is_followed(opening.files, opening.path),
+    )
+    context = with_accelerator(registry, settings, context)
+    made: Follower = registry.make(Kind.FOLLOWER, name, settings.section(name), context)
+    return made
+
+
+def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
+    """Let it follow until ``stop``."""
+    if isinstance(follower, FollowerProgram):
+        _become(follower.command())
+    follower.start()
+    manager.tell(READY, WATCHDOG)  # from now on it is missed
+    seconds = manager.watchdog_seconds
+    try:
+        while not stop.wait(None if seconds is None else seconds / BEATS):
+            if not isinstance(follower, WatchedFollower) or follower.is_well():
+                manager.tell(WATCHDOG)
+    finally:
+        manager.tell(STOPPING)
+        follower.stop()
+
+
+def _become(command: Sequence[str]) -> None:
+    """Run that program in this process: who started us watches it as us."""
+    os.execvp(command[0], list(command))
+
+
+def _stopped_by_signals() -> Event:
+    stop = Event()
+
+    def told(_number: int, _frame: FrameType | None) -> Any:
+        soon(stop.set)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, told)
+    return stop
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

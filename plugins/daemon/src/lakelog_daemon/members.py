@@ -1,0 +1,135 @@
+"""Which processes have a store open for writing, and which keep deleted files of it on the disk.
+
+Linux tells, to who may read it (proc(5)): the files that a process has open and mapped, and the
+locks of each open file. A user sees his own processes, root sees all of its PID namespace. How many
+locks there are in all is said to everybody; so those who cannot be seen are counted at least.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.dispatchlock import DISPATCHING
+from lakelog.layout import LOCK_FILE
+from lakelog.ownership import SERVICES
+from lakelog.shared.membership import OPEN
+from lakelog_daemon.procstat import command_of, look_at
+
+_DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches"}
+_GONE: Final = " (deleted)"
+
+
+@attrs.frozen
+class Members:
+    """What was seen in one look.
+
+    :ivar rows: of each process: ``pid``, its program's ``name``, how often it ``opens`` the store,
+        and what it ``does`` for all by the locks that it holds
+    :ivar not_seen: how many more have it open; ``None`` where Linux does not say it
+    :ivar deleted: of each process: ``pid``, ``name``, and how many ``files`` of how many ``bytes``
+        were deleted, and stay on the disk until it lets go of them
+    :ivar unreadable: of how many processes Linux does not say what they have open
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    not_seen: int | None
+    deleted: tuple[dict[str, Any], ...]
+    unreadable: int
+
+    @property
+    def services(self) -> int | None:
+        """The process that has the services, if it was seen."""
+        return next((row["pid"] for row in self.rows if "services" in row["does"]), None)
+
+
+def look_for_members(path: Path, commitlog: Path) -> Members:
+    """Look at all processes once; ``path`` is the store directory."""
+    lock = os.path.realpath(path / LOCK_FILE)
+    roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
+    rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
+    for pid in _processes():
+        try:
+            opened = dict(_opened(pid))
+        except PermissionError:
+            unreadable += bool(command_of(pid))  # else it is the kernel's, or has ended
+            continue
+        held = [_bytes_of(pid, fd) for fd, target in opened.items() if target == lock]
+        opens = [each for each in held if OPEN in each]
+        if opens:
+            does = [word for at, word in _DOES.items() if any(at in each for each in held)]
+            rows.append({**_named(pid), "opens": len(opens), "does": does})
+        gone = {**_mapped(pid, roots), **_unlinked(pid, opened, roots)}
+        if gone:
+            deleted.append({**_named(pid), "files": len(gone), "bytes": sum(gone.values())})
+    known, seen = _open_locks(lock), sum(row["opens"] for row in rows)
+    not_seen = None if known is None else max(0, known - seen)
+    return Members(tuple(rows), not_seen, tuple(deleted), unreadable)
+
+
+def _processes() -> list[int]:
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _named(pid: int) -> dict[str, Any]:
+    found = look_at(pid)
+    return {"pid": pid, "name": "" if found is None else found.name}
+
+
+def _opened(pid: int) -> Iterator[tuple[str, str]]:
+    """Descriptors and what they lead to; raises ``PermissionError``."""
+    folder = f"/proc/{pid}/fd"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for fd in os.listdir(folder):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield fd, os.readlink(f"{folder}/{fd}")
+
+
+def _bytes_of(pid: int, fd: str) -> set[int]:
+    """The first bytes of the ranges that an open file holds locks on."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text().splitlines()
+        return {int(line.split()[-2]) for line in lines if line.startswith("lock:")}
+    return set()
+
+
+def _unlinked(pid: int, opened: dict[str, str], roots: tuple[str, ...]) -> dict[int, int]:
+    """By inode number, what deleted files take on the disk that a process has open."""
+    found: dict[int, int] = {}
+    for fd, target in opened.items():
+        if target.endswith(_GONE) and target.startswith(roots):
+            with suppress(OSError):
+                seen = os.stat(f"/proc/{pid}/fd/{fd}")
+                found[seen.st_ino] = 512 * seen.st_blocks
+    return found
+
+
+def _mapped(pid: int, roots: tuple[str, ...]) -> dict[int, int]:
+    """By inode number, how far deleted files are mapped by a process; they may be closed."""
+    found: dict[int, int] = {}
+    with suppress(OSError):
+        for line in os.fsdecode(Path(f"/proc/{pid}/maps").read_bytes()).splitlines():
+            if line.endswith(_GONE):
+                where, _, offset, _, inode, target = line.split(maxsplit=5)
+                if target.startswith(roots):
+                    start, end = (int(each, 16) for each in where.split("-"))
+                    reach = int(offset, 16) + end - start
+                    found[int(inode)] = max(reach, found.get(int(inode), 0))
+    return found
+
+
+def _open_locks(lock: str) -> int | None:
+    """How many locks there are on byte 0 of ``lock``, of whatever process."""
+    try:
+        seen = os.stat(lock)
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+    found = [line.split() for line in lines if device in line]
+    return sum(words[-3:-1] == [device, str(OPEN)] for words in found if "->" not in words)

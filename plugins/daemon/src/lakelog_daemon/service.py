@@ -1,0 +1,240 @@
+"""One service under supervision: started, watched, started again, and stopped.
+
+::
+
+    WAITING --start--> RUNNING --it ends, or hangs and is killed--> WAITING ...
+       any --stop--> STOPPING --it ends--> STOPPED
+
+It hangs if a signal has held it (SIGSTOP) for ``serve.hang_timeout_ms``, or if it said
+``WATCHDOG=1`` once and then nothing for as long. What never says that is taken at its word that it
+runs. Nothing here waits: whatever becomes of a service, the store does not notice.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from enum import StrEnum, unique
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+
+from lakelog.settings.model import ServeSettings
+from lakelog_daemon.backoff import Backoff
+from lakelog_daemon.child import Child, Heard, Watching
+from lakelog_daemon.logs import fields
+from lakelog_daemon.loop import Timer
+from lakelog_daemon.notify import READY, STATUS, WATCHDOG
+from lakelog_daemon.procstat import look_at
+from lakelog_daemon.specs import Spec
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_LONGEST_STATUS: Final = 200
+SETTLING_SECONDS: Final = 1.0
+"""For at least so long a service that is started again is not said to be well."""
+
+
+@unique
+class State(StrEnum):
+    """Where a service is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Calling(Watching, Protocol):
+    """What a service needs of the loop."""
+
+    def later(self, seconds: float, act: Callable[[], None]) -> Timer:
+        """Call ``act`` once, then."""
+
+
+@attrs.define
+class Record:
+    """What became of a service so far.
+
+    :ivar restarts: how often it was started again
+    :ivar hangs: how often it was killed because it hung
+    :ivar last_exit: how it ended last, in words
+    :ivar is_ready: whether it said ``READY=1`` since it started
+    :ivar said: its last ``STATUS=``
+    :ivar settled: from when on it is believed that it goes on running
+    """
+
+    restarts: int = 0
+    hangs: int = 0
+    last_exit: str | None = None
+    is_ready: bool = False
+    said: str | None = None
+    started_ms: int | None = None
+    started: float = 0.0
+    settled: float = 0.0
+    beat: float | None = None
+    held_since: float | None = None
+
+
+class Service:
+    """A service; everything is called from the loop."""
+
+    def __init__(
+        self, spec: Spec, store: Path, settings: ServeSettings, loop: Calling, backoff: Backoff
+    ) -> None:
+        self.spec = spec
+        self.state = State.WAITING
+        self.record = Record()
+        self._store = store
+        self._hang_seconds = settings.hang_timeout_ms / 1000
+        self._loop = loop
+        self._backoff = backoff
+        self._child: Child | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, while it has one."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has stopped for good."""
+        return self.state is State.STOPPED
+
+    def start(self) -> None:
+        """Start its program; where that cannot be, it is tried again later."""
+        heard = Heard(self._printed, self._said, self._ended)
+        try:
+            child = Child(self.spec, self._store, self._hang_seconds, self._loop, heard)
+        except OSError as error:
+            self._rest(f"cannot be started: {error.strerror or error}", 0.0)
+            return
+        self._child, self.state = child, State.RUNNING
+        record = self.record
+        record.started, record.started_ms = time.monotonic(), time.time_ns() // 1_000_000
+        record.is_ready, record.said, record.beat, record.held_since = False, None, None, None
+        self._log(logging.INFO, "started", f"runs as process {child.pid}")
+
+    def look(self) -> None:
+        """Kill it if it hangs; to be called now and then."""
+        child, record, now = self._child, self.record, time.monotonic()
+        if child is None or not self._hang_seconds or self.state is not State.RUNNING:
+            return
+        seen = look_at(child.pid)
+        if seen is None or not seen.is_stopped:
+            record.held_since = None
+        elif record.held_since is None:
+            record.held_since = now
+        for since, what in (
+            (record.held_since, "is held by a signal"),
+            (record.beat, "gives no sign of life"),
+        ):
+            if since is not None and now - since >= self._hang_seconds:
+                self._hangs(child, f"{what} for {now - since:.1f} s")
+                return
+
+    def stop(self) -> None:
+        """Ask it to stop, and start it no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.state = State.STOPPED if self._child is None else State.STOPPING
+        if self._child is not None:
+            self._child.send(signal.SIGTERM)
+            self._child.send(signal.SIGCONT)  # who is held would never hear of it
+
+    def kill(self) -> None:
+        """End it at once, with all that it has started."""
+        if self._child is not None:
+            self._log(logging.WARNING, "killed", "does not stop, and is killed")
+            self._child.send(signal.SIGKILL)
+
+    def row(self) -> dict[str, Any]:
+        """What the status file says of it, but for what its process uses."""
+        record = self.record
+        return {
+            "name": self.spec.name,
+            "kind": self.spec.kind,
+            "pid": self.pid,
+            "state": self.state.value,
+            "health": self.health,
+            "restarts": record.restarts,
+            "hangs": record.hangs,
+            "started_ms": record.started_ms,
+            "says": record.said,
+            "last_exit": record.last_exit,
+        }
+
+    @property
+    def health(self) -> str:
+        """``ok``; ``hanging``; ``stopped``; ``restarting`` until it has run for a while again."""
+        if self.state is State.RUNNING:
+            return self._running_health()
+        return "restarting" if self.state is State.WAITING else "stopped"
+
+    def _running_health(self) -> str:
+        record = self.record
+        if record.held_since is not None:
+            return "hanging"
+        is_settled = record.is_ready or time.monotonic() >= record.settled
+        return "ok" if is_settled else "restarting"
+
+    def _hangs(self, child: Child, why: str) -> None:
+        self.record.hangs += 1
+        self.record.beat = self.record.held_since = None
+        self._log(logging.ERROR, "hangs", f"{why}; it is killed")
+        child.send(signal.SIGKILL)
+
+    def _printed(self, line: str) -> None:
+        _LOG.info("%s", line, extra=fields("output", service=self.spec.name, pid=self.pid))
+
+    def _said(self, line: str) -> None:
+        record = self.record
+        if line == WATCHDOG:
+            record.beat = time.monotonic()
+        elif line == READY:
+            record.is_ready = True
+        elif line.startswith(STATUS):
+            record.said = line.removeprefix(STATUS)[:_LONGEST_STATUS]
+
+    def _ended(self, status: int) -> None:
+        self._child = None
+        how = _spoken(status)
+        self.record.last_exit = how
+        if self.state is State.STOPPING:
+            self.state = State.STOPPED
+            self._log(logging.INFO, "stopped", f"has stopped: {how}")
+        else:
+            self._rest(how, time.monotonic() - self.record.started)
+
+    def _rest(self, how: str, ran_seconds: float) -> None:
+        """Leave it alone for a while, then start it again."""
+        pause = self._backoff.after(ran_seconds)
+        self.state, self.record.last_exit = State.WAITING, how
+        self._log(logging.WARNING, "ended", f"{how}; it is started again in {pause:.1f} s")
+        self.record.settled = time.monotonic() + pause + max(pause, SETTLING_SECONDS)
+        self._timer = self._loop.later(pause, self._again)
+
+    def _again(self) -> None:
+        self.record.restarts += 1
+        self.start()
+
+    def _log(self, level: int, event: str, what: str) -> None:
+        extra = fields(event, service=self.spec.name, pid=self.pid)
+        _LOG.log(level, "%s", what, extra=extra)
+
+
+def _spoken(status: int) -> str:
+    """An exit status in words.
+
+    >>> _spoken(3), _spoken(-9)
+    ('ended with code 3', 'ended by SIGKILL')
+    """
+    if status >= 0:
+        return f"ended with code {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"

@@ -1,0 +1,86 @@
+"""What is to run beside a store: names and programs, from settings and from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import attrs
+
+from lakelog.errors import SettingsError
+
+STORE: Final = "{store}"
+"""Stands in a command for the store directory."""
+FOLLOWER_PROGRAM: Final = "lakelog_daemon.follower"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+_OURSELVES: Final = "lakelog"
+
+
+@attrs.frozen
+class Spec:
+    """A service to run.
+
+    :ivar kind: ``service`` for a command, ``follower`` for a follower of the settings
+    :ivar command: the program and its arguments
+    """
+
+    name: str
+    kind: Literal["service", "follower"]
+    command: tuple[str, ...] = attrs.field(repr=False)
+
+
+def parse(text: str, store: Path, source: str) -> Spec:
+    """The service that ``NAME=COMMAND`` describes; raises :class:`~lakelog.errors.SettingsError`.
+
+    The command's words are parted as by a shell. ``{store}`` in them is the store directory; the
+    program ``lakelog`` is the one that runs, wherever ``PATH`` leads.
+
+    >>> parse("eye=lakelog stats {store}", Path("/s"), "--service").command[1:]
+    ('-m', 'lakelog', 'stats', '/s')
+    """
+    name, equals, command = text.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        what = f"{text!r} is not NAME=COMMAND (a name has letters, digits, '.', '_' and '-')"
+        raise SettingsError(what, source=source)
+    try:
+        words = [word.replace(STORE, str(store)) for word in shlex.split(command)]
+    except ValueError as error:
+        raise SettingsError(f"the command of {name!r}: {error}", source=source) from None
+    return Spec(name, "service", _program(name, words, source))
+
+
+def _program(name: str, words: Sequence[str], source: str) -> tuple[str, ...]:
+    if not words:
+        raise SettingsError(f"service {name!r} has no command", source=source)
+    if words[0] == _OURSELVES:
+        return (sys.executable, "-m", _OURSELVES, *words[1:])
+    if shutil.which(words[0]) is None:
+        what = f"service {name!r}: no program {words[0]!r} is here that may be run"
+        raise SettingsError(what, source=source)
+    return tuple(words)
+
+
+def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
+    """The follower ``name`` of the settings, as a program of its own.
+
+    :param given: what the store was opened with beside its path, for the program to do the same
+    """
+    told = json.dumps(dict(given), default=os.fspath)
+    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
+
+
+def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:
+    """The same, if no two have one name."""
+    found: dict[str, Spec] = {}
+    for each in specs:
+        if each.name in found:
+            raise SettingsError(f"two services are called {each.name!r}; give each its own name")
+        found[each.name] = each
+    return tuple(found.values())

@@ -1,0 +1,183 @@
+"""What ``serve`` says of itself in ``lakelog/serve.json``, about every second; version 1.
+
+::
+
+    version        1
+    lakelog        version of lakelog
+    path           the store directory
+    pid, start_ticks
+                   who wrote it; start_ticks is field 22 of /proc/PID/stat, against reused ids
+    started_ms     when it began to serve, in ms since 1970
+    heartbeat_ms   when this was written; what is older than a few seconds hangs, or has ended
+    state          serving, stopping, stopped or failed
+    health         ok, degraded (see problems) or failed (the store takes no puts until reopened)
+    problems       a list of texts
+    positions      appended, committed, flushed, readable, dispatched, minimum: bytes of the log;
+                   syncs, sync_us, records: counts since the store was opened (see sharedpage)
+    rates          growth of appended, flushed, dispatched (bytes), records and syncs in a second
+    lags           flush_bytes, dispatch_bytes, dispatch_ms; followers: bytes by name of their pin
+    flush          mean_ms: how long a sync took since the last time; null if there was none
+    disks          a list of path, used_bytes, free_bytes, used_ratio; one for each file system
+    processes      a list, the owner first; each has name, kind (owner, service, follower, child),
+                   pid (null while it is not there), state (running, waiting, stopping, stopped),
+                   health (ok, restarting, hanging, stopped), cpu_percent (of one core, since the
+                   last time) and rss_bytes (both with all that it started). Services and followers
+                   also have restarts, hangs, started_ms, says (their last STATUS=), last_exit
+    log_lines_dropped
+                   how many lines of its log could not be written
+
+Times are of the wall clock. Names may be added; those that are here keep their meaning.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+
+from lakelog.files import FileSystem
+from lakelog.housekeeping.disks import watched
+from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.pages.pageview import PageView, process_start
+from lakelog.pages.sharedpage import State
+from lakelog.pins import read_pins
+from lakelog.reput import Lag
+from lakelog_daemon.rates import Look, lags, rates, sync_ms
+from lakelog_daemon.usage import Usage
+
+VERSION: Final = 1
+SERVING: Final = "serving"
+STOPPING: Final = "stopping"
+STOPPED: Final = "stopped"
+FAILED: Final = "failed"
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Served(Protocol):
+    """What a status needs of an open store."""
+
+    path: Path
+
+    @property
+    def dispatch_lag(self) -> Lag:
+        """How far queues and index are behind."""
+
+    @property
+    def dispatch_failure(self) -> Exception | None:
+        """Why they stand still."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether puts are taken."""
+
+
+@attrs.define
+class Reporter:
+    """Puts a status together; each call tells of the time since the one before.
+
+    :ivar services: gives the rows of what is supervised
+    :ivar dropped: gives how many lines of the log were lost
+    """
+
+    files: FileSystem
+    store: Served
+    commitlog: Path
+    page: PageView
+    services: Callable[[], Sequence[Mapping[str, Any]]]
+    dropped: Callable[[], int]
+    _started_ms: int = attrs.field(factory=now_ms, init=False)
+    _former: Look | None = attrs.field(default=None, init=False)
+    _usage: Usage = attrs.field(factory=Usage, init=False)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the store takes no more puts until it is opened anew."""
+        return self.page.state is State.FAILED and not self.store.is_writable
+
+    def status(self, state: str) -> dict[str, Any]:
+        """As this module describes it."""
+        look = Look(time.monotonic(), self.page.counts())
+        former, self._former = self._former, look
+        services = self.services()
+        problems = [*self._problems(), *_troubled(services)]
+        failed = self.has_failed
+        return {
+            "version": VERSION,
+            "lakelog": _version(),
+            "path": str(self.store.path),
+            "pid": os.getpid(),
+            "start_ticks": process_start(os.getpid()),
+            "started_ms": self._started_ms,
+            "heartbeat_ms": now_ms(),
+            "state": FAILED if failed else state,
+            "health": FAILED if failed else "degraded" if problems else "ok",
+            "problems": problems,
+            "positions": look.counts,
+            "rates": {name: round(rate, 1) for name, rate in rates(former, look).items()},
+            "lags": self._lags(look.counts),
+            "flush": {"mean_ms": sync_ms(former, look)},
+            "disks": disks(self.store.path, self.commitlog),
+            "processes": self._usage.rows(os.getpid(), services),
+            "log_lines_dropped": self.dropped(),
+        }
+
+    def _lags(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {
+            **lags(counts),
+            "dispatch_ms": self.store.dispatch_lag.ms,
+            "followers": follower_lags(self.files, self.store.path, counts["flushed"]),
+        }
+
+    def _problems(self) -> list[str]:
+        failure = self.store.dispatch_failure
+        found = [] if failure is None else [str(failure)]
+        if not self.store.is_writable:
+            found.append("the store takes no puts")
+        return found
+
+
+def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]:
+    """How far each follower that has a pin is behind what is durable, in bytes."""
+    return {each.name: max(0, flushed - each.position) for each in read_pins(files, path)}
+
+
+def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
+    """Each file system that a part of the store stands on, once; the log's first."""
+    found: dict[int, dict[str, Any]] = {}
+    for each in watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR)):
+        with suppress(OSError):
+            found.setdefault(each.stat().st_dev, _usage(each))
+    return list(found.values())
+
+
+def _usage(path: Path) -> dict[str, Any]:
+    seen = os.statvfs(path)
+    used, free = (seen.f_blocks - seen.f_bfree) * seen.f_frsize, seen.f_bavail * seen.f_frsize
+    ratio = round(used / (used + free), 4) if used + free else 0.0
+    return {"path": str(path), "used_bytes": used, "free_bytes": free, "used_ratio": ratio}
+
+
+def _troubled(services: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"service {row['name']} is {row['health']} ({row['last_exit']})"
+        for row in services
+        if row["health"] in ("restarting", "hanging")
+    ]
+
+
+@cache
+def _version() -> str | None:
+    with suppress(PackageNotFoundError):
+        return version("lakelog-core")
+    return None

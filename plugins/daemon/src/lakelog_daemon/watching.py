@@ -1,0 +1,151 @@
+"""A store at work, seen from another process: what ``lakelog top`` shows.
+
+What ``serve`` says in its status file is taken if the process that wrote it lives, owns the store
+and wrote it a moment ago; positions and rates are looked at anew. Beside any other owner there is
+its shared page alone, and what Linux says of its processes.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.commitlog import APPENDING
+from lakelog.errors import NoOwner, NotAStore
+from lakelog.files import FileSystem
+from lakelog.ownership import is_held, is_owned, is_served, owner_pid
+from lakelog.pages.belief import Belief
+from lakelog.pages.pageview import PageView
+from lakelog_daemon.held import as_seen
+from lakelog_daemon.members import look_for_members
+from lakelog_daemon.procstat import look_at
+from lakelog_daemon.rates import Look, lags, rates, sync_ms
+from lakelog_daemon.runfiles import read_status
+from lakelog_daemon.status import VERSION, disks, follower_lags
+from lakelog_daemon.usage import Usage
+
+FRESH_MS: Final = 10_000
+"""How old the word of a ``serve`` may be; it writes every second, if it is well."""
+LONG_MS: Final = 1_000
+"""From then on an append is worth a word: all others wait for it."""
+
+
+@attrs.define
+class Watcher:
+    """Looks again and again; each view tells of the time since the one before."""
+
+    files: FileSystem
+    path: Path
+    commitlog: Path
+    _belief: Belief = attrs.field(init=False)
+    _former: Look | None = attrs.field(default=None, init=False)
+    _usage: Usage = attrs.field(factory=Usage, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._belief = Belief(self.files, self.path)
+
+    @property
+    def needs_two(self) -> bool:
+        """Whether a first view has no rates."""
+        return self._former is None and self._served() is None
+
+    def view(self) -> dict[str, Any]:
+        """As :mod:`lakelog_daemon.status` describes it; ``served_by`` says who tells.
+
+        To that come ``members``, who has the ``services``, whose append takes long (``appending``),
+        and ``deleted`` files that processes keep on the disk; see
+        :class:`~lakelog_daemon.members.Members`. Without ``serve`` there are no followers, and no
+        problems but a missing heartbeat, and services that nobody has; beside a RocketMQ that owns
+        the store no positions either.
+
+        Raises :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
+        """
+        if not self.path.is_dir():
+            raise NotAStore("no store is here; is the path right?", path=self.path)
+        if not is_owned(self.files, self.path):
+            raise NoOwner("nobody has this store open; nothing is at work", path=self.path)
+        page, served = self._belief.page(), self._served()
+        if served is not None:
+            told = {"served_by": "serve", **served}
+        else:
+            told = {"served_by": None, **self._plain(page)}
+        seen = as_seen(told, page if is_served(self.files, self.path) else None)
+        return {**seen, **self._positions(page), **self._members(page)}
+
+    def _members(self, page: PageView | None) -> dict[str, Any]:
+        """Who has the store open, as far as Linux says it; and what only one at a time may do."""
+        before = self._long(page)
+        found = look_for_members(self.path, self.commitlog)
+        still = before is not None and before == self._long(page)
+        services = found.services
+        if services is None and page is not None and is_served(self.files, self.path):
+            services = page.owner[0]
+        return {
+            "members": list(found.rows),
+            "members_not_seen": found.not_seen,
+            "services": services,
+            "appending": _told(*before) if still and before is not None else None,
+            "deleted": list(found.deleted),
+            "processes_not_readable": found.unreadable,
+        }
+
+    def _long(self, page: PageView | None) -> tuple[int, int] | None:
+        """Whose append takes long, and since when, in ms of the monotonic clock."""
+        appender = None if page is None else page.appender
+        if appender is None or not is_held(self.files, self.path, APPENDING):
+            return None
+        return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
+
+    def _served(self) -> dict[str, Any] | None:
+        """What a living ``serve`` says."""
+        said = read_status(self.files, self.path)
+        if said is None or said.get("version") != VERSION or not _is_fresh(said):
+            return None
+        found = look_at(said["pid"])
+        is_there = found is not None and found.start_ticks == said.get("start_ticks")
+        return said if is_there and said["pid"] == owner_pid(self.files, self.path) else None
+
+    def _plain(self, page: PageView | None) -> dict[str, Any]:
+        pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
+        problems = []
+        if page is not None and not is_served(self.files, self.path):
+            problems.append("nobody has the services: nothing is dispatched or deleted")
+        state = page.state.name.lower() if page is not None and page.state is not None else "open"
+        return {
+            "path": str(self.path),
+            "pid": pid,
+            "heartbeat_ms": None if page is None else page.heartbeat_ms,
+            "state": state,
+            "health": "failed" if state == "failed" else "degraded" if problems else "ok",
+            "problems": problems,
+            "disks": disks(self.path, self.commitlog),
+            "processes": [] if pid is None else self._usage.rows(pid, ()),
+        }
+
+    def _positions(self, page: PageView | None) -> dict[str, Any]:
+        """What the page says now; nothing new before the second look."""
+        if page is None:
+            return {}
+        look = Look(time.monotonic(), page.counts())
+        former, self._former = self._former, look
+        told: dict[str, Any] = {"positions": look.counts}
+        if former is not None:
+            told["rates"] = {name: round(rate, 1) for name, rate in rates(former, look).items()}
+            told["flush"] = {"mean_ms": sync_ms(former, look)}
+        followers = follower_lags(self.files, self.path, look.counts["flushed"])
+        return {**told, "lags": {**lags(look.counts), "followers": followers}}
+
+
+def _told(pid: int, since_ms: int) -> dict[str, int]:
+    """An append in ms since 1970."""
+    return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
+
+
+def _is_fresh(said: dict[str, Any]) -> bool:
+    beat, pid = said.get("heartbeat_ms"), said.get("pid")
+    if type(beat) is not int or type(pid) is not int:
+        return False
+    return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS

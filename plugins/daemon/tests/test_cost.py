@@ -1,0 +1,59 @@
+"""What a ``serve`` costs that has nothing to do, and what its status file says of that."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.tests.store.support import open_small
+from lakelog.files import RealFileSystem
+from lakelog.pages.pageview import PageView
+from lakelog_daemon import status
+from lakelog_daemon.status import Reporter
+from plugins.daemon.tests.support import Serving, serving, until
+
+_log = logging.getLogger(__name__)
+MOST_MIB = 150
+MOST_PERCENT = 1.0
+USUAL = ("services.dispatch=process", "serve.status_interval_ms=1000")
+
+
+@pytest.mark.slow
+def test_an_idle_serve_costs_little(tmp_path: Path) -> None:
+    with serving(tmp_path, settings=USUAL) as serve:
+        until(lambda: len(serve.status()["processes"]) == 2)
+        mib, percent = cost(serve, seconds=20)
+        assert serve.stop() == 0
+    _log.warning("%.0f MiB, %.2f %% of a core", mib, percent)
+    assert mib < MOST_MIB
+    assert percent < MOST_PERCENT
+
+
+def cost(serve: Serving, seconds: float) -> tuple[float, float]:
+    """Memory by its share (PSS) in MiB, and processor time in per cent of a core, of all."""
+    owner = psutil.Process(serve.process.pid)
+    family = [owner, *owner.children(recursive=True)]
+    time.sleep(3)
+    before = sum(sum(each.cpu_times()[:2]) for each in family)
+    time.sleep(seconds)
+    used = sum(sum(each.cpu_times()[:2]) for each in family) - before
+    return sum(each.memory_full_info().pss for each in family) / 2**20, used / seconds * 100
+
+
+def test_every_name_of_the_status_file_is_described(tmp_path: Path) -> None:
+    with open_small(tmp_path / "s") as store:
+        files = RealFileSystem()
+        page = PageView.open(files, store.path)
+        assert page is not None
+        log = store.path / "commitlog"
+        found = Reporter(files, store, log, page, list, lambda: 0).status(status.SERVING)
+    assert status.__doc__ is not None
+    described = set(re.findall(r"\w+", status.__doc__))
+    names = {*found, *found["positions"], *found["lags"], *found["disks"][0], *found["flush"]}
+    names |= {*found["processes"][0], *found["rates"]}
+    assert names - described == set()

@@ -1,0 +1,252 @@
+"""The parts of ``serve``, each by itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lakelog.errors import SettingsError
+from lakelog.settings.model import ServeSettings
+from lakelog_daemon import procstat
+from lakelog_daemon.backoff import SPREAD, Backoff
+from lakelog_daemon.logs import MOST_LINES, LogWriter, Target, TextFormatter, fields, start_log
+from lakelog_daemon.logs import stop_log as end_log
+from lakelog_daemon.loop import Loop, signals_in
+from lakelog_daemon.notify import Ear, Notifier
+from lakelog_daemon.specs import Spec, check_names, parse
+from plugins.daemon.tests.support import SECONDS, until
+
+SETTINGS = ServeSettings(restart_first_ms=100, restart_longest_ms=1_000, restart_settled_ms=5_000)
+
+
+# --- pauses ---
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_good_run() -> None:
+    backoff = Backoff(SETTINGS, chance=lambda: 0.5)
+    assert [backoff.after(1.0) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert backoff.after(5.0) == 0.1
+
+
+def test_chance_makes_a_pause_a_little_longer_or_shorter() -> None:
+    low, high = Backoff(SETTINGS, chance=lambda: 0.0), Backoff(SETTINGS, chance=lambda: 1.0)
+    assert low.after(0) == pytest.approx(0.1 * (1 - SPREAD))
+    assert high.after(0) == pytest.approx(0.1 * (1 + SPREAD))
+
+
+# --- names and programs ---
+
+
+def test_a_command_is_parted_as_by_a_shell_and_told_the_store() -> None:
+    spec = parse("a.b=true 'one two' --at={store}/x", Path("/s t"), "--service")
+    assert spec == Spec("a.b", "service", ("true", "one two", "--at=/s t/x"))
+    ours = parse("eye=lakelog tail", Path("/s"), "--service").command
+    assert ours == (sys.executable, "-m", "lakelog", "tail")
+
+
+@pytest.mark.parametrize("text", ["nothing", "a b=true", "=true", "x=", "x=echo 'open", "x=/nope"])
+def test_what_is_no_service_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"serve\.services"):
+        parse(text, Path("/s"), "serve.services")
+
+
+def test_two_services_of_one_name_are_refused() -> None:
+    with pytest.raises(SettingsError, match="two services are called 'x'"):
+        check_names(parse(f"x={program}", Path("/s"), "--service") for program in ("true", "false"))
+
+
+# --- notifications ---
+
+
+def test_what_a_service_says_is_heard() -> None:
+    with closing(Ear()) as ear:
+        assert Notifier(ear.address).tell("READY=1", "STATUS=a b")
+        assert Notifier(ear.address).tell("WATCHDOG=1")
+        assert list(ear.lines()) == ["READY=1", "STATUS=a b", "WATCHDOG=1"]
+        assert list(ear.lines()) == []
+
+
+def test_nobody_need_listen() -> None:
+    assert not Notifier().tell("READY=1")
+    assert not Notifier("@lakelog-nobody-is-here").tell("READY=1")
+    assert not Notifier("/no/such/socket").tell("READY=1")
+
+
+def test_a_manager_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "s"))
+        teller, begun = Notifier(str(tmp_path / "s")), time.monotonic()
+        taken = sum(teller.tell("STATUS=" + "x" * 2000) for _ in range(2000))
+        assert 0 < taken < 2000
+        assert time.monotonic() - begun < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "1500000"}, 1.5),
+        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
+        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+    ],
+)
+def test_how_often_the_manager_wants_to_hear(more: dict[str, str], seconds: float | None) -> None:
+    assert Notifier.of({"NOTIFY_SOCKET": "@x", **more}).watchdog_seconds == seconds
+    assert Notifier.of(more) == Notifier()
+
+
+# --- the loop ---
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    with closing(Loop()) as made:
+        yield made
+
+
+def test_timers_come_in_order_unless_they_are_cancelled(loop: Loop) -> None:
+    came: list[str] = []
+    loop.later(0.02, lambda: came.append("second"))
+    loop.later(0.0, lambda: came.append("first"))
+    loop.later(0.01, lambda: came.append("never")).cancel()
+    assert loop.run(lambda: len(came) == 2, SECONDS)
+    assert came == ["first", "second"]
+    assert not loop.run(lambda: False, 0.01)
+
+
+def test_what_takes_longer_than_its_turn_does_not_pile_up(loop: Loop) -> None:
+    times: list[float] = []
+
+    def slow() -> None:
+        times.append(time.monotonic())
+        time.sleep(0.03 if len(times) == 1 else 0)
+
+    loop.every(0.01, slow)
+    assert loop.run(lambda: len(times) == 3, SECONDS)
+    assert times[2] - times[1] >= 0.009
+
+
+def test_what_goes_wrong_in_one_is_told_and_ends_nothing(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    came: list[float] = []
+
+    def wrong() -> None:
+        came.append(time.monotonic())
+        raise ValueError("wrong")
+
+    loop.every(0.01, wrong)
+    assert loop.run(lambda: len(came) >= 3, SECONDS)
+    assert [record.exc_info is not None for record in caplog.records] == [True] * len(came)
+
+
+def test_what_always_takes_longer_than_its_turn_keeps_nobody_else_out(loop: Loop) -> None:
+    here, there = os.pipe()
+    os.write(there, b"x")
+    heard: list[bytes] = []
+    loop.watch(here, lambda: heard.append(os.read(here, 1)))
+    loop.later(0, lambda: loop.every(0.001, lambda: time.sleep(0.005)))
+    assert loop.run(lambda: bool(heard), SECONDS)
+    os.close(here)
+    os.close(there)
+
+
+def test_signals_are_heard_in_the_loop_and_the_former_handlers_come_back(loop: Loop) -> None:
+    heard: list[signal.Signals] = []
+    former = signal.getsignal(signal.SIGHUP)
+    with signals_in(loop, [signal.SIGHUP, signal.SIGUSR1], heard.append):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert loop.run(lambda: len(heard) == 2, SECONDS)
+    assert heard == [signal.SIGUSR1, signal.SIGHUP]
+    assert signal.getsignal(signal.SIGHUP) is former
+
+
+# --- logs ---
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("lakelog.serve")
+    level = logging.getLogger().level
+    yield logger
+    logging.getLogger().setLevel(level)
+
+
+def test_json_lines_have_fields_and_errors(tmp_path: Path, log: logging.Logger) -> None:
+    writer = start_log(Target(tmp_path / "log"), "INFO", as_json=True)
+    log.info("it %s", "runs", extra=fields("started", service="x", pid=7))
+    log.debug("not this")
+    log.error("no", exc_info=ValueError("why\nso"))
+    writer.emit(logging.makeLogRecord({"msg": "%d", "args": ("no number",)}))
+    end_log(writer)
+    first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    time_of = first.pop("time")
+    assert time_of.endswith("+00:00")
+    assert first == {
+        "level": "INFO",
+        "logger": "lakelog.serve",
+        "message": "it runs",
+        "event": "started",
+        "service": "x",
+        "pid": 7,
+    }
+    assert second["error"].endswith("ValueError: why\nso")
+    assert writer.dropped == 1
+
+
+def test_text_lines_say_which_service(tmp_path: Path, log: logging.Logger) -> None:
+    record = log.makeRecord(
+        log.name, 30, "f", 1, "it ends", (), None, extra=fields("e", service="x")
+    )
+    assert TextFormatter().format(record).endswith("+00:00 WARNING x: it ends")
+
+
+def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(Target, "open", lambda _: writing)
+    writer = LogWriter(Target())
+    record = logging.makeLogRecord({"msg": "x" * 100})
+    for _ in range(MOST_LINES + 2_000):
+        writer.emit(record)
+    assert writer.dropped > 0
+    os.close(reading)  # the writer gets EPIPE
+    writer.finish(SECONDS)
+    os.close(writing)
+
+
+# --- processes ---
+
+
+def test_what_linux_says_of_a_process_and_what_it_started() -> None:
+    program = "import subprocess, sys; subprocess.run(['sleep', '600'])"
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as process:
+        try:
+            (child,) = until(lambda: procstat.children(process.pid))
+            until(lambda: getattr(procstat.look_at(child), "name", "") == "sleep")
+            until(lambda: getattr(procstat.look_at(child), "rss_bytes", 0))
+            alone, all_of_it = procstat.look_at(process.pid), procstat.with_children(process.pid)
+            assert alone is not None
+            assert all_of_it is not None
+            assert all_of_it.rss_bytes > alone.rss_bytes > 1 << 20
+            assert not alone.is_stopped
+            os.kill(process.pid, signal.SIGSTOP)
+            until(lambda: getattr(procstat.look_at(process.pid), "is_stopped", False))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+    assert procstat.look_at(process.pid) is None
+    assert procstat.children(process.pid) == []

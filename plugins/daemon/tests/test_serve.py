@@ -1,0 +1,163 @@
+"""``lakelog serve`` in processes of its own: services, signals, stops, files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from lakelog_testing.signals import hold
+from plugins.daemon.tests.support import (
+    IDLE,
+    SECONDS,
+    STUBBORN,
+    Serving,
+    clean_environ,
+    command,
+    is_there,
+    service,
+    serving,
+    started,
+    until,
+)
+
+
+def test_a_stop_is_in_order_and_leaves_a_clean_store(tmp_path: Path) -> None:
+    with serving(tmp_path, *service("idle", IDLE)) as serve:
+        child = serve.running("idle")
+        pid_file = serve.store / "lakelog/serve.pid"
+        assert int(pid_file.read_text()) == serve.process.pid
+        assert (serve.store / "abort").exists()
+        assert serve.stop() == 0
+        assert not is_there(child)
+    assert not (serve.store / "abort").exists()
+    assert not pid_file.exists()
+    assert serve.status()["state"] == "stopped"
+    assert serve.row("idle")["state"] == "stopped"
+    assert serve.events() == ["serving", "started", "stopping", "stopped", "stopped"]
+
+
+def test_a_signal_to_the_whole_group_stops_it_quietly(tmp_path: Path) -> None:
+    """The process that dispatches is in neither way said to have died, and is not started again."""
+    with serving(tmp_path, settings=("services.dispatch=process",)) as serve:
+        child = until(lambda: _dispatching(serve.process.pid))
+        os.killpg(serve.process.pid, signal.SIGTERM)
+        assert serve.process.wait(SECONDS) == 0
+        assert not is_there(child)
+    assert not (serve.store / "abort").exists()
+    assert [line for line in serve.log() if line["level"] not in {"DEBUG", "INFO"}] == []
+
+
+def _dispatching(pid: int) -> int | None:
+    """The process that dispatches for the owner ``pid``, once it does."""
+    children = psutil.Process(pid).children()
+    return next(
+        (each.pid for each in children if "lakelog.services.dispatch" in each.cmdline()), None
+    )
+
+
+def test_a_second_signal_hurries(tmp_path: Path) -> None:
+    with serving(tmp_path, *service("deaf", STUBBORN)) as serve:
+        child = serve.running("deaf")
+        serve.said("output")
+        serve.process.terminate()
+        serve.said("stopping")
+        assert serve.stop() == 0
+        assert not is_there(child)
+        assert not (serve.store / "abort").exists()
+    assert serve.events()[-5:] == ["stopping", "hurried", "killed", "stopped", "stopped"]
+
+
+def test_of_two_at_once_one_serves_and_the_other_says_who(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve:
+        done = subprocess.run(
+            command(tmp_path), capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert done.returncode == 3
+        assert f"process {serve.process.pid} " in done.stderr
+        assert "has the services of this store, and keeps them" in done.stderr
+        assert (serve.store / "lakelog/serve.pid").read_text() == f"{serve.process.pid}\n"
+        assert serve.stop() == 0
+
+
+def test_what_a_killed_serve_leaves_is_ended_and_written_over(tmp_path: Path) -> None:
+    options = (*service("idle", IDLE), *service("held", IDLE))
+    never = ("serve.hang_timeout_ms=0",)
+    with serving(tmp_path, *options, settings=never) as serve:
+        idle, held = serve.running("idle"), serve.running("held")
+        hold(held)
+        until(lambda: serve.row("held")["pid"])
+        serve.process.kill()
+        serve.process.wait(SECONDS)
+        until(lambda: not is_there(idle))  # Linux told it
+        assert is_there(held)
+        assert (serve.store / "lakelog/serve.pid").read_text() == f"{serve.process.pid}\n"
+    (serve.store / "lakelog/serve.json.tmp").write_bytes(b"half")
+    with serving(tmp_path, *options) as successor:
+        assert successor.said("leftover")["pid"] == held
+        until(lambda: not is_there(held))
+        assert successor.running("held") != held
+        assert (serve.store / "lakelog/serve.pid").read_text() == f"{successor.process.pid}\n"
+        assert successor.stop() == 0
+
+
+def test_a_full_log_harms_nothing(tmp_path: Path) -> None:
+    flood = service("flood", "import time; [print('x' * 50, flush=True) for _ in range(100)]")
+    arguments = command(tmp_path, "--log-file", "/dev/full", *flood)
+    with subprocess.Popen(arguments, env=clean_environ(), stdin=subprocess.DEVNULL) as process:
+        try:
+            serve = started(Serving(process, tmp_path / "store", tmp_path / "log"))
+            until(lambda: serve.status()["log_lines_dropped"] > 100)
+            assert serve.stop() == 0
+        finally:
+            process.kill()
+
+
+def test_a_log_file_that_was_moved_away_is_made_anew(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve:
+        until(lambda: "serving" in serve.events())
+        serve.log_file.rename(tmp_path / "log.1")
+        serve.process.send_signal(signal.SIGHUP)
+        until(serve.log_file.exists)
+        assert serve.said("log_reopened")
+        assert serve.stop() == 0
+    assert "stopped" in serve.events()
+
+
+def test_a_manager_is_told(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(SECONDS)
+        told = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        heard: list[str] = []
+
+        def hear(line: str) -> bool:
+            while line not in heard:
+                heard.extend(manager.recv(4096).decode().splitlines())
+            return True
+
+        with serving(tmp_path, environ=told) as serve:
+            assert hear("READY=1")
+            assert hear("WATCHDOG=1")
+            assert hear("STATUS=serving, ok")
+            assert serve.stop() == 0
+            assert hear("STOPPING=1")
+
+
+def test_what_cannot_be_run_is_wrong_usage_before_anything_is_touched(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path, "--service", "x=no-such-program"),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        "lakelog: --service: service 'x': no program 'no-such-program' is here that may be run\n"
+    )
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,104 @@
+"""The commands put together, those of plugins included; a command is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import Annotated, Final
+
+import typer
+
+from lakelog.errors import LakelogError
+from lakelog.registry import Registry
+from lakelog_cli import exitcodes
+from lakelog_cli.rootgroup import RootGroup
+
+COMMANDS: Final = {
+    "init": "Make an empty store; a store that is there already is left as it is.",
+    "put": "Append messages, and print where each is; a store is made where there is none.",
+    "get": "Print messages of a queue in its order.",
+    "query": "Print the messages that have a key, the newest first.",
+    "tail": "Print the last messages of a topic in the log's order; with -f, new ones as they "
+    "come.",
+    "scan": "Print the messages from one offset up to another; damage is told on stderr.",
+    "topics": "List topics, with how many queues and messages each has.",
+    "queues": "List queues: the first offset, the next one to come, and where the last record "
+    "ends.",
+    "groups": "List consumer groups: the next offset of each queue, and the lag in messages.",
+    "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
+    "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
+    "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "
+    "damaged.",
+    "recover": "Recover a store after any stop, complete its queues and index, and leave a clean "
+    "stop.",
+    "repair": "Mend the log so that RocketMQ keeps all of it, too; then queues and index, where "
+    "wrong.",
+    "rebuild": "Build queues, index, or both again from the log; nobody may own the store.",
+    "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
+    "plugins": "List installed strategies and plugins with their distributions and settings.",
+    "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
+    "top": "Watch a store at work: rates, lags, flush latency, disks, who has it open.",
+    "config": "Show settings: values, origins, and the schema.",
+    "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
+}
+"""By name, the first sentence of its help: to list commands needs no import of them."""
+HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
+
+
+def make_app() -> typer.Typer:
+    """The application with lakelog's own commands."""
+    app = typer.Typer(
+        name="lakelog",
+        cls=RootGroup,
+        help=f"{HELP}\n\n{exitcodes.HELP}",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback()(_options)
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_not_imported)
+    return app
+
+
+def start() -> None:
+    """Run the application with the commands of all installed plugins."""
+    _print_anything()
+    app = make_app()
+    try:
+        Registry.load(None, os.environ).events.cli_commands(app)
+    except LakelogError as error:
+        typer.echo(f"lakelog: {error}", err=True)
+        sys.exit(exitcodes.of(error))
+    app()
+
+
+def _not_imported() -> None:
+    """Stands for a command that :class:`RootGroup` imports before it runs."""
+    raise AssertionError("the command was not imported")
+
+
+def _print_anything() -> None:
+    """A terminal that lacks a letter gets its number instead, and no command ends for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("lakelog-core"))
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """What may stand before a command."""

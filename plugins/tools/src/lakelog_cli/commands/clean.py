@@ -1,0 +1,91 @@
+"""``lakelog clean``: deletes what the store's cleaner lets go, or says what would go and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from lakelog.housekeeping.report import CleaningReport, Deleted
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.shown import shown
+
+
+def clean(
+    store: StorePath,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would go, why, and how much.")
+    ] = False,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Delete now what the store's cleaner lets go, without waiting for its hour.
+
+    Segments go from the oldest on, up to the first that has to stay: one that is read, that a
+    follower's pin still needs, or that a plugin keeps. Queues and index follow. The store must
+    name a cleaner. Where processes have it open, the one with its services deletes, by its own
+    settings. With --dry-run nothing is changed.
+    With --json there is a line for each segment, and the summary last.
+    """
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        report = opened.delete_expired(dry_run=True)  # or no store is here, or no cleaner is set
+    if not dry_run:
+        given = (store, broker_conf, settings, assignments)
+        with open_for("write", *given, notes=False) as opened:
+            opened.wait_dispatched(timeout_ms=60_000)
+            report = opened.delete_expired()
+    if as_json:
+        write_lines([*_rows(report), _summary(report)])
+        return
+    for line in _lines(report):
+        typer.echo(line)
+
+
+def _rows(report: CleaningReport) -> Iterator[dict[str, Any]]:
+    for each in report.deleted:
+        yield {"kind": "segment", **attrs.asdict(each), "pinned_by": list(each.pinned_by)}
+
+
+def _summary(report: CleaningReport) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "dry_run": report.dry_run,
+        "segments": len(report.deleted),
+        "freed_bytes": report.freed_bytes,
+        "min_offset": report.min_offset,
+        "kept": None if report.kept is None else attrs.asdict(report.kept),
+        "other_files": report.other_files,
+        "topics": list(report.topics),
+    }
+
+
+def _lines(report: CleaningReport) -> Iterator[str]:
+    yield from (_line(each) for each in report.deleted)
+    if report.kept is not None:
+        yield f"{report.kept.start_offset:020d} stays: {shown(report.kept.reason)}"
+    if report.topics:
+        yield f"topics without messages: {', '.join(map(shown, report.topics))}"
+    verb = "would be deleted" if report.dry_run else "deleted"
+    count, others = len(report.deleted), report.other_files
+    yield (
+        f"{count} segments ({report.freed_bytes} bytes) {verb}"
+        f"{f', and {others} files of queues and index' if others else ''}; "
+        f"the log {'would begin' if report.dry_run else 'begins'} at {report.min_offset}"
+    )
+
+
+def _line(each: Deleted) -> str:
+    last = datetime.fromtimestamp(each.last_timestamp_ms / 1000, UTC).astimezone()
+    needed = f"; STILL NEEDED by {', '.join(map(shown, each.pinned_by))}" if each.pinned_by else ""
+    return (
+        f"{each.start_offset:020d}  {each.size_bytes} bytes  last message "
+        f"{last.isoformat(timespec='seconds')}  {shown(each.reason)}{needed}"
+    )

@@ -1,0 +1,68 @@
+"""``lakelog config``: the settings that count with their origins, and the schema of all."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lakelog.registry import Registry
+from lakelog.settings.explain import Row, rows
+from lakelog.settings.schema import plain_value, schema
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_document
+
+app = typer.Typer(
+    help="Show settings: values, origins, and the schema.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def show(
+    store: StorePath,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print every setting of a store: its value, and where that comes from."""
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        found, unused = rows(opened.settings), dict(opened.settings.unused)
+    if as_json:
+        write_document({"settings": [_as_json(row) for row in found], "unused": unused})
+    else:
+        _print(found)
+
+
+@app.command(name="schema")
+def print_schema() -> None:
+    """Print the JSON Schema of all settings, those of installed plugins included."""
+    write_document(schema(Registry.load(None, os.environ).sections()))
+
+
+def _as_json(row: Row) -> dict[str, object]:
+    return {"key": row.key, "value": plain_value(row.value), "origin": row.origin}
+
+
+def _print(found: list[Row]) -> None:
+    table = Table("setting", "value", "origin", box=None, pad_edge=False)
+    for row in found:
+        table.add_row(row.key, _spoken(row.value), row.origin)
+    console = Console(markup=False, highlight=False)
+    console.print(table) if console.is_terminal else _print_plain(found)
+
+
+def _print_plain(found: list[Row]) -> None:
+    """Whole lines for other programs: nothing is folded to a width."""
+    for row in found:
+        typer.echo(f"{row.key} = {_spoken(row.value)}  ({row.origin})")
+
+
+def _spoken(value: object) -> str:
+    plain = plain_value(value)
+    return "" if plain is None else str(plain)

@@ -1,0 +1,133 @@
+"""``lakelog get``: messages of one queue, from an offset or a time on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import attrs
+import typer
+
+from lakelog.message import StoredMessage
+from lakelog.reading.results import GetResult, GetStatus
+from lakelog.store import Store
+from lakelog_cli import times
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.messagelines import write_messages
+from lakelog_cli.notthere import check_queue
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    BrokerConf,
+    SettingsFile,
+    StorePath,
+    Tags,
+    Topic,
+    a_time,
+)
+
+EPILOG: Final = times.HELP
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+GO_ON: Final = frozenset(
+    {
+        GetStatus.FOUND,
+        GetStatus.NO_MATCHED_MESSAGE,
+        GetStatus.MESSAGE_WAS_REMOVING,
+        GetStatus.OFFSET_FOUND_NULL,
+    }
+)
+"""With these, more may stand at the next offset; the others say that the offset was wrong."""
+
+
+def get(  # noqa: PLR0913  # each argument is an option of the command
+    store: StorePath,
+    topic: Topic,
+    queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
+    *,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|earliest|latest",
+            help="Queue offset to begin at; latest is the last message. Default: earliest.",
+        ),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            parser=a_time, metavar="TIME", help="Begin at the first message stored then or later."
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option("--max", min=1, help="Print no more messages.")] = 32,
+    tags: Tags = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print messages of a queue in its order.
+
+    Where there are none, RocketMQ's status and the queue's offsets are told on stderr, and the
+    exit code is 1; a topic or queue that is not there is wrong usage.
+    """
+    if offset is not None and at is not None:
+        raise typer.BadParameter("give --offset or --at: one of them")
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        check_queue(opened, topic, queue)
+        first = _start(opened, topic, queue, offset or EARLIEST, at)
+        run = _Run(opened, topic, queue, tags)
+        write_messages(run.messages(first, most), as_json=as_json)
+        if run.result is not None and not run.found:
+            typer.echo(_why_none(run.result), err=True)
+            raise typer.Exit(FOUND)
+
+
+def _start(store: Store, topic: str, queue: int, offset: str, at: int | None) -> int:
+    if at is not None:
+        return store.offset_by_time(topic, queue, at)
+    minimum, maximum = store.queue_bounds(topic, queue) or (0, 0)
+    if offset == EARLIEST:
+        return minimum
+    if offset == LATEST:
+        return max(minimum, maximum - 1)
+    try:
+        return int(offset)
+    except ValueError:
+        what = f"--offset {offset} is none of: a whole number, {EARLIEST}, {LATEST}"
+        raise typer.BadParameter(what) from None
+
+
+@attrs.define
+class _Run:
+    """Goes on where the store, which gives no more than it likes at once, has stopped.
+
+    :ivar found: how many messages there were so far
+    """
+
+    store: Store
+    topic: str
+    queue: int
+    tags: str | None
+    found: int = 0
+    result: GetResult | None = None
+
+    def messages(self, first: int, most: int) -> Iterator[StoredMessage]:
+        """At most ``most`` messages from queue offset ``first`` on."""
+        at = first
+        while self.found < most:
+            left = most - self.found
+            self.result = self.store.get(self.topic, self.queue, at, left, tags=self.tags)
+            for message in self.result.messages[:left]:
+                self.found += 1
+                yield message
+            ahead = at < self.result.next_offset < self.result.max_offset
+            if not ahead or self.result.status not in GO_ON:
+                return
+            at = self.result.next_offset
+
+
+def _why_none(result: GetResult) -> str:
+    held = f"{result.min_offset} to {result.max_offset - 1}"
+    holds = f"offsets {held}" if result.max_offset > result.min_offset else "no message"
+    return f"{result.status.name}: the queue holds {holds}"

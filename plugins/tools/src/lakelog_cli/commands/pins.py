@@ -1,0 +1,114 @@
+"""``lakelog pins``: what followers that may not be running still need of the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from lakelog.errors import NotAStore
+from lakelog.files import RealFileSystem
+from lakelog.housekeeping.judging import Judge
+from lakelog.pins import Pin, read_pins, remove_pin
+from lakelog.settings.catalog import MAINTENANCE
+from lakelog.store import Store
+from lakelog_cli.group import LakelogGroup
+from lakelog_cli.notthere import check_name
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.tables import write_rows
+
+_LIST: Final = "list"
+
+
+class _ListByDefault(LakelogGroup):
+    """``lakelog pins STORE`` is ``lakelog pins list STORE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+            args = [_LIST, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ListByDefault,
+    help="List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command(name=_LIST)
+def list_pins(
+    store: StorePath,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List pins: how far each follower has come, when it said so, and how much it holds."""
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        pins = read_pins(RealFileSystem(), opened.path)
+        found, rows = _judged(opened, pins)
+    write_rows(rows, as_json=as_json)
+    for each in found:
+        if each.problem is not None:
+            typer.echo(f"lakelog: {each.problem}", err=True)
+
+
+@app.command()
+def remove(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As they are listed.")],
+) -> None:
+    """Remove pins, also those that cannot be read; a follower that runs writes its own again."""
+    if not store.is_dir():
+        raise NotAStore("no store is here; is the path right?", path=store)
+    files = RealFileSystem.of_store(store)
+    known = [each.name for each in read_pins(files, store)]
+    for name in names:
+        check_name("pin", name, known)
+    for name in names:
+        remove_pin(files, store, name)
+
+
+def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
+    """What each holds, and a line for it."""
+    after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
+    log, judge = (store.min_offset, store.max_offset), Judge(store.scan_pieces)
+    found, rows = [], []
+    for each in pins:
+        expired = each.has_expired(now_ms, after_ms)
+        pin = each if expired else judge.judged(each, *log)
+        found.append(pin)
+        rows.append(_row(pin, log, expired=expired))
+    return found, rows
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
+    """One line; :param log: where it begins and ends."""
+    known = pin.problem is None
+    return {
+        "name": pin.name,
+        "position": pin.position if known else None,
+        "held_bytes": 0 if expired else max(0, log[1] - max(pin.position, log[0])),
+        "time": _time(pin.time_ms) if known else None,
+        "destination": pin.destination or None,
+        "problem": "it has expired" if expired else pin.problem,
+    }
+
+
+def _time(time_ms: int) -> str:
+    """A time of day; the number itself where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"

@@ -1,0 +1,131 @@
+"""``lakelog put``: appends messages from arguments, from lines, or from JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import Annotated, BinaryIO, Final
+
+import attrs
+import typer
+
+from lakelog.errors import PutRefused, SettingsError
+from lakelog.message import Message
+from lakelog.results import PutResult
+from lakelog.store import Store
+from lakelog_cli.jsonmessages import messages_of
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.progress import progress
+
+BATCH: Final = 512
+"""How many messages of a stream are put at once."""
+STDIN: Final = "-"
+
+
+def put(  # noqa: PLR0913  # each argument is an option of the command
+    store: StorePath,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For what names no other.")],
+    bodies: Annotated[
+        list[str] | None, typer.Argument(metavar="[BODY]...", help="One message each.")
+    ] = None,
+    *,
+    tags: Annotated[str | None, typer.Option(help="One word to filter by.")] = None,
+    keys: Annotated[str | None, typer.Option(help="Keys, with spaces between them.")] = None,
+    queue: Annotated[int | None, typer.Option(min=0, help="Default: by turns.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="May be repeated.")
+    ] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Each line is a message.")] = False,
+    jsonl: Annotated[
+        str | None, typer.Option(metavar="FILE|-", help="Each line is a message in JSON.")
+    ] = None,
+    mode: PutMode = "write",
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Append messages, and print where each is; a store is made where there is none.
+
+    Where other processes have it open, their settings are in force: see 'flush' for durability.
+
+    A line of JSON has the fields of lakelog.Message (body_base64 for a body that is no text); the
+    options fill in what it leaves out. Messages of a stream go in batches: when one is refused,
+    those printed are in the log.
+    """
+    if sum([bool(bodies), stdin, jsonl is not None]) != 1:
+        raise typer.BadParameter("give BODY, or --stdin, or --jsonl FILE: one of them")
+    like = Message(
+        topic, b"", tags=tags, keys=_keys(keys), queue_id=queue, properties=_pairs(properties)
+    )
+    with ExitStack() as stack:
+        messages = _messages(stack, like, bodies, jsonl)
+        opened = stack.enter_context(open_for(mode, store, broker_conf, settings, assignments))
+        _put_all(opened, messages, as_json)
+
+
+def _keys(text: str | None) -> list[str] | None:
+    return text.split() if text else None
+
+
+def _pairs(texts: Iterable[str] | None) -> dict[str, str] | None:
+    pairs = [text.partition("=") for text in texts or ()]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise typer.BadParameter(f"--property {name} is not K=V")
+    return {name: value for name, _, value in pairs} or None
+
+
+def _messages(
+    stack: ExitStack, like: Message, bodies: Sequence[str] | None, jsonl: str | None
+) -> Iterator[Message]:
+    if bodies:
+        return (attrs.evolve(like, body=body.encode(errors="surrogateescape")) for body in bodies)
+    if jsonl is None:
+        lines = sys.stdin.buffer
+        return (attrs.evolve(like, body=line.removesuffix(b"\n")) for line in lines)
+    return messages_of(_opened(stack, jsonl), like, "stdin" if jsonl == STDIN else jsonl)
+
+
+def _opened(stack: ExitStack, name: str) -> BinaryIO:
+    if name == STDIN:
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(open(name, "rb"))
+    except OSError as error:
+        raise SettingsError(f"cannot be read: {error.strerror}", source=name) from None
+
+
+def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
+    done = 0
+    with progress("putting", hidden=sys.stdout.isatty()) as advance:
+        while batch := list(islice(messages, BATCH)):
+            try:
+                results = store.put_batch(batch)
+            except PutRefused as error:
+                _report(error.accepted, as_json)
+                raise
+            _report(results, as_json)
+            done += len(batch)
+            advance(done)
+
+
+def _report(results: Iterable[PutResult], as_json: bool) -> None:
+    if as_json:
+        write_lines(map(_line, results))
+        return
+    for each in results:
+        place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
+        typer.echo(f"{each.status.name} {place} {each.message_id}")
+
+
+def _line(result: PutResult) -> dict[str, object]:
+    return {
+        **attrs.asdict(result),
+        "status": result.status.name,
+        "message_id": result.message_id,
+    }

@@ -1,0 +1,30 @@
+"""``lakelog queues``: every queue and its offsets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import attrs
+import typer
+
+from lakelog_cli.notthere import check_name
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.tables import write_rows
+
+
+def queues(
+    store: StorePath,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
+    ] = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List queues: the first offset, the next one to come, and where the last record ends."""
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        if topic is not None:
+            check_name("topic", topic, opened.topics())
+        write_rows([attrs.asdict(each) for each in opened.queues(topic)], as_json=as_json)

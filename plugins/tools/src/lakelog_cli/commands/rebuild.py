@@ -1,0 +1,71 @@
+"""``lakelog rebuild``: builds queues and index again from the log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.progress import progress
+from lakelog_doctor.rebuild import RebuildReport
+from lakelog_doctor.rebuild import rebuild as rebuild_store
+
+
+def rebuild(
+    store: StorePath,
+    *,
+    queues: Annotated[bool, typer.Option("--queues", help="Build the queues.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Build the key index.")] = False,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Build queues, index, or both again from the log; nobody may own the store.
+
+    Without --queues and --index it builds both, and swaps them in when all is built. Topics that
+    were removed are back in the queues as long as the log has their messages. Damage in the log is
+    passed over and told on stderr; the exit code is then 1, and what could be built is in place.
+    """
+    with progress("rebuilding") as advance:
+        report = rebuild_store(
+            store,
+            queues=queues or not index,
+            index=index or not queues,
+            progress=advance,
+            settings=settings,
+            broker_conf=broker_conf,
+            **dict(map(assignment, assignments or ())),
+        )
+    for damage in report.damage:
+        typer.echo(f"damaged: {damage}", err=True)
+    if as_json:
+        write_lines([_line(report)])
+    else:
+        typer.echo(_summary(report))
+    if report.damage:
+        raise typer.Exit(FOUND)
+
+
+def _line(report: RebuildReport) -> dict[str, Any]:
+    return {
+        "records": report.records,
+        "size_bytes": report.bytes,
+        "damaged_places": len(report.damage),
+        "damaged_bytes": sum(each.end_offset - each.offset for each in report.damage),
+        "folders": list(report.folders),
+        "seconds": report.seconds,
+    }
+
+
+def _summary(report: RebuildReport) -> str:
+    made = ", ".join(report.folders) or "nothing"
+    damaged = f", passed over {len(report.damage)} damaged places" if report.damage else ""
+    return (
+        f"built {made} from {report.records} records ({report.bytes} bytes) "
+        f"in {report.seconds:.1f} s{damaged}"
+    )

@@ -1,0 +1,130 @@
+"""``lakelog repair``: says what it would mend, asks, and mends it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakelog.recovery.repairplan import Step
+from lakelog_cli.exitcodes import FOUND, USAGE
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.progress import progress
+from lakelog_cli.recoverylines import aside_row, recovery_lines, recovery_row
+from lakelog_cli.shown import shown
+from lakelog_doctor.repair import RepairReport
+from lakelog_doctor.repair import repair as repair_store
+
+
+def repair(
+    store: StorePath,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Mend the log so that RocketMQ keeps all of it, too; then queues and index, where wrong.
+
+    Whole records of the same size take the place of damaged ones, blank ones that of what is
+    missing; what is written over is kept in lakelog/quarantine/ of the store. It says what it is
+    going to do, and asks before; where it cannot ask, --yes must be given. The exit code is 1 if
+    something could not be mended, and with --dry-run if something has to be.
+    """
+    given: dict[str, Any] = dict(map(assignment, assignments or ()))
+    given |= {"settings": settings, "broker_conf": broker_conf}
+    if not dry_run and not yes:
+        _ask(store, _run(store, given, dry_run=True))
+    report = _run(store, given, dry_run=dry_run)
+    if as_json:
+        write_lines([_row(report)])
+    else:
+        lines = _done_lines if report.done else _plan_lines
+        typer.echo("\n".join(lines(store, report)))
+    if report.left or (dry_run and _finds(report)):
+        raise typer.Exit(FOUND)
+
+
+def _finds(planned: RepairReport) -> bool:
+    """Whether a dry run found what `recover --dry-run` finds, or something to replace."""
+    recovery = planned.recovery
+    found = recovery is None or recovery.damage or recovery.missing
+    return bool(found or planned.plan.steps)
+
+
+def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:
+    with progress("reading" if dry_run else "repairing") as advance:
+        return repair_store(store, dry_run=dry_run, progress=advance, **given)
+
+
+def _ask(store: Path, planned: RepairReport) -> None:
+    """Say what would be done, and ask whether to; end if not, or if nobody can be asked."""
+    typer.echo("\n".join(_plan_lines(store, planned)), err=True)
+    if not sys.stdin.isatty():
+        typer.echo("lakelog: nobody can be asked here; give --yes to do it", err=True)
+        raise typer.Exit(USAGE)
+    typer.confirm("Do it?", abort=True, err=True)
+
+
+def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
+    """What would be done."""
+    if planned.recovery is not None:
+        yield from recovery_lines(store, planned.recovery, dry_run=True)
+    else:
+        yield f"{shown(str(store))}: what a recovery does can be told once this is mended"
+    yield from _steps(planned.plan.steps, "mend")
+    yield "  then      queues and index are compared with the log, and built anew where wrong"
+
+
+def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
+    """What was done."""
+    if done.recovery is not None:
+        yield from recovery_lines(store, done.recovery, dry_run=False)
+    yield from _steps(done.plan.steps, "mended")
+    for aside in done.kept:
+        yield f"  kept      {shown(str(aside))}"
+    built = ", ".join(done.rebuilt)
+    yield f"  queues    and index {f'were wrong; built anew: {built}' if built else 'are right'}"
+    if done.led:
+        led = ", ".join(f"{shown(topic)}/{queue_id}" for topic, queue_id in done.led)
+        yield f"  lost      messages of {led}; their places lead to what replaces them"
+    yield f"  took      {done.seconds:.2f} s in all; the store was closed cleanly"
+
+
+def _steps(steps: tuple[Step, ...], words: str) -> Iterator[str]:
+    for step in steps:
+        yield f"  {words if step.is_possible else 'CANNOT':<9} {shown(str(step))}"
+    if not steps:
+        yield "  log       nothing has to be replaced in it"
+
+
+def _row(report: RepairReport) -> dict[str, Any]:
+    recovery = report.recovery
+    return {
+        "dry_run": not report.done,
+        "recovery": recovery_row(recovery) if recovery is not None else None,
+        "steps": [_step_row(each) for each in report.plan.steps],
+        "kept": list(map(aside_row, report.kept)),
+        "rebuilt": list(report.rebuilt),
+        "led": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.led],
+        "seconds": report.seconds,
+    }
+
+
+def _step_row(step: Step) -> dict[str, Any]:
+    return {
+        "path": str(step.path),
+        "offset": step.offset,
+        "what": step.what,
+        "why": step.why,
+        "possible": step.is_possible,
+    }

@@ -1,0 +1,51 @@
+"""``lakelog scan``: the messages of the log in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.message import StoredMessage
+from lakelog.pieces import Piece
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.messagelines import write_messages
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.walk import Damages, walk
+
+
+def scan(
+    store: StorePath,
+    start: Annotated[
+        int | None, typer.Option(min=0, help="Offset of a record to start at.")
+    ] = None,
+    end: Annotated[int | None, typer.Option(min=0, help="Offset to stop before.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Print no more messages.")] = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print the messages from one offset up to another; damage is told on stderr.
+
+    The exit code is 1 where damage was met: messages may be missing in between.
+    """
+    damages = Damages()
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        messages = islice(_messages(walk(opened, damages, start, end), end), limit)
+        write_messages(messages, as_json=as_json)
+    if damages.count:
+        raise typer.Exit(FOUND)
+
+
+def _messages(pieces: Iterable[Piece], end: int | None) -> Iterator[StoredMessage]:
+    for piece in pieces:
+        if isinstance(piece, RecordBatch):
+            for at in range(len(piece)):
+                message = piece.message(at)
+                if end is None or message.physical_offset < end:
+                    yield message

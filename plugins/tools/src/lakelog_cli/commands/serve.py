@@ -1,0 +1,97 @@
+"""``lakelog serve``: owns a store for as long as it runs, with what belongs to it."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lakelog.errors import LakelogError
+from lakelog_cli import exitcodes
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_daemon.daemon import Daemon, Ending
+from lakelog_daemon.logs import LogWriter, Target, fields, start_log, stop_log
+from lakelog_daemon.plan import Plan
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least of what is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def serve(
+    store: StorePath,
+    services: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service",
+            metavar="NAME=COMMAND",
+            help="A program to run beside the store; {store} in it is the directory. Repeatable.",
+        ),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="The least of it.")] = LogLevel.INFO,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Else stderr. SIGHUP opens it anew."),
+    ] = None,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Own a store until SIGTERM or Ctrl-C; a store is made where there is none.
+
+    Other processes open the store meanwhile and put into it. Queues and index are
+    built in a process of their own (unless services.dispatch is set). Followers of the settings,
+    what serve.services names, and each --service run beside it: a program that ends, or hangs, is
+    started again, after longer and longer pauses, and puts go on. A stop is in order, takes
+    serve.stop_timeout_ms at most, and a second signal hurries it. lakelog/serve.json says how
+    everything is: see 'lakelog top'. It tells systemd when it is ready (Type=notify).
+
+    Exit codes: 0 stopped; 3 another process owns the store; 4 a write or sync failed; 6 not stopped
+    in time, so that the next owner recovers the store.
+    """
+    plan = Plan.make(
+        store,
+        services=services or (),
+        settings=settings,
+        broker_conf=broker_conf,
+        arguments=dict(map(assignment, assignments or ())),
+    )
+    log = _start_log(log_file, log_level, log_format)
+    try:
+        code = _CODES[Daemon(plan, log, exitcodes.LATE).run()]
+    except LakelogError as error:
+        _LOG.critical("%s", error, extra=fields("not_served"))
+        code = exitcodes.of(error)
+    except Exception as error:
+        _LOG.critical("%s", error, exc_info=error, extra=fields("broken"))
+        raise
+    finally:
+        stop_log(log)
+    raise typer.Exit(code)
+
+
+def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:
+    try:
+        return start_log(Target(file), level.upper(), as_json=log_format is LogFormat.JSON)
+    except OSError as error:
+        raise typer.BadParameter(f"--log-file {file}: {error.strerror}") from None

@@ -1,0 +1,160 @@
+"""``lakelog stats``: where a store stands, and what it takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import typer
+
+from lakelog.checkpoint import read_checkpoint
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files import RealFileSystem
+from lakelog.layout import (
+    ABORT_FILE,
+    CONFIG_DIR,
+    CONSUMEQUEUE_DIR,
+    INDEX_DIR,
+    OWN_DIR,
+    QUARANTINE_DIR,
+)
+from lakelog.ownership import is_owned
+from lakelog.recovery.quarantine import holding
+from lakelog.segmentdir import segment_files
+from lakelog.store import Store
+from lakelog_cli.diskbars import bars, disks
+from lakelog_cli.filesizes import sizes
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_document
+from lakelog_cli.shown import shown
+from lakelog_cli.walk import directory_of
+
+BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
+
+
+def stats(
+    store: StorePath,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print positions, times of the first and last message, queues, files and their sizes.
+
+    The checkpoint tells up to which store time log, queues and index are durable. What recoveries
+    set aside in lakelog/quarantine/ stays until somebody deletes it. Each disk that a part of the
+    store stands on has a bar.
+    """
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        document = {
+            "path": str(opened.path),
+            **_state(opened),
+            **_log(opened),
+            **_queues(opened),
+            "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
+            "disk_state": _disk_state(opened),
+            "disks": disks(opened.path, directory_of(opened).commitlog),
+            "files": _files(opened),
+            "quarantine": attrs.asdict(holding(RealFileSystem(), opened.path)),
+        }
+    if as_json:
+        write_document(document)
+    else:
+        for line in _lines(document):
+            typer.echo(line)
+
+
+def _state(store: Store) -> dict[str, Any]:
+    return {
+        "is_owned": is_owned(RealFileSystem(), store.path),
+        "abort_file_present": (store.path / ABORT_FILE).exists(),
+    }
+
+
+def _disk_state(store: Store) -> str | None:
+    """What the disk-space watcher says; ``None`` where none is set."""
+    report = store.disk()
+    if report is None:
+        return None
+    return f"{report.state.value} ({report.reason})" if report.reason else report.state.value
+
+
+def _log(store: Store) -> dict[str, Any]:
+    directory = directory_of(store)
+    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    starts = [each.start_offset for each in segments]
+    return {
+        "min_offset": store.min_offset,
+        "max_offset": store.max_offset,
+        "segments": len(segments),
+        "segment_size_bytes": store.settings.core.segment_size_bytes,
+        "first_store_timestamp_ms": next(_times(store, store.min_offset, 0), None),
+        "last_store_timestamp_ms": _last_time(store, starts),
+    }
+
+
+def _last_time(store: Store, starts: list[int]) -> int | None:
+    """Store time of the last message: of the last segment that has one."""
+    for start in reversed(starts):
+        if times := deque(_times(store, start, -1), maxlen=1):
+            return times[0]
+    return None
+
+
+def _times(store: Store, start: int, at: int) -> Iterator[int]:
+    """Store time of one record of each run from ``start`` on."""
+    for piece in store.scan_pieces(start, verify=False):
+        if isinstance(piece, RecordBatch):
+            yield int(piece.store_timestamps_ms[at])
+
+
+def _queues(store: Store) -> dict[str, Any]:
+    queues = store.queues()
+    return {
+        "topics": len(store.topics()),
+        "queues": len(queues),
+        "queued_messages": sum(each.max_offset - each.min_offset for each in queues),
+        "groups": len(store.groups()),
+    }
+
+
+def _files(store: Store) -> dict[str, dict[str, int]]:
+    parts = {
+        name: store.path / name
+        for name in (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, INDEX_DIR, CONFIG_DIR)
+    }
+    parts = {"commitlog": directory_of(store).commitlog, **parts}
+    parts["quarantine"] = store.path / OWN_DIR / QUARANTINE_DIR
+    found = sizes(parts, store.path)
+    return {name: attrs.asdict(size) for name, size in found.items() if size.files}
+
+
+def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """One line a value: its name, and for times the day too."""
+    for name, value in document.items():
+        if name == "disks":
+            yield from bars(value)
+        elif isinstance(value, Mapping):
+            yield from _lines(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name} = {_spoken(name, value)}"
+
+
+def _spoken(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and name.endswith("timestamp_ms") and value > 0:
+        return f"{value} ({_day(value)})"
+    return shown(str(value))
+
+
+def _day(timestamp_ms: int) -> str:
+    """A time here; none for a number that no calendar has."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return "out of range"

@@ -1,0 +1,135 @@
+"""``lakelog tail``: the last messages of a topic, and those that come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+import attrs
+import typer
+
+from lakelog.arguments import queue_name
+from lakelog.message import StoredMessage
+from lakelog.store import Store
+from lakelog_cli.messagelines import write_messages
+from lakelog_cli.notthere import check_name, check_queue
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    BrokerConf,
+    SettingsFile,
+    StorePath,
+    Tags,
+    Topic,
+)
+
+LOOK_SECONDS: Final = 0.1
+"""How long a follower of several queues sleeps when none of them had anything."""
+BATCH: Final = 32
+
+
+def tail(  # noqa: PLR0913  # each argument is an option of the command
+    store: StorePath,
+    topic: Topic,
+    queues: Annotated[
+        list[int] | None, typer.Argument(metavar="[QUEUE]...", help="Queue ids; all by default.")
+    ] = None,
+    *,
+    last: Annotated[
+        int, typer.Option("-n", min=0, help="How many messages to print first, all in all.")
+    ] = 10,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    tags: Tags = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print the last messages of a topic in the log's order; with -f, new ones as they come.
+
+    A topic that is not there yet can be followed; without -f it is wrong usage.
+    """
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        for queue in queues or ():
+            queue_name(topic, queue)
+        if not follow:
+            _check(opened, topic, queues)
+        reading = _Tail(opened, topic, queues, tags)
+        write_messages(reading.last(last), as_json=as_json)
+        if follow:
+            write_messages(reading.coming(), as_json=as_json)
+
+
+def _check(store: Store, topic: str, queues: Sequence[int] | None) -> None:
+    check_name("topic", topic, store.topics())
+    for queue in queues or ():
+        check_queue(store, topic, queue)
+
+
+@attrs.define
+class _Tail:
+    """Several queues of one topic, each with the offset to go on at."""
+
+    store: Store
+    topic: str
+    queues: Sequence[int] | None
+    tags: str | None
+    _next: dict[int, int] = attrs.field(factory=dict, init=False)
+
+    def last(self, count: int) -> list[StoredMessage]:
+        """The last ``count`` messages of all the queues, by their place in the log."""
+        found: list[StoredMessage] = []
+        for queue, minimum, maximum in self._bounds():
+            self._next[queue] = maximum
+            found += self._last_of(queue, minimum, maximum, count)
+        found.sort(key=lambda message: message.physical_offset)
+        return found[max(0, len(found) - count) :]
+
+    def coming(self) -> Iterator[StoredMessage]:
+        """What is put from now on, without end."""
+        while True:
+            found = False
+            for queue, minimum, _ in self._bounds():
+                for message in self._news(queue, minimum):
+                    found = True
+                    yield message
+            if not found:
+                time.sleep(LOOK_SECONDS)
+
+    def _bounds(self) -> list[tuple[int, int, int]]:
+        """Queue id, first and next offset of the queues that are there by now."""
+        return [
+            (each.queue_id, each.min_offset, each.max_offset)
+            for each in self.store.queues(self.topic)
+            if not self.queues or each.queue_id in self.queues
+        ]
+
+    def _last_of(self, queue: int, minimum: int, maximum: int, count: int) -> list[StoredMessage]:
+        """Go back in growing steps until there are enough: tags may leave out many."""
+        step, end = max(count, BATCH), maximum
+        found: dict[int, StoredMessage] = {}  # by place: what tags leave out makes steps overlap
+        while count > len(found) and end > minimum:
+            start = max(minimum, end - step)
+            found |= {each.physical_offset: each for each in self._between(queue, start, end)}
+            end, step = start, step * 2
+        return [found[place] for place in sorted(found)][max(0, len(found) - count) :]
+
+    def _between(self, queue: int, start: int, end: int) -> Iterator[StoredMessage]:
+        at = start
+        while at < end:
+            got = self.store.get(self.topic, queue, at, min(BATCH, end - at), tags=self.tags)
+            yield from got.messages
+            if got.next_offset <= at:
+                return
+            at = got.next_offset
+
+    def _news(self, queue: int, minimum: int) -> Iterator[StoredMessage]:
+        """One batch of what has come; of a queue that is new, from its beginning."""
+        at = max(self._next.setdefault(queue, minimum), minimum)
+        got = self.store.get(self.topic, queue, at, BATCH, tags=self.tags)
+        self._next[queue] = max(at, got.next_offset)
+        yield from got.messages

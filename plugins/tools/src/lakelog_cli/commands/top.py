@@ -1,0 +1,72 @@
+"""``lakelog top``: a store at work, as it is now."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from lakelog.files import RealFileSystem
+from lakelog.opening import prepare
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_document
+from lakelog_cli.topview import frame
+from lakelog_daemon.watching import Watcher
+
+
+def top(
+    store: StorePath,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between frames.")] = 1.0,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Watch a store at work: rates, lags, flush latency, disks, who has it open.
+
+    Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
+    --once, and where the output is no terminal, one view is printed; its fields are those of
+    lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
+    Exit code 3 if nobody has the store open.
+    """
+    watcher = _watcher(store, broker_conf, settings, dict(map(assignment, assignments or ())))
+    console = Console(markup=False, highlight=False)
+    if as_json or once or not console.is_terminal:
+        view = _single(watcher, interval)
+        write_document(view) if as_json else console.print(frame(view))
+        return
+    with Live(frame(watcher.view()), console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(interval)
+            live.update(frame(watcher.view()), refresh=True)
+
+
+def _watcher(
+    path: Path, broker_conf: Path | None, settings: Path | None, arguments: dict[str, Any]
+) -> Watcher:
+    place = Path(os.path.abspath(path))
+    opening = prepare(
+        place,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=None,
+        files=None,
+        tolerate_missing=True,
+        arguments=arguments,
+    )
+    return Watcher(RealFileSystem(), place, opening.settings.core.commitlog(place))
+
+
+def _single(watcher: Watcher, interval: float) -> dict[str, Any]:
+    """One view with rates; where nobody has them ready, it takes a while."""
+    if watcher.needs_two:
+        watcher.view()
+        time.sleep(interval)
+    return watcher.view()

@@ -1,0 +1,34 @@
+"""``lakelog topics``: the topics that have queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.reading.results import QueueInfo
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.tables import write_rows
+
+
+def topics(
+    store: StorePath,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List topics, with how many queues and messages each has."""
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        rows = {name: _row(name) for name in opened.topics()}
+        for queue in opened.queues():
+            _count(rows.setdefault(queue.topic, _row(queue.topic)), queue)
+    write_rows(list(rows.values()), as_json=as_json)
+
+
+def _row(topic: str) -> dict[str, Any]:
+    return {"topic": topic, "queues": 0, "messages": 0}
+
+
+def _count(row: dict[str, Any], queue: QueueInfo) -> None:
+    row["queues"] += 1
+    row["messages"] += queue.max_offset - queue.min_offset

@@ -1,0 +1,246 @@
+"""``lakelog verify``: reads the whole log with every check, and says what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import attrs
+import typer
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files import RealFileSystem
+from lakelog.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog.ownership import is_owned
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.store import Store
+from lakelog.verifying import Problem
+from lakelog_cli.crashes import Crash, crash_of
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.findings import Reporter
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.walk import directory_of, walk_parts
+from lakelog_doctor.check import Checking, check_checkpoint
+from lakelog_doctor.parallel_scan import Part, WholeSegment
+
+
+@attrs.define
+class Findings:
+    """What a whole log holds.
+
+    :ivar record_bytes: length of all records together
+    :ivar end_offset: behind the last record or blank
+    :ivar segment_problems: how many names and lengths of segments are wrong
+    """
+
+    segment_problems: int
+    end_offset: int = 0
+    records: int = 0
+    record_bytes: int = 0
+    blanks: int = 0
+    damaged_places: int = 0
+    damaged_bytes: int = 0
+    last_timestamp_ms: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.segment_problems and not self.damaged_places
+
+    def count(self, piece: Part) -> None:
+        """Add a part."""
+        if isinstance(piece, WholeSegment):
+            self.records += piece.records
+            self.record_bytes += piece.record_bytes
+            self.blanks += 1
+            self.end_offset = piece.end_offset
+            self.last_timestamp_ms = max(self.last_timestamp_ms, piece.last_timestamp_ms)
+        elif isinstance(piece, RecordBatch):
+            self.records += len(piece)
+            self.record_bytes += int(piece.sizes.sum())
+            self.end_offset = piece.end_offset
+            self.last_timestamp_ms = int(piece.store_timestamps_ms[-1])
+        elif isinstance(piece, Blank):
+            self.blanks += 1
+            self.end_offset = piece.offset + piece.size
+        else:
+            self.damaged_places += 1
+            self.damaged_bytes += piece.end_offset - piece.offset
+
+
+def verify(  # noqa: PLR0913  # each argument is an option of the command
+    store: StorePath,
+    *,
+    queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Compare the key index, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare queues, index, checkpoint.")
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", min=1, help="How many read; as many as there are cores."),
+    ] = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Check every record, and the names and lengths of segments; exit 1 if any is damaged.
+
+    With --queues and --index, what was built from the log is compared with it, file by file, and
+    with --all the checkpoint, too. Each problem is printed on stderr, 20 of a kind at most; the
+    summary goes to stdout, with the command that mends it. With --json all of it goes to stdout, a
+    line each, the summary last. Nothing is changed, and the store may be in use.
+
+    A store whose owner crashed is whole, and the exit code is 0, where a recovery loses nothing:
+    queues and index that lag behind the log, and a torn put at its end, are no problems then.
+    """
+    with ExitStack() as held:
+        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
+        checking = _begin(opened, queues=queues or everything, index=index or everything)
+        if checking is not None:
+            held.callback(checking.close)
+        crash = crash_of(opened)
+        reporter = Reporter(crash, as_json=as_json)
+        for missing in crash.missing if crash is not None else ():
+            reporter.missing(missing)
+        found = _findings(opened, checking, reporter, processes)
+        if everything:
+            reporter.tell(_checkpoint(opened.path, found))
+        reporter.finish()
+        names = checking.names if checking is not None else ()
+        verdict = _Verdict(found, reporter, crash, names)
+        if as_json:
+            reporter.line(_row(verdict, opened))
+        else:
+            typer.echo("\n".join(_summary(verdict, opened)))
+    if verdict.is_damaged:
+        raise typer.Exit(FOUND)
+
+
+def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
+    try:
+        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
+    except OSError as error:
+        file = Path(error.filename or path / CHECKPOINT_FILE)
+        words = "the checkpoint cannot be read"
+        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
+
+
+def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:
+    return Checking.of(store, queues=queues, index=index) if queues or index else None
+
+
+def _findings(
+    store: Store, checking: Checking | None, reporter: Reporter, processes: int | None
+) -> Findings:
+    problems = directory_of(store).problems(store.settings.core.segment_size_bytes)
+    for problem in problems:
+        reporter.segment(problem)
+    found = Findings(len(problems), store.min_offset)
+    for part in walk_parts(store, processes, reporter.damage):
+        if not (isinstance(part, Damage) and reporter.is_torn(part)):
+            found.count(part)
+        if checking is not None:
+            for piece in _pieces(store, part):
+                reporter.tell(checking.take(piece))
+    if checking is not None:
+        reporter.tell(checking.finish())
+    return found
+
+
+def _pieces(store: Store, part: Part) -> Iterator[Piece]:
+    """What a part is made of; checksums of whole segments were computed already."""
+    if isinstance(part, WholeSegment):
+        yield from store.scan_pieces(part.start_offset, part.end_offset, verify=False)
+    else:
+        yield part
+
+
+@attrs.frozen
+class _Verdict:
+    """What was found, all of it."""
+
+    found: Findings
+    reporter: Reporter
+    crash: Crash | None
+    names: tuple[str, ...]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is wrong that a crash does not explain."""
+        return bool(self.reporter.problems) or not self.found.is_whole
+
+    @property
+    def state(self) -> str:
+        """One word for programs."""
+        if self.is_damaged:
+            return "damaged"
+        return "whole" if self.crash is None else "crashed"
+
+
+def _row(verdict: _Verdict, store: Store) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "whole": not verdict.is_damaged,
+        "state": verdict.state,
+        "start_offset": store.min_offset,
+        **attrs.asdict(verdict.found),
+        "torn_bytes": verdict.reporter.torn_bytes,
+        "compared": list(verdict.names),
+        "problems": verdict.reporter.problems,
+        "behind": verdict.reporter.behind,
+        "abort": (store.path / ABORT_FILE).exists(),
+    }
+
+
+_STATES: Final = {
+    "whole": "whole",
+    "crashed": "crashed, whole; `lakelog recover` mends it",
+    "damaged": "DAMAGED",
+}
+
+
+def _summary(verdict: _Verdict, store: Store) -> Iterator[str]:
+    found, reporter = verdict.found, verdict.reporter
+    yield f"{store.path}: {_STATES[verdict.state]}"
+    yield f"  log      {store.min_offset} to {found.end_offset}"
+    yield f"  records  {found.records} ({found.record_bytes} bytes)"
+    yield f"  blanks   {found.blanks}"
+    yield f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)"
+    yield f"  segments {found.segment_problems} problems"
+    if reporter.torn_bytes:
+        yield (
+            f"  torn     {reporter.torn_bytes} bytes behind the last record, as a put that was cut "
+            "off leaves them; a recovery keeps them in lakelog/quarantine"
+        )
+    if verdict.names:
+        yield f"  derived  {reporter.problems} problems in {', '.join(verdict.names)}"
+    if reporter.behind:
+        yield (
+            f"  behind   queues and index lag behind the log in {reporter.behind} places; a "
+            "recovery completes them from it"
+        )
+    if (store.path / ABORT_FILE).exists():
+        in_use = is_owned(RealFileSystem(), store.path)
+        stopped = "in use" if in_use else "the last owner did not close the store"
+        yield f"  abort    is there: {stopped}"
+    if advice := _advice(verdict):
+        yield f"  next     {advice}"
+
+
+def _advice(verdict: _Verdict) -> str:
+    """The command that mends what was found; empty if nothing has to be done."""
+    if verdict.state == "crashed":
+        return "`lakelog recover`, or just open the store: every open recovers it first"
+    steps = []
+    if verdict.crash is not None or verdict.found.segment_problems:
+        steps.append("`lakelog recover` mends what a crash leaves, and lengths of files")
+    if verdict.found.damaged_places:
+        steps.append("`lakelog repair` puts records in the place of damaged and missing ones")
+    if verdict.reporter.problems:
+        steps.append("`lakelog rebuild` builds queues and index anew from the log")
+    return "; then ".join(steps)

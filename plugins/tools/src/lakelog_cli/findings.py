@@ -1,0 +1,108 @@
+"""Tells what a check finds: some of each kind and a count of the rest, or all of it as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import typer
+
+from lakelog.errors import BadSegment
+from lakelog.pieces import Damage
+from lakelog.recovery.report import Missing
+from lakelog.verifying import Problem
+from lakelog_cli.crashes import Crash
+from lakelog_cli.output import write_lines
+from lakelog_cli.walk import print_damage
+
+MOST_TOLD: Final = 20
+
+
+class Reporter:
+    """Problems go to stderr as text, or to stdout as JSON, as they are found.
+
+    :param crash: what it explains is counted, and printed as JSON only
+    :ivar behind: places where queues and index lag behind the log, or are ahead of it
+    :ivar torn_bytes: behind the last record of a log whose owner crashed
+    """
+
+    def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
+        self.behind = 0
+        self.torn_bytes = 0
+        self._crash = crash
+        self._as_json = as_json
+        self._found: Counter[str] = Counter()
+
+    @property
+    def problems(self) -> int:
+        """How many were told, or counted only."""
+        return self._found.total()
+
+    def tell(self, problems: Iterable[Problem]) -> None:
+        """Take what is wrong with queues and index."""
+        for problem in problems:
+            if self._crash is not None and self._crash.explains(problem):
+                self.behind += 1
+                if self._as_json:
+                    self.line(_row(problem) | {"kind": "behind"})
+                continue
+            self._found[problem.what] += 1
+            if self._as_json:
+                self.line(_row(problem))
+            elif self._found[problem.what] <= MOST_TOLD:
+                typer.echo(f"problem: {problem}", err=True)
+
+    def finish(self) -> None:
+        """Say how many were not told."""
+        for what, count in self._found.items():
+            if not self._as_json and count > MOST_TOLD:
+                typer.echo(f"problem: {what}: {count - MOST_TOLD} more", err=True)
+
+    def segment(self, problem: BadSegment) -> None:
+        """Tell of a segment's name or length."""
+        if self._as_json:
+            self.line({"kind": "segment", "what": str(problem)})
+        else:
+            typer.echo(f"segment: {problem}", err=True)
+
+    def missing(self, missing: Missing) -> None:
+        """Tell of records that were durable once, and are lost."""
+        self._found["missing"] += 1
+        if self._as_json:
+            self.line({"kind": "missing", **attrs.asdict(missing)})
+        else:
+            typer.echo(f"missing: records from {missing}", err=True)
+
+    def damage(self, damage: Damage) -> None:
+        """Tell of damage in the log, also on stderr."""
+        torn = self.is_torn(damage)
+        if torn:
+            self.torn_bytes += damage.end_offset - damage.offset
+        else:
+            print_damage(damage)
+        if self._as_json:
+            kind = "torn" if torn else "damage"
+            place = {"offset": damage.offset, "end_offset": damage.end_offset}
+            path = str(damage.path) if damage.path is not None else None
+            self.line({"kind": kind, "path": path, **place, "what": str(damage.error)})
+
+    def is_torn(self, damage: Damage) -> bool:
+        """Whether it is no damage: bytes of a put that a crash cut off."""
+        return self._crash is not None and self._crash.explains_damage(damage)
+
+    def line(self, row: Mapping[str, Any]) -> None:
+        """One line of JSON."""
+        write_lines([row])
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    return {
+        "kind": "problem",
+        "path": str(problem.path),
+        "position": problem.position,
+        "what": problem.what,
+        "expected": problem.expected,
+        "found": problem.found,
+    }

@@ -1,0 +1,69 @@
+"""Opens a store for a command, with the settings that its options give."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from lakelog.errors import SettingsError
+from lakelog.opening import open_store
+from lakelog.recovering import recover
+from lakelog.roles.choosing import known_mode
+from lakelog.settings.explain import unused_lines
+from lakelog.store import Store
+from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.repair import repair
+
+_TAKERS: Final = (open_store, rebuild, recover, repair)
+
+
+def open_for(
+    mode: str,
+    path: Path,
+    broker_conf: Path | None,
+    settings: Path | None,
+    assignments: Iterable[str] | None,
+    *,
+    notes: bool = True,
+) -> Store:
+    """Open the store in ``path``; settings that have no meaning here are told on stderr.
+
+    :param notes: whether they are
+    """
+    store = open_store(
+        path,
+        mode=known_mode(mode),
+        settings=settings,
+        broker_conf=broker_conf,
+        **dict(map(assignment, assignments or ())),
+    )
+    for line in unused_lines(store.settings) if notes else ():
+        typer.echo(f"note: {line}", err=True)
+    return store
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """The key and the value of ``KEY=VALUE``.
+
+    >>> assignment("timed.flush_interval_ms=500"), assignment("flush=inline")
+    (('timed.flush_interval_ms', 500), ('flush', 'inline'))
+    """
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise SettingsError(f"--set {text} is not KEY=VALUE")
+    if any(key in inspect.signature(taker).parameters for taker in _TAKERS):
+        raise SettingsError("this is no setting", key=key, source="--set")
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, or else a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

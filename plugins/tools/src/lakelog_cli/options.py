@@ -1,0 +1,68 @@
+"""The arguments that several commands share, each spelt and explained in one place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from lakelog_cli import times
+
+StorePath: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="STORE", help="The store directory; it beats paths in settings.")
+]
+BrokerConf: TypeAlias = Annotated[
+    Path | None, typer.Option("--broker-conf", metavar="FILE", help="RocketMQ's settings file.")
+]
+SettingsFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")
+]
+Assignments: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated."),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+
+
+def _put_mode(text: str) -> str:
+    from lakelog.roles.choosing import FORMER
+
+    if text in FORMER:
+        typer.echo(f"note: --mode {text} is deprecated, and does what write does", err=True)
+        return "write"
+    if text not in ("write", "exclusive"):
+        raise typer.BadParameter(f"{text!r} is none; give write or exclusive")
+    return text
+
+
+PutMode: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        metavar="[write|exclusive]",
+        callback=_put_mode,
+        help="Beside others, or with the store for this command alone.",
+    ),
+]
+Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Tags: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")
+]
+
+_FIRST_MS: Final = 126_230_400_000
+"""1974-01-01; RocketMQ is younger."""
+
+
+def a_time(text: str) -> int:
+    """Parse an option's time; what is none is wrong usage.
+
+    A date before 1974 is the beginning of every store. As a number of milliseconds, it would be
+    refused as one that looks like seconds.
+    """
+    try:
+        found = times.parse_time(text, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found

@@ -1,0 +1,64 @@
+"""The group of all commands: imports the one that runs, and names the package of one that lacks."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any, Final
+
+import typer
+
+from lakelog.errors import LakelogError
+from lakelog_cli.group import LakelogGroup
+
+_FOLDER: Final = "lakelog_cli.commands"
+_ELSEWHERE: Final = {
+    "dispatch": ("lakelog-lake", "lakehouse"),
+    "export": ("lakelog-lake", "lakehouse"),
+    "lake": ("lakelog-lake", "lakehouse"),
+    "sql": ("lakelog-lake", "lakehouse"),
+}
+"""Commands of plugins: the distribution that has each, and the extra of lakelog that brings it."""
+
+
+class NotInstalled(LakelogError):
+    """A command of a plugin that is not installed, or is switched off; a mistake in usage."""
+
+
+class RootGroup(LakelogGroup):
+    """``lakelog COMMAND``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and import it if it is one of lakelog's own."""
+        name = args[0]
+        if name in self.commands and find_spec(f"{_FOLDER}.{name}") is not None:
+            self.commands[name] = _imported(name)
+        elif name in _ELSEWHERE and name not in self.commands:
+            raise NotInstalled(_lacking(name))
+        return super().resolve_command(ctx, args)
+
+
+def _imported(name: str) -> Any:
+    """The command as click has it; a module with commands of its own has them in ``app``."""
+    module = import_module(f"{_FOLDER}.{name}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        app.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, name))
+    return typer.main.get_command(app)
+
+
+def _lacking(name: str) -> str:
+    distribution, extra = _ELSEWHERE[name]
+    try:
+        found = version(distribution)
+    except PackageNotFoundError:
+        return (
+            f"the command '{name}' comes with {distribution}, which is not installed: "
+            f"pip install 'lakelog[{extra}]'"
+        )
+    return (
+        f"the command '{name}' comes with {distribution} {found}, which is installed and switched "
+        "off: see LAKELOG_DISABLE_PLUGINS, and 'lakelog plugins'"
+    )

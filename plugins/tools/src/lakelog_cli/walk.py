@@ -1,0 +1,92 @@
+"""Walks the log of an open store with a progress bar, and reports damage as it is met."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import attrs
+import typer
+
+from lakelog.directory import StoreDirectory
+from lakelog.files import RealFileSystem
+from lakelog.pieces import Blank, Damage, Piece
+from lakelog.segmentdir import segment_files
+from lakelog.store import Store
+from lakelog_cli.progress import progress
+from lakelog_doctor.parallel_scan import Part, parallel_scan
+
+PartT = TypeVar("PartT", bound="Part")
+
+
+@attrs.define
+class Damages:
+    """Counts damage, and prints each on stderr.
+
+    :ivar count: how many places there were
+    """
+
+    count: int = 0
+
+    def __call__(self, damage: Damage) -> None:
+        """Take one."""
+        print_damage(damage)
+        self.count += 1
+
+
+def walk(
+    store: Store, on_damage: Damages, start: int | None = None, end: int | None = None
+) -> Iterator[Piece]:
+    """Everything in the log from ``start`` to ``end``."""
+    first = max(store.min_offset, start or 0)
+    last = _log_end(store) if end is None else end
+    # lines on a terminal are progress enough, and a bar between them would only flicker
+    hidden = sys.stdout.isatty()
+    pieces = store.scan_pieces(start, end)
+    return _walked(pieces, first, last, hidden=hidden, on_damage=on_damage)
+
+
+def walk_parts(
+    store: Store, processes: int | None, on_damage: Callable[[Damage], None]
+) -> Iterator[Part]:
+    """Everything in the log, read by several processes."""
+    parts = parallel_scan(store, processes)
+    return _walked(parts, store.min_offset, _log_end(store), hidden=False, on_damage=on_damage)
+
+
+def print_damage(damage: Damage) -> None:
+    """One line on stderr."""
+    typer.echo(f"damaged: {damage}", err=True)
+
+
+def _walked(
+    parts: Iterator[PartT],
+    first: int,
+    last: int,
+    *,
+    hidden: bool,
+    on_damage: Callable[[Damage], None],
+) -> Iterator[PartT]:
+    with progress("reading", max(0, last - first), hidden=hidden) as advance:
+        for part in parts:
+            if isinstance(part, Damage):
+                on_damage(part)
+            yield part
+            advance(_end_of(part) - first)
+
+
+def directory_of(store: Store) -> StoreDirectory:
+    """Where the files of an open store stand."""
+    return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
+
+
+def _log_end(store: Store) -> int:
+    """Behind the last byte of the last segment."""
+    directory = directory_of(store)
+    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    return max((each.start_offset + each.length for each in segments), default=0)
+
+
+def _end_of(piece: Part) -> int:
+    return piece.offset + piece.size if isinstance(piece, Blank) else piece.end_offset

@@ -1,0 +1,114 @@
+"""``lakelog clean`` and the bars of ``lakelog stats``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from core.tests.housekeeping.support import House, Keeping, fill
+from core.tests.store.support import SEGMENT
+from lakelog.files import RealFileSystem
+from lakelog.pins import Pin, write_pin
+from lakelog_cli.app import make_app
+from lakelog_cli.commands import clean
+from plugins.tools.tests.cli.conftest import Run
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``lakelog clean`` on a store of which all but one sealed segment may go."""
+    for name in [name for name in os.environ if name.startswith("LAKELOG_")]:
+        monkeypatch.delenv(name)
+    house, path = House(Keeping(keep=1)), tmp_path / "store"
+    with house.open(path) as store:
+        fill(store, 160)
+
+    def open_for(mode: str, path: Path, *_rest: Any, **_more: Any) -> Any:
+        return house.open(path, mode=mode)
+
+    monkeypatch.setattr(clean, "open_for", open_for)
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(make_app(), ["clean", str(path), *arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+def test_a_dry_run_says_what_would_go_why_and_how_much(cleaning: Command, tmp_path: Path) -> None:
+    before = sorted((tmp_path / "store" / "commitlog").iterdir())
+    *lines, summary = cleaning("--dry-run").splitlines()
+    assert len(lines) == len(before) - 2
+    assert lines[0].startswith(f"{0:020d}  {SEGMENT} bytes  last message ")
+    assert lines[0].endswith("  surplus")
+    count = len(lines)
+    assert summary == (
+        f"{count} segments ({count * SEGMENT} bytes) would be deleted; "
+        f"the log would begin at {count * SEGMENT}"
+    )
+    assert sorted((tmp_path / "store" / "commitlog").iterdir()) == before
+
+
+def test_clean_deletes_and_says_so(cleaning: Command, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in cleaning("--json").splitlines()]
+    *segments, summary = rows
+    assert [each["start_offset"] for each in segments] == [
+        at * SEGMENT for at in range(len(segments))
+    ]
+    assert summary["freed_bytes"] == len(segments) * SEGMENT
+    assert summary["min_offset"] == int(
+        min(each.name for each in (tmp_path / "store" / "commitlog").iterdir())
+    )
+    assert summary["kept"] is None
+
+
+def test_beside_others_the_one_with_the_services_deletes(cleaning: Command, tmp_path: Path) -> None:
+    with House(Keeping(keep=1)).open(tmp_path / "store") as owner:
+        *segments, summary = [json.loads(line) for line in cleaning("--json").splitlines()]
+        assert summary["min_offset"] == owner.min_offset == len(segments) * SEGMENT > 0
+
+
+def test_what_holds_is_named(cleaning: Command, tmp_path: Path) -> None:
+    write_pin(RealFileSystem(), tmp_path / "store", Pin("lake", SEGMENT, 0))
+    assert f"{SEGMENT:020d} stays: followers still need it: lake" in cleaning("--dry-run")
+    assert f"{SEGMENT:020d} stays: followers still need it: lake" in cleaning()
+
+
+def test_a_store_without_a_cleaner_is_never_cleaned(lakelog: Run, store: Path) -> None:
+    for arguments in ([], ["--dry-run"]):
+        done = lakelog("clean", store, *arguments)
+        assert done.returncode == 2
+        assert "no cleaner is set" in done.stderr
+
+
+def test_where_nothing_may_be_cleaned_nothing_is_touched(
+    lakelog: Run, tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "none", store):
+        before = sorted(path.rglob("*")), [each.stat().st_mtime_ns for each in path.rglob("*")]
+        assert lakelog("clean", path).returncode in (2, 3)
+        after = sorted(path.rglob("*")), [each.stat().st_mtime_ns for each in path.rglob("*")]
+        assert after == before
+    assert not (tmp_path / "none").exists()
+
+
+def test_stats_show_each_disk(lakelog: Run, store: Path) -> None:
+    found = json.loads(lakelog("stats", store, "--json").stdout)
+    assert found["disk_state"] is None
+    assert len(found["disks"]) == 1
+    disk = found["disks"][0]
+    assert 0 < disk["used_ratio"] < 1
+    assert disk["free_bytes"] > 0
+    bar = next(line for line in lakelog("stats", store).stdout.splitlines() if "disk [" in line)
+    assert bar.count("#") + bar.count(".") >= 30
+    assert bar.endswith(f"bytes free: {store}/commitlog")

@@ -1,0 +1,173 @@
+"""Every command ends with the exit codes that README.md lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.testing import CliRunner
+
+import lakelog
+from lakelog import Message
+from lakelog_cli import exitcodes
+from lakelog_cli.app import COMMANDS, make_app
+
+README: Final = Path(__file__).parents[3] / "README.md"
+BODY_AT: Final = 88
+"""The first byte of a body, in a record without an IPv6 host."""
+SMALL: Final[dict[str, Any]] = {
+    "segment_size_bytes": "64KiB",
+    "consume_queue": {"file_entries": 100},
+}
+ON_A_STORE: Final = {
+    "init": (),
+    "put": ("orders", "x"),
+    "get": ("orders", "0"),
+    "query": ("orders", "--key", "k0"),
+    "tail": ("orders",),
+    "scan": (),
+    "topics": (),
+    "queues": (),
+    "groups": (),
+    "stats": (),
+    "dump": (),
+    "verify": ("--all",),
+    "recover": (),
+    "repair": ("--yes",),
+    "rebuild": (),
+    "clean": ("--dry-run", "--set", "cleaner=keep-forever"),
+    "pins": (),
+    "config": ("show",),
+    "plugins": ("--store",),
+    "top": ("--once",),
+    "serve": (),
+}
+NEEDS_AN_OWNER: Final = ("top", "serve")
+MAKES_A_STORE: Final = ("init", "put", "serve")
+
+
+def run(command: str, store: Path, *more: str) -> int:
+    """The exit code of ``lakelog COMMAND STORE ...``."""
+    options = ON_A_STORE[command]
+    words = [command, *options[:1]] if command in {"config", "plugins"} else [command]
+    rest = () if len(words) == 2 else options
+    return CliRunner().invoke(make_app(), [*words, str(store), *rest, *more]).exit_code
+
+
+def code(*arguments: object) -> int:
+    return CliRunner().invoke(make_app(), list(map(str, arguments))).exit_code
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A whole store, closed cleanly."""
+    for name in ("SEGMENT_SIZE_BYTES", "CONSUME_QUEUE__FILE_ENTRIES"):
+        monkeypatch.delenv(f"LAKELOG_{name}", raising=False)
+    with lakelog.open(tmp_path / "store", **SMALL) as made:
+        made.put_batch([Message("orders", b"cake", keys=f"k{n}", queue_id=0) for n in range(3)])
+    return tmp_path / "store"
+
+
+def damage(store: Path) -> None:
+    """One bit of the first body."""
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(BODY_AT)
+        file.write(b"C")
+
+
+def test_no_command_is_left_out() -> None:
+    assert set(ON_A_STORE) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each not in NEEDS_AN_OWNER])
+def test_0_where_all_is_right(command: str, store: Path) -> None:
+    assert run(command, store) == exitcodes.OK
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_2_for_an_option_that_is_none(command: str, store: Path) -> None:
+    assert run(command, store, "--no-such-option") == exitcodes.USAGE
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each not in MAKES_A_STORE])
+def test_3_where_no_store_is(command: str, tmp_path: Path) -> None:
+    assert run(command, tmp_path / "nowhere") == exitcodes.NOT_OPENED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        *(("scan", ()), ("dump", ()), ("verify", ()), ("rebuild", ())),
+        *(("recover", ()), ("recover", ("--dry-run",)), ("repair", ("--dry-run",))),
+    ],
+)
+def test_1_where_damage_is_found(command: str, more: tuple[str, ...], store: Path) -> None:
+    damage(store)
+    (store / "abort").touch()  # recoveries read what a crash can have left
+    assert code(command, store, *more) == exitcodes.FOUND
+
+
+def test_0_once_a_repair_has_mended_all(store: Path) -> None:
+    damage(store)
+    assert code("repair", store, "--yes") == exitcodes.OK
+    assert code("repair", store, "--dry-run") == exitcodes.OK
+    assert code("recover", store, "--dry-run") == exitcodes.OK
+
+
+@pytest.mark.parametrize("command", ["recover", "repair"])
+def test_0_for_the_dry_run_of_what_merely_crashed(command: str, store: Path) -> None:
+    (store / "abort").touch()
+    assert code(command, store, "--dry-run") == exitcodes.OK
+    assert code("verify", store, "--all") == exitcodes.OK
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "orders", "0", "--offset", "99"),
+        ("get", "orders", "0", "--tags", "none"),
+        ("query", "orders", "--key", "none"),
+    ],
+)
+def test_1_where_nothing_matches(arguments: tuple[str, ...], store: Path) -> None:
+    command, *rest = arguments
+    assert code(command, store, *rest) == exitcodes.FOUND
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("get", "ordres", "0"), ("get", "orders", "7"), ("query", "ordres", "--key", "k")),
+        *(("tail", "ordres"), ("queues", "ordres"), ("groups", "billing")),
+    ],
+)
+def test_2_for_a_name_that_the_store_does_not_have(words: tuple[str, ...], store: Path) -> None:
+    command, *rest = words
+    assert code(command, store, *rest) == exitcodes.USAGE
+
+
+def test_2_for_a_command_that_is_none(store: Path) -> None:
+    assert code("verfy", store) == exitcodes.USAGE
+    assert code("pins", "remove", store, "none") == exitcodes.USAGE
+
+
+def test_3_where_another_owns_it_and_4_for_what_is_refused(store: Path) -> None:
+    with lakelog.open(store, **SMALL):
+        assert code("recover", store) == exitcodes.NOT_OPENED
+        assert code("repair", store, "--dry-run") == exitcodes.NOT_OPENED
+        assert code("rebuild", store) == exitcodes.NOT_OPENED
+    assert code("put", store, "a topic/with a slash", "x") == exitcodes.REFUSED
+
+
+def test_the_readme_and_the_help_have_every_code() -> None:
+    codes = [value for name, value in vars(exitcodes).items() if _is_code(name, value)]
+    text = README.read_text()
+    for each in codes:
+        assert f"\n| {each} | " in text
+        assert f" {each} " in exitcodes.HELP
+
+
+def _is_code(name: str, value: object) -> bool:
+    return name.isupper() and isinstance(value, int)

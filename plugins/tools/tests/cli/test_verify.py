@@ -1,0 +1,256 @@
+"""``lakelog verify --queues --index`` compares what is built from the log with the log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.tools.tests.cli.conftest import HAS_INDEX, Run
+
+UNIT = struct.Struct(">qiq")
+ENTRIES = 100
+
+
+def _queue_file(store: Path) -> Path:
+    return store / "consumequeue" / "orders" / "1" / f"{0:020}"
+
+
+def _spoil(store: Path) -> Path:
+    path = _queue_file(store)
+    data = bytearray(path.read_bytes())
+    data[UNIT.size + 11] ^= 1  # the second unit's size
+    path.write_bytes(data)
+    return path
+
+
+def _ghosts(store: Path) -> Path:
+    """As many units of no record as fit in a file, in a queue of their own."""
+    path = store / "consumequeue" / "ghost" / "0" / f"{0:020}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(UNIT.pack(77, 7, 7) * ENTRIES)
+    return path
+
+
+def test_without_options_only_the_log_is_checked(lakelog: Run, store: Path) -> None:
+    _spoil(store)
+    done = lakelog("verify", store)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "derived" not in done.stdout
+
+
+def test_queues_that_are_right_are_said_to_be(lakelog: Run, store: Path) -> None:
+    done = lakelog("verify", store, "--queues")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "derived  0 problems in consume-queue" in done.stdout.splitlines()[-1]
+
+
+def test_a_problem_is_told_with_file_and_place_and_a_rebuild_mends_it(
+    lakelog: Run, store: Path
+) -> None:
+    path = _spoil(store)
+    done = lakelog("verify", store, "--queues")
+    assert done.returncode == 1
+    assert f"problem: {path}: at byte {UNIT.size}: the unit is not that of its rec" in done.stderr
+    assert "DAMAGED" in done.stdout
+    assert "derived  1 problems in consume-queue\n" in done.stdout
+    assert "next     `lakelog rebuild` builds queues and index anew" in done.stdout
+    assert lakelog("rebuild", store, "--queues").returncode == 0
+    assert lakelog("verify", store, "--queues").returncode == 0
+
+
+def test_twenty_of_a_kind_are_told_and_the_rest_is_counted(lakelog: Run, store: Path) -> None:
+    path = _ghosts(store)
+    done = lakelog("verify", store, "--queues")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 21
+    assert all(str(path) in line for line in lines[:20])
+    assert lines[20].endswith(f": {ENTRIES - 20} more")
+    assert f"{ENTRIES} problems" in done.stdout
+
+
+def test_json_tells_all(lakelog: Run, store: Path) -> None:
+    path = _ghosts(store)
+    done = lakelog("verify", store, "--queues", "--json")
+    assert (done.returncode, done.stderr) == (1, "")
+    *problems, summary = map(json.loads, done.stdout.splitlines())
+    assert [each["position"] for each in problems] == [n * UNIT.size for n in range(ENTRIES)]
+    assert {each["path"] for each in problems} == {str(path)}
+    assert {each["kind"] for each in problems} == {"problem"}
+    assert summary["kind"] == "summary"
+    assert (summary["whole"], summary["problems"], summary["records"]) == (False, ENTRIES, 3)
+    assert summary["compared"] == ["consume-queue"]
+
+
+def test_json_of_a_whole_log_is_its_summary(lakelog: Run, store: Path) -> None:
+    done = lakelog("verify", store, "--json")
+    (summary,) = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 0
+    assert summary["whole"] is True
+    assert summary["compared"] == []
+
+
+@pytest.mark.skipif(not HAS_INDEX, reason="needs the plugin hash-index")
+@pytest.mark.parametrize("option", ["--index", "--all"])
+def test_the_index_is_compared_too(lakelog: Run, store: Path, option: str) -> None:
+    assert lakelog("put", store, "orders", "d", "--keys", "k").returncode == 0
+    assert lakelog("verify", store, option).returncode == 0
+    shutil.rmtree(store / "index")
+    done = lakelog("verify", store, option)
+    assert done.returncode == 1
+    assert f"problem: {store / 'index'}: at byte 0: keys are missing in the index" in done.stderr
+    assert "hash-index" in done.stdout
+
+
+def test_an_index_that_nothing_can_check_is_an_error(lakelog: Run, store: Path) -> None:
+    queues_alone = 'dispatchers=["consume-queue"]'
+    done = lakelog("verify", store, "--index", "--set", queues_alone)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing here can check the index" in done.stderr
+
+
+@pytest.mark.parametrize("stopped", ["cleanly", "by a crash"])
+def test_a_directory_in_place_of_the_checkpoint(lakelog: Run, store: Path, stopped: str) -> None:
+    (store / "checkpoint").unlink()
+    (store / "checkpoint").mkdir()
+    if stopped == "by a crash":
+        (store / "abort").touch()
+    done = lakelog("verify", store, "--all")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"{store}/checkpoint: at byte 0: the checkpoint cannot be read" in done.stderr
+    assert "expected a file of 4096 bytes, found cannot open: Is a directory" in done.stderr
+    mended = lakelog("recover", store)
+    assert mended.returncode == 3
+    assert f"{store}/checkpoint: cannot open: Is a directory; a file belongs there" in mended.stderr
+
+
+# --- after a crash ---
+
+PUT_AND_DIE = """
+import os, signal, sys, lakelog
+path = sys.argv[1]
+with lakelog.open(path, segment_size_bytes="4MiB", flush="none") as store:
+    store.put(lakelog.Message("orders", b"first", keys="k0", queue_id=0))
+    store.wait_dispatched()
+    store.put_batch([lakelog.Message("orders", b"b%d" % n, keys=f"k{n}") for n in range(4000)])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+ROUNDS = 20
+"""Rarely, the dispatcher is done before the signal comes."""
+
+
+def _summary(lakelog: Run, store: Path) -> dict[str, Any]:
+    done = lakelog("verify", store, "--all", "--json")
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def _crashed(lakelog: Run, folder: Path) -> Path:
+    """A store whose owner was killed before queues and index had all of the log."""
+    for number in range(ROUNDS):
+        store = folder / f"crashed{number}"
+        killed = subprocess.run([sys.executable, "-c", PUT_AND_DIE, store], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        if _summary(lakelog, store)["behind"]:
+            return store
+    raise AssertionError("the dispatcher was done each time")
+
+
+def test_a_store_that_merely_crashed_is_whole_and_recover_mends_it(
+    lakelog: Run, tmp_path: Path
+) -> None:
+    store = _crashed(lakelog, tmp_path)
+    done = lakelog("verify", store, "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{store}: crashed, whole; `lakelog recover` mends it" in done.stdout
+    assert "behind   queues and index lag behind the log in " in done.stdout
+    assert "rebuild" not in done.stdout
+    summary = _summary(lakelog, store)
+    assert (summary["state"], summary["whole"], summary["problems"]) == ("crashed", True, 0)
+    assert lakelog("recover", store).returncode == 0
+    done = lakelog("verify", store, "--all")
+    assert f"{store}: whole" in done.stdout
+    assert "next" not in done.stdout
+
+
+def test_the_torn_end_of_a_log_is_no_damage(lakelog: Run, tmp_path: Path) -> None:
+    store = _crashed(lakelog, tmp_path)
+    _write_half_a_record(store, _summary(lakelog, store)["end_offset"])
+    done = lakelog("verify", store, "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{store}: crashed, whole; `lakelog recover` mends it" in done.stdout
+    assert "torn     " in done.stdout
+    assert lakelog("recover", store).returncode == 0
+    assert f"{store}: whole" in lakelog("verify", store, "--all").stdout
+
+
+def test_damage_in_a_store_that_crashed_is_damage(lakelog: Run, tmp_path: Path) -> None:
+    store = _crashed(lakelog, tmp_path)
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(88)  # its body
+        file.write(b"\xff")
+    done = lakelog("verify", store, "--all")
+    assert done.returncode == 1
+    assert f"{store}: DAMAGED" in done.stdout
+    assert [line for line in done.stderr.splitlines() if not line.startswith("damaged: ")] == []
+    assert "next     `lakelog recover` mends what a crash leaves" in done.stdout
+    refusing = lakelog("verify", store, "--set", "on_damage=truncate")
+    assert refusing.returncode == 1
+
+
+def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, tmp_path: Path) -> None:
+    store = _crashed(lakelog, tmp_path)
+    with (store / "consumequeue" / "orders" / "0" / f"{0:020}").open("r+b") as file:
+        file.seek(11)
+        file.write(b"\x01")
+    done = lakelog("verify", store, "--queues")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "the unit is not that of its record" in done.stderr
+
+
+def test_records_that_were_durable_once_are_missed(lakelog: Run, store: Path) -> None:
+    """The crash did not take them: queues and checkpoint know that they were synced."""
+    log = store / "commitlog" / f"{0:020}"
+    log.write_bytes(log.read_bytes()[:98].ljust(log.stat().st_size, b"\x00"))
+    (store / "abort").touch()
+    done = lakelog("verify", store, "--all")
+    assert done.returncode == 1
+    assert "missing: records from 98 to " in done.stderr
+    assert "DAMAGED" in done.stdout
+    assert lakelog("recover", store, "--dry-run").returncode == 1
+
+
+def _write_half_a_record(store: Path, at: int) -> None:
+    """The front of the first record once more, behind the last."""
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        front = file.read(50)
+        file.seek(at)
+        file.write(front)
+
+
+@pytest.mark.parametrize(("bytes_left", "said"), [(1000, "truncated"), (70_000, "too long")])
+def test_a_segment_of_wrong_length_is_no_wrong_setting(
+    lakelog: Run, tmp_path: Path, bytes_left: int, said: str
+) -> None:
+    store, size = tmp_path / "many", "segment_size_bytes=64KiB"
+    for _ in range(3):
+        assert lakelog("put", store, "t", "x" * 40_000, "--set", size).returncode == 0
+    log = store / "commitlog" / f"{2 * 65536:020}"
+    log.write_bytes(log.read_bytes()[:bytes_left].ljust(bytes_left, b"\x00"))
+    done = lakelog("verify", store, "--set", size)
+    assert done.returncode == 1
+    assert f"{log}: the file is {said}: {bytes_left} bytes" in done.stderr
+    assert "'lakelog recover'" in done.stderr
+    assert "setting" not in done.stderr
+    assert lakelog("recover", store, "--set", size).returncode in {0, 1}
+    assert lakelog("verify", store, "--all", "--set", size).returncode == 0

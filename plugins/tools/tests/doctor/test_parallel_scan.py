@@ -1,0 +1,174 @@
+"""A log read by several processes gives what one scan gives, damage over borders included."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import attrs
+import psutil
+import pytest
+
+from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
+from lakelog import Store, accelerate
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.pieces import Blank, Damage
+from lakelog_doctor.parallel_scan import (
+    Part,
+    WholeSegment,
+    _joined,
+    _sealed,
+    _undamaged,
+    parallel_scan,
+    read_whole,
+)
+from lakelog_testing.copies import copy_store
+
+Found = list[tuple[str, int, int, str]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store of 10 segments."""
+    path = tmp_path_factory.mktemp("parallel") / "store"
+    a_store(path, 320)
+    return path
+
+
+def in_one_process(store: Store) -> Iterable[Part]:
+    asked = _undamaged(store, _sealed(store))
+    return _joined(store, ((each, read_whole(each)) for each in asked))
+
+
+def found(store: Store, parts: Iterable[Part]) -> Found:
+    """Each record, blank and damage; those of whole segments are looked up."""
+    rows: Found = []
+    for part in parts:
+        if isinstance(part, WholeSegment):
+            inner = list(store.scan_pieces(part.start_offset, part.end_offset))
+            records = [each for each in inner if isinstance(each, RecordBatch)]
+            assert part.records == sum(map(len, records))
+            assert part.record_bytes == sum(int(each.sizes.sum()) for each in records)
+            assert part.last_timestamp_ms == int(records[-1].store_timestamps_ms[-1])
+            rows += found(store, inner)
+        elif isinstance(part, Damage):
+            rows.append(("damage", part.offset, part.end_offset, str(part.error)))
+        elif isinstance(part, Blank):
+            rows.append(("blank", part.offset, part.size, ""))
+        else:
+            offsets = (part.starts + part.base_offset).tolist()
+            rows += [("record", *each, "") for each in zip(offsets, part.sizes, strict=True)]
+    return rows
+
+
+def spoil(path: Path, chance: random.Random) -> None:
+    """Damage in one to four places: bytes, stretches over borders, files cut, files missing."""
+    files = segments(path)[:-1]
+    log = bytearray().join(each.read_bytes() for each in files)
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.choice([chance.randrange(len(log)), chance.randrange(1, 9) * SEGMENT - 40])
+        length = chance.choice([1, 80, 700, SEGMENT])
+        data = chance.choice([bytes(length), chance.randbytes(length)])
+        log[at : at + length] = data[: max(0, len(log) - at)]
+    for number, file in enumerate(files):
+        file.write_bytes(log[number * SEGMENT : (number + 1) * SEGMENT])
+    if chance.random() < 0.3:
+        files[chance.randrange(1, len(files))].unlink()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "store"
+    copy_store(whole, path)
+    spoil(path, random.Random(seed))
+    with read_small(path, segment_size_bytes=SEGMENT) as store:
+        expected = found(store, store.scan_pieces())
+        assert any(kind == "damage" for kind, *_ in expected)
+        assert found(store, in_one_process(store)) == expected
+
+
+def test_what_a_recovery_found_damaged_stays_damaged(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    copy_store(whole, path)
+    spoil(path, random.Random(5))
+    open_small(path).close()
+    with read_small(path) as store:
+        assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
+
+
+def test_segments_of_a_whole_log_come_whole(whole: Path) -> None:
+    with read_small(whole) as store:
+        parts = list(in_one_process(store))
+        assert [isinstance(each, WholeSegment) for each in parts[:9]] == [True] * 9
+        assert found(store, parts) == found(store, store.scan_pieces())
+
+
+def test_processes_say_the_same(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    copy_store(whole, path)
+    spoil(path, random.Random(3))
+    with read_small(path, segment_size_bytes=SEGMENT) as store:
+        parts = list(parallel_scan(store, 2))
+        assert any(isinstance(each, WholeSegment) for each in parts)
+        assert found(store, parts) == found(store, store.scan_pieces())
+
+
+@attrs.frozen
+class Marking:
+    """An accelerator that leaves a mark where it was asked, and answers nothing."""
+
+    path: Path
+
+    def read_run(self, *_given: object, **_named: object) -> None:
+        (self.path / str(os.getpid())).touch()
+
+
+def test_processes_use_the_accelerator(whole: Path, tmp_path: Path) -> None:
+    with read_small(whole) as store:
+        marking: Any = Marking(tmp_path)
+        accelerate.use(marking)
+        parts = list(parallel_scan(store, 2))
+    assert [type(each) for each in parts].count(WholeSegment) > 2
+    assert {each.name for each in tmp_path.iterdir()} - {str(os.getpid())}
+
+
+def test_a_short_log_starts_no_process(whole: Path) -> None:
+    with read_small(whole) as store:
+        assert not any(isinstance(each, WholeSegment) for each in parallel_scan(store))
+
+
+def test_beside_a_living_owner(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    copy_store(whole, path)
+    with open_small(path), read_small(path) as store:
+        assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
+
+
+def test_without_a_further_thread_one_process_reads_all(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with read_small(whole) as store:
+        alone = found(store, store.scan_pieces())
+        monkeypatch.setattr(Thread, "start", refused)
+        assert found(store, parallel_scan(store, 2)) == alone
+    assert "one process reads all" in caplog.text
+
+
+def test_processes_that_are_killed_are_not_needed(whole: Path) -> None:
+    with read_small(whole) as store:
+        alone = found(store, store.scan_pieces())
+        parts = parallel_scan(store, 2)
+        first = next(iter(parts))
+        with suppress(psutil.NoSuchProcess):
+            for worker in psutil.Process().children(recursive=True):
+                if "forkserver" in " ".join(worker.cmdline()):
+                    worker.kill()
+        assert found(store, [first, *parts]) == alone
