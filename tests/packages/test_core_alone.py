@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from tests.packages.environment import Environment, requirements_of
 
 ROOT = Path(__file__).parents[2]
+NEEDS_AN_EXTRA = ("arrow",)
+"""Folders of the core whose modules need more than the core declares."""
 
 PUT_AND_READ = """
 import lakelog
@@ -64,7 +67,28 @@ def test_a_strategy_that_is_not_installed_names_its_package(
     assert f"{name!r} is installed: pip install {package}" in said
 
 
-def test_the_testing_extra_is_not_needed_to_import_the_core(
+def test_without_the_command_line_one_line_says_what_to_install(
     environment: Environment, tmp_path: Path
 ) -> None:
-    environment.run("-c", "import lakelog, lakelog_testing", cwd=tmp_path)
+    with pytest.raises(AssertionError, match="pip install lakelog-tools") as failed:
+        environment.run("-m", "lakelog", "verify", "store", cwd=tmp_path)
+    assert "Traceback" not in str(failed.value)
+
+
+ALONE = ("daemon", "direct", "flush", "hash_index", "mmap", "retention", "testing", "tools")
+
+
+@pytest.mark.parametrize("name", ["core", *(f"plugins/{each}" for each in ALONE)])
+def test_every_module_imports_with_the_declared_dependencies_alone(
+    wheels: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    made = Environment.make(tmp_path_factory.mktemp("alone"))
+    project = ROOT / name
+    made.bring(wheels, tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"])
+    modules = [
+        ".".join(each.relative_to(project / "src").with_suffix("").parts)
+        for each in sorted((project / "src").rglob("*.py"))
+        if each.stem != "__main__" and f"{each.parent.name}" not in NEEDS_AN_EXTRA
+    ]
+    program = "import sys, importlib; [importlib.import_module(each) for each in sys.argv[1:]]"
+    made.run("-c", program, *modules, cwd=tmp_path_factory.mktemp("cwd"))

@@ -20,20 +20,7 @@ from tests.packages.environment import Environment, build_wheels
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-OURS = [
-    *("core", "plugins/daemon", "plugins/direct", "plugins/flush", "plugins/hash_index"),
-    *("plugins/mmap", "plugins/lake", "plugins/retention", "plugins/spark", "plugins/testing"),
-    *("plugins/tools", "."),
-]
 PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_size_bytes=4MiB")
-
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All distributions that ``lakelog`` can bring, built."""
-    folder = tmp_path_factory.mktemp("wheels")
-    build_wheels(folder, *(ROOT / each for each in OURS))
-    return folder
 
 
 @pytest.fixture(scope="module")

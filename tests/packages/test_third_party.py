@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment, requirements_of
+from tests.packages.environment import Environment
 
 ROOT = Path(__file__).parents[2]
 RENAMED = {
@@ -65,11 +65,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The core, what it and its tests need, and the stranger's package."""
+def environment(
+    project: Path, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    """The stranger's package, and the distributions that it and its tests need."""
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.link(*requirements_of(ROOT / "core", "testing"))
-    made.install(ROOT / "core")
+    made.bring(wheels, "lakelog-testing")
     made.install(project)
     return made
 
