@@ -103,7 +103,7 @@ def test_what_needs_no_store_imports_little(argument: str, needless: set[str]) -
     )
     assert done.stdout
     imported = set(done.stderr.splitlines()[-1].split())
-    assert "lakelog" in imported
+    assert "lakelog_cli" in imported
     assert imported & needless == set()
 
 

@@ -13,7 +13,7 @@ from lakelog import Message
 from lakelog_cli import exitcodes
 from lakelog_cli.app import COMMANDS, make_app
 
-README: Final = Path(__file__).parents[3] / "README.md"
+README: Final = Path(__file__).parents[4] / "README.md"
 BODY_AT: Final = 88
 """The first byte of a body, in a record without an IPv6 host."""
 SMALL: Final[dict[str, Any]] = {
