@@ -153,7 +153,7 @@ def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
         if each not in own
         and "lakelog_testing" not in each.parts
         and STARTS.search(text := each.read_text())
-        and "from lakelog.threads import" not in text
+        and "from lakelog.runtime.threads import" not in text
     ]
     assert wrong == []
 
@@ -191,7 +191,7 @@ def test_the_built_in_strategies_are_reached_through_the_registry_only() -> None
         for module, imports in graph(at_run_time=False).items()
         if part(module) != "builtin" and any(part(imported) == "builtin" for imported in imports)
     ]
-    named = [file for file in CORE.rglob("*.py") if '"lakelog.builtin' in file.read_text()]
+    named = [file for file in CORE.rglob("*.py") if '"lakelog.registry.builtin' in file.read_text()]
     assert wrong == []
     assert named == [CORE / "registry" / "sources.py"]
 

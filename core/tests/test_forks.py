@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakelog.cached import cached_property
-from lakelog.forks import tell_of_forks
+from lakelog.runtime.cached import cached_property
+from lakelog.runtime.forks import tell_of_forks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 CHILD_SECONDS = 10

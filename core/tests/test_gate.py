@@ -10,9 +10,9 @@ from concurrent.futures import wait as wait_for
 
 import pytest
 
-from lakelog.gate import Gate
-from lakelog.putfuture import PutFuture
+from lakelog.log.put_future import PutFuture
 from lakelog.results import PutResult
+from lakelog.runtime.gate import Gate
 from lakelog.status import PutStatus
 
 PATIENCE_SECONDS = 20.0

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakelog.yieldlock import YieldLock
+from lakelog.runtime.yieldlock import YieldLock
 
 
 @pytest.fixture

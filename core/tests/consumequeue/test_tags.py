@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.consumequeue.support import batch_of
+from lakelog.codec.queue_groups import queue_groups
 from lakelog.consumequeue.javahash import java_hash
-from lakelog.consumequeue.queuegroups import queue_groups
 from lakelog.consumequeue.tags import tags_codes
 
 TEXTS = st.one_of(

@@ -18,7 +18,8 @@ import pytest
 
 from core.tests.registry.samples import plugin
 from core.tests.store.support import bodies, open_small, until
-from lakelog import Message, PutRefused, Store, reput
+from lakelog import Message, PutRefused, Store
+from lakelog.dispatch import runner as reput
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog.status import PutStatus

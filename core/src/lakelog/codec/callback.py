@@ -10,13 +10,13 @@ from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import SettingsError
-from lakelog.hosts import encode_host
+from lakelog.format.hosts import encode_host
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:
-    from lakelog.accelerate import Accelerator
+    from lakelog.runtime.accelerate import Accelerator
     from lakelog.settings.model import StoreSettings
 
 
