@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from lakelog.runtime.accelerate import Accelerator
+    from lakelog.accelerate import Accelerator
 
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
@@ -39,7 +39,7 @@ def _installed() -> Accelerator | None:
 @pytest.fixture(autouse=True)
 def _accelerator() -> Iterator[None]:
     """Each test begins with it; a store that a test opens may change what the process uses."""
-    from lakelog.runtime import accelerate
+    from lakelog import accelerate
 
     accelerate.use(_installed())
     yield

@@ -18,6 +18,7 @@ if sys.platform != "linux":
 
 from lakelog.errors import LakelogError, PutRefused
 from lakelog.message import Message, StoredMessage
+from lakelog.runtime import former_names
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ _LAZY = {
     "recover": ("lakelog.store.recover", "recover"),
     "repair": ("lakelog_doctor.repair", "repair"),
 }
+
+
+former_names.install()
 
 
 def __getattr__(name: str) -> Any:

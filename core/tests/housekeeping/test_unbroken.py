@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.errors import OffsetOutOfRange
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import Extent, Unbroken
 
 

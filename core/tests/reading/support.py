@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lakelog import Message, Store
-from lakelog.consumequeue.javahash import java_hash
+from lakelog.format.java_hash import java_hash
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import is_queued
 from lakelog.format.units import Units

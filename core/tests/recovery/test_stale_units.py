@@ -20,7 +20,7 @@ from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
-from lakelog.format.pieces import Blank, Damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.reading.query import KeyQuery
 from lakelog_testing.copies import copy_store
 

@@ -16,7 +16,7 @@ from lakelog import Message, PutResult
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 
 COUNT = 130
 LATE_MS = 9_000_000_000_000

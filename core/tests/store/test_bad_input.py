@@ -38,7 +38,7 @@ from lakelog.errors import (
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.membership import alone
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 
 NOBODY = 65534
 

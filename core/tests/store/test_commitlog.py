@@ -28,8 +28,8 @@ from core.tests.store.support import (
 from lakelog import Message, PutRefused, PutStatus, Store
 from lakelog.errors import OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.pieces import Blank
 from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.log.reading.pieces import Blank
 from lakelog_testing.descriptors import open_in
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakelog.runtime import accelerate
+from lakelog import accelerate
 from lakelog_native.accelerator import Native
 
 Result = TypeVar("Result")

@@ -25,10 +25,10 @@ from core.tests.store.support import open_small, read_small
 from lakelog.errors import CorruptRecord
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
-from lakelog.format.pieces import Damage
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import ViewSource
 from lakelog.message import Message, StoredMessage
 from lakelog.reading.get import QueueGetter

@@ -17,10 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakelog
-from lakelog import Message, Store
+from lakelog import Message, Store, accelerate
 from lakelog.errors import StoreClosed
 from lakelog.reading.query import DEFAULT_MESSAGES
-from lakelog.runtime import accelerate
 from lakelog_hash_index.shape import Shape
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import index_paths, poke

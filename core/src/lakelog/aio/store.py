@@ -13,10 +13,10 @@ from lakelog.aio.consumer import AsyncConsumer
 from lakelog.aio.handing import Handing
 from lakelog.aio.stepping import stepped
 from lakelog.errors import ThreadNotStarted
-from lakelog.format.pieces import Piece
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
 from lakelog.log.reading.log_reader import OnDamage
+from lakelog.log.reading.pieces import Piece
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
 from lakelog.results import PutResult
 from lakelog.runtime.threads import in_thread

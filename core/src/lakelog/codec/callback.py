@@ -16,7 +16,7 @@ from lakelog.message import Message
 from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:
-    from lakelog.runtime.accelerate import Accelerator
+    from lakelog.accelerate import Accelerator
     from lakelog.settings.model import StoreSettings
 
 

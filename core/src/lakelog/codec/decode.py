@@ -5,13 +5,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
 from lakelog.errors import CorruptRecord
 from lakelog.format.hosts import decode_host, host_bytes
 from lakelog.format.layout import AT_BORN_HOST, PREFIX, SUFFIX
 from lakelog.format.sysflag import BORN_HOST_V6
 from lakelog.message import Body, StoredMessage
-from lakelog.runtime.accelerate import current
 
 if TYPE_CHECKING:
     from lakelog.format.units import Ints, Longs

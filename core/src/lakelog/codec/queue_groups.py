@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_units import UNIT, RawUnits
 from lakelog.format.sysflag import PREPARED
-from lakelog.runtime.accelerate import current
 
 Places = NDArray[np.int64]
 

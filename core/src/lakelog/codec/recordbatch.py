@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
 from lakelog.format.hosts import decode_host
@@ -15,7 +16,6 @@ from lakelog.format.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MA
 from lakelog.format.properties import decode_properties
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from lakelog.message import StoredMessage
-from lakelog.runtime.accelerate import current
 from lakelog.runtime.cached import cached_property
 
 Ints = NDArray[np.int64]
@@ -77,7 +77,7 @@ class RecordBatch:
     ) -> RecordBatch:
         """Records whose fields are known.
 
-        :param columns: as :meth:`lakelog.runtime.accelerate.Accelerator.read_run` gives them
+        :param columns: as :meth:`lakelog.accelerate.Accelerator.read_run` gives them
         """
         count = len(columns) // _BYTES
         longs = np.frombuffer(columns, np.int64, len(_LONGS) * count).reshape(len(_LONGS), count)

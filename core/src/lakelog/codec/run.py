@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.codec.recordcrc import is_sealed
 from lakelog.errors import CorruptRecord
 from lakelog.message import Body
-from lakelog.runtime.accelerate import current
 
 MAX_RECORDS: Final = 1 << 16
 """A batch holds at most this many records unless told otherwise."""

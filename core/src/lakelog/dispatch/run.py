@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.errors import DispatchStopped
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.interfaces import Dispatcher
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import RecordBatch

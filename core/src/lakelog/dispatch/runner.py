@@ -20,7 +20,7 @@ from lakelog.dispatch.run import Dispatching, Named
 from lakelog.errors import DispatchStopped
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
-from lakelog.format.pieces import Piece
+from lakelog.log.reading.pieces import Piece
 from lakelog.runtime.threads import started
 
 _log = logging.getLogger("lakelog")

@@ -15,7 +15,7 @@ import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
 from lakelog.files.state.pins import Fingerprint, Pin
-from lakelog.format.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakelog.accelerate import Accelerator
 from lakelog.interfaces.appending import (
     AppendCallback,
     BodyDecoder,
@@ -59,7 +60,6 @@ from lakelog.interfaces.writing import (
     Writer,
     WriterTraits,
 )
-from lakelog.runtime.accelerate import Accelerator
 
 __all__ = [
     "PROTOCOLS",

@@ -12,8 +12,8 @@ import attrs
 from lakelog.files.state.checkpoint import CheckpointKeeper
 
 if TYPE_CHECKING:
+    from lakelog.accelerate import Accelerator
     from lakelog.files.filesystem import FileSystem
-    from lakelog.runtime.accelerate import Accelerator
     from lakelog.settings.model import StoreSettings
 
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from lakelog.accelerate import Putting
 from lakelog.codec.callback import RocketmqAppendCallback
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
@@ -21,7 +22,6 @@ from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, check
 from lakelog.log.put_future import BatchFuture, PutFuture, begin, settle
 from lakelog.message import Body, Message
 from lakelog.results import PutResult
-from lakelog.runtime.accelerate import Putting
 from lakelog.status import PutStatus
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"

@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from lakelog.accelerate import Accelerator, Putting
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
@@ -46,7 +47,6 @@ from lakelog.interfaces import AppendCallback
 from lakelog.log.health import Health
 from lakelog.log.log_files import LogFiles
 from lakelog.log.segments import Segments
-from lakelog.runtime.accelerate import Accelerator, Putting
 from lakelog.status import AppendStatus, PutStatus
 
 APPENDING: Final = 8

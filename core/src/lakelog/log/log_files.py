@@ -20,7 +20,7 @@ from lakelog.files.pages.shared_page import (
 )
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.format.layout import BLANK
-from lakelog.format.pieces import Blank, Damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.reading.source import ViewSource
 from lakelog.log.segments import Segments
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from lakelog.accelerate import Accelerator
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import QueueReader
@@ -19,7 +20,6 @@ from lakelog.log.open_segment import Viewable
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.heads import HeadLog, Heads
 from lakelog.reading.plainway import PlainQueues
-from lakelog.runtime.accelerate import Accelerator
 from lakelog.runtime.arguments import WrongValue, queue_name, time_ms
 
 Boundary: TypeAlias = Literal["lower", "upper"]

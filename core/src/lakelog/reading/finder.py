@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from lakelog.accelerate import current
 from lakelog.dispatch.arrivals import Waiting
 from lakelog.dispatch.run import Named
 from lakelog.errors import StoreError
@@ -21,7 +22,6 @@ from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.plainway import plain_way
 from lakelog.reading.query import KeyQuery, finding
-from lakelog.runtime.accelerate import current
 
 Kind = TypeVar("Kind")
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from lakelog.accelerate import Accelerator
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import MOST_BYTES
 from lakelog.reading.shortway import MOST_MESSAGES
-from lakelog.runtime.accelerate import Accelerator
 
 PlainWay: TypeAlias = Callable[[Any, Any, Any, Any], GetResult | None]
 """Messages by topic, queue id, queue offset and the most of them; ``None`` where Python has to look

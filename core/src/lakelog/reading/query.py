@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
+from lakelog.accelerate import Accelerator
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
@@ -20,7 +21,6 @@ from lakelog.interfaces import HashFiles, KeyIndex
 from lakelog.log.open_segment import Viewable
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import StoredMessage
-from lakelog.runtime.accelerate import Accelerator
 from lakelog.runtime.arguments import FOREVER_MS, WrongValue, text, time_ms, topic_name, whole
 
 DEFAULT_MESSAGES: Final = 64

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.consumequeue.javahash import java_hash
+from lakelog.format.java_hash import java_hash
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
 from lakelog.runtime.arguments import WrongValue, wrong_type
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.log.queue_survey import Survey
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.tails import BEHIND, Tail
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.format.layout import ABORT_FILE
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.queue_survey import Survey
 from lakelog.log.reading.damage_file import noted_before, read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.cutting import Cut, cut_off

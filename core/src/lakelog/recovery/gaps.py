@@ -18,8 +18,8 @@ import attrs
 from lakelog.codec.recordcrc import is_sealed
 from lakelog.dispatch.run import Named, forget
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.format.pieces import Blank, Damage
 from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Gap
 from lakelog.recovery.repairact import fill

@@ -21,8 +21,8 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import segment_files
 from lakelog.files.state.checkpoint import write_checkpoint
 from lakelog.format.layout import OWN_DIR
-from lakelog.format.pieces import Damage
 from lakelog.log.reading.damage_file import keep_damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length

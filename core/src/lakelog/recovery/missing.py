@@ -24,8 +24,8 @@ from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.files.state.durable_queue_ends import Kept
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
-from lakelog.format.pieces import Damage
 from lakelog.format.queue_offsets import Queue
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import Missing
 
 MISSING_FILE: Final = "missing.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import FileExtent, FileSource
 
 

@@ -19,8 +19,8 @@ import attrs
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.pieces import Blank
 from lakelog.log.queue_survey import Chain, Survey
+from lakelog.log.reading.pieces import Blank
 from lakelog.log.reading.scan import scan
 from lakelog.log.reading.source import FileSource
 

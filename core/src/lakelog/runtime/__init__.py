@@ -1,1 +1,1 @@
-"""Threads, forks, signals and locks of Python, as a store uses them; the seam to compiled code."""
+"""Threads, forks, signals and locks of Python, as a store uses them."""

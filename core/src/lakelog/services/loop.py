@@ -10,7 +10,7 @@ from typing import Final
 from lakelog.dispatch.run import Dispatching
 from lakelog.errors import DispatchStopped, OffsetOutOfRange
 from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
-from lakelog.format.pieces import Piece
+from lakelog.log.reading.pieces import Piece
 from lakelog.services.ownerspage import OwnersPage
 
 GATHER_SECONDS: Final = 0.005

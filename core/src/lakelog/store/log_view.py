@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakelog.format.pieces import Piece
 from lakelog.log.reading.failures import iterates, reads
 from lakelog.log.reading.log_reader import LogReader, OnDamage
+from lakelog.log.reading.pieces import Piece
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import span_ms, whole
 from lakelog.store.queue_view import QueueStore

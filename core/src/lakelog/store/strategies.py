@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from lakelog import accelerate
+from lakelog.accelerate import Accelerator
 from lakelog.dispatch.run import Named
 from lakelog.errors import PluginError, StrategyFailed
 from lakelog.interfaces import (
@@ -24,8 +26,6 @@ from lakelog.interfaces import (
 from lakelog.log.commit_timer import Committing
 from lakelog.log.decoding import Decoder, decoder_of
 from lakelog.registry import Registry
-from lakelog.runtime import accelerate
-from lakelog.runtime.accelerate import Accelerator
 from lakelog.settings.effective import Settings
 
 AUTO = "auto"

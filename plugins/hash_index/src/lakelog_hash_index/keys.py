@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.sysflag import ROLLBACK, TRANSACTION_MASK
-from lakelog.runtime.accelerate import current
 from lakelog_hash_index.javahash import hash_key
 
 if TYPE_CHECKING:

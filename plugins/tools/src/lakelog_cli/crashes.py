@@ -8,8 +8,8 @@ from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE
-from lakelog.format.pieces import Damage
 from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Missing
 from lakelog.store.store import Store

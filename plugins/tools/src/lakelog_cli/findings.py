@@ -10,8 +10,8 @@ import attrs
 import typer
 
 from lakelog.errors import BadSegment
-from lakelog.format.pieces import Damage
 from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import Missing
 from lakelog_cli.crashes import Crash
 from lakelog_cli.output import write_lines

@@ -13,7 +13,7 @@ from typing import Any
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.format.checksum import crc32
-from lakelog.format.pieces import Blank
+from lakelog.log.reading.pieces import Blank
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ import typer
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
-from lakelog.format.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.store import Store
 from lakelog_cli.progress import progress

@@ -19,9 +19,9 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.interfaces.verifying import DamageAware, Problem, Verifiable, Verifier
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.registry import Registry
 from lakelog.store.open import open_store
 from lakelog.store.store import Store

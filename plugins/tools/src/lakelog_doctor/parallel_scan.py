@@ -21,15 +21,15 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from lakelog import accelerate
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import FileExtent
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.runtime import accelerate
 from lakelog.runtime.threads import started
 from lakelog.store.store import Store
 

@@ -26,9 +26,9 @@ from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_owned, locked, unowned, write_abort
 from lakelog.files.state.durable_queue_ends import forget_ends
 from lakelog.format.layout import INDEX_DIR, OWN_DIR, TMP_DIR
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker

@@ -10,7 +10,7 @@ import lakelog
 from core.tests.store.support import SEGMENT, segments
 from lakelog import PutResult
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog_doctor.check import check
 from lakelog_doctor.repair import RepairReport, repair
 

@@ -15,10 +15,9 @@ import psutil
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
-from lakelog import Store
+from lakelog import Store, accelerate
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.format.pieces import Blank, Damage
-from lakelog.runtime import accelerate
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_doctor.parallel_scan import (
     Part,
     WholeSegment,

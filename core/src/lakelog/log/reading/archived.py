@@ -7,8 +7,8 @@ from typing import Protocol
 
 import attrs
 
-from lakelog.format.pieces import Damage
 from lakelog.interfaces import SegmentSource
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import Extent, Source
 
 

@@ -19,7 +19,7 @@ import attrs
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.store_directory import StoreDirectory
 
 DAMAGE_FILE: Final = "damage.json"

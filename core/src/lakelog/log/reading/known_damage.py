@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.format.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import Source
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.format.message_id import parse_message_id
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.interfaces import SegmentSource
 from lakelog.log.open_segment import deleted
 from lakelog.log.reading.archived import OlderBounds, WithOlder
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.known_damage import KnownDamage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import Extent, Source, Unbroken, ViewSource
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import whole

@@ -24,7 +24,7 @@ from lakelog.format.layout import (
     MAGIC_V2,
     RECORD_MIN_BYTES,
 )
-from lakelog.format.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.resync import Accepts, find_record, not_older
 from lakelog.log.reading.source import Extent, Source
 

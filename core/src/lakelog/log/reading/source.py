@@ -11,8 +11,8 @@ from lakelog.errors import ReadFailed
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
-from lakelog.format.pieces import Damage
 from lakelog.log.open_segment import deleted
+from lakelog.log.reading.pieces import Damage
 from lakelog.log.segments import Segments
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
-from lakelog.format.pieces import Blank, Damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import NotKnown
 from lakelog_lake.log.landmarks import Landmarks, log_folder
 

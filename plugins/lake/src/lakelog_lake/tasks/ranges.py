@@ -14,7 +14,7 @@ import attrs
 import lakelog
 from lakelog.files.state.pins import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
-from lakelog.format.pieces import Blank, Damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd

@@ -26,11 +26,11 @@ from lakelog.dispatch.run import Dispatching, Named, resume
 from lakelog.errors import DispatchStopped, LakelogError
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.identity import read_identity
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.scan import scan
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.format.pieces import Piece
+from lakelog.log.reading.pieces import Piece
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages

@@ -14,8 +14,8 @@ from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.format.pieces import Blank, Damage, Piece
 from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.store.store import Store
 from lakelog_cli.crashes import Crash, crash_of
 from lakelog_cli.exitcodes import FOUND
