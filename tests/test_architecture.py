@@ -259,8 +259,8 @@ def imported(file: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            if node.module == "lakelog":
-                yield from (f"lakelog.{alias.name}" for alias in node.names)
+            if (CORE.parent / node.module.replace(".", "/")).is_dir():  # a package of lakelog
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
             else:
                 yield node.module
 
