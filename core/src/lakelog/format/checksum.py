@@ -1,6 +1,6 @@
-"""Checksums: CRC-32 on a fast path, any other polynomial through crcmod's catalogue.
+"""Checksums: CRC-32 on a fast path, other polynomials from crcmod's catalogue.
 
-Records hold CRC-32 as zlib computes it, without its highest bit (Java's ``int`` kept positive).
+Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Crc: TypeAlias = "Callable[[Any], int]"
-"""A checksum of any contiguous bytes."""
+"""A checksum function for contiguous bytes."""
 
 CRC31_MASK = 0x7FFFFFFF
 
@@ -23,18 +23,18 @@ def _fast_crc32() -> Callable[..., int]:
 
 
 crc32: Callable[..., int] = _fast_crc32()
-"""CRC-32 (``zlib.crc32``), by isa-l where it is installed."""
+"""CRC-32 (``zlib.crc32``), computed by isa-l if it is installed."""
 
 
 def body_crc(body: Any) -> int:
-    """The checksum of a body as its record holds it: 31 bits, 0 for an empty body."""
+    """The checksum of a body as stored in its record: 31 bits, 0 for an empty body."""
     return crc32(body) & CRC31_MASK
 
 
 def named_crc(name: str) -> Crc:
-    """The checksum that crcmod knows as ``name``, such as ``crc-32c`` or ``crc-64-we``.
+    """The checksum that crcmod registers as ``name``, such as ``crc-32c`` or ``crc-64-we``.
 
-    Raises ``ValueError`` for a name that crcmod does not know.
+    Raises ``ValueError`` if crcmod has no such name.
     """
     if name == "crc-32":
         return crc32

@@ -1,4 +1,4 @@
-"""Compressed bodies: which way a record's ``sysFlag`` says, and unpacking them on request."""
+"""Compressed bodies: the method given by ``sysFlag``, and decompression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHI
 
 
 class Compression(Enum):
-    """RocketMQ's ``CompressionType``; no bits set means zlib, as older clients wrote it."""
+    """RocketMQ's ``CompressionType``; no bits set means zlib, which older clients wrote."""
 
     UNSET = 0
     LZ4 = 1
@@ -19,9 +19,9 @@ class Compression(Enum):
 
 
 def compression(sys_flag: int) -> Compression | None:
-    """How a body is compressed; ``None`` if it is not.
+    """The compression method of a body; ``None`` if it is not compressed.
 
-    Raises ``ValueError`` for bits that no RocketMQ release gives a meaning.
+    Raises ``ValueError`` for bits that no RocketMQ release defines.
     """
     if not sys_flag & COMPRESSED:
         return None
@@ -29,9 +29,9 @@ def compression(sys_flag: int) -> Compression | None:
 
 
 def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The body as its sender gave it; one that is not compressed comes back as it is.
+    """The decompressed body; an uncompressed one is returned unchanged.
 
-    Raises ``ValueError`` when the bytes do not unpack.
+    Raises ``ValueError`` if decompression fails.
     """
     way = compression(sys_flag)
     if way is None:

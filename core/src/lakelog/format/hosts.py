@@ -1,6 +1,6 @@
-"""Hosts as records hold them: address bytes and a 32-bit port, written ``address:port``.
+"""Hosts in records: address bytes and a 32-bit port, written as ``address:port``.
 
-An IPv6 address stands in brackets: ``[2001:db8::1]:10911``.
+An IPv6 address is written in brackets: ``[2001:db8::1]:10911``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _address_bytes(host: str, address: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_host(data: bytes) -> str:
-    """The host that 8 or 20 bytes of a record stand for."""
+    """The host encoded in 8 or 20 bytes of a record."""
     address, (port,) = data[:-4], _PORT.unpack(data[-4:])
     if len(address) == _V4_ADDRESS_BYTES:
         return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"
@@ -52,5 +52,5 @@ def decode_host(data: bytes) -> str:
 
 
 def host_bytes(is_v6: bool) -> int:
-    """How many bytes a host takes in a record."""
+    """Length of a host in a record, in bytes."""
     return HOST_V6_BYTES if is_v6 else HOST_V4_BYTES

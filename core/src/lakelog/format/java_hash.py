@@ -19,5 +19,5 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def hash_of_utf8(raw: bytes) -> int:
-    """The hash of what Java reads from UTF-8 bytes; broken ones count as U+FFFD."""
+    """The hash of the string that Java decodes from ``raw``; invalid UTF-8 counts as U+FFFD."""
     return java_hash(raw.decode(errors="replace"))

@@ -1,7 +1,7 @@
 """Names, sizes, magic numbers and fixed layouts of a store's files; all integers big-endian.
 
-Source: Apache RocketMQ 5.3.3 (``CommitLog``, ``MessageExtEncoder``, ``StoreCheckpoint``), checked
-byte by byte on directories that it wrote.
+Source: Apache RocketMQ 5.3.3 (``CommitLog``, ``MessageExtEncoder``, ``StoreCheckpoint``), compared
+byte by byte with directories that it wrote.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ABORT_FILE: Final = "abort"
 ABORT_BACKUP_FILE: Final = "abort.bak"
 LOCK_FILE: Final = "lock"
 
-# What RocketMQ does not know lives in this one folder.
+# Files unknown to RocketMQ are all in this folder.
 OWN_DIR: Final = "lakelog"
 STORE_FILE: Final = "store.json"
 NEW_FILE: Final = "new"
-"""Stands there while a store is being made, until the log has its folder."""
+"""Marks a store that is being created; removed once the log has its folder."""
 APPEND_FILE: Final = "append.json"
 SETTINGS_FILE: Final = "lakelog.toml"
 TMP_DIR: Final = "tmp"
@@ -42,14 +42,14 @@ MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 """A record whose topic length takes two bytes."""
 MAGIC_BLANK: Final = 0xCBD43194
-"""The record that fills the rest of a segment."""
+"""The record that fills the remainder of a segment."""
 
 BLANK_MIN_BYTES: Final = 8
 """A full segment always ends with at least this many bytes of blank record."""
 BLANK: Final = Struct(">iI")
-"""``size i32 | magic u32``; what follows, up to the end of the segment, has no meaning."""
+"""``size i32 | magic u32``; the remaining bytes of the segment are undefined."""
 
-# Where fixed fields of a record stand, in bytes from its start.
+# Positions of fixed fields of a record, in bytes from its start.
 AT_SIZE: Final = 0
 AT_MAGIC: Final = 4
 AT_BODY_CRC: Final = 8

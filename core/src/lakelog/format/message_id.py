@@ -37,7 +37,7 @@ def format_message_id(store_host: str, physical_offset: int) -> str:
 def parse_message_id(message_id: str) -> MessageId:
     """The parts of ``message_id``.
 
-    Raises ``ValueError`` when it is not 32 or 56 hexadecimal digits.
+    Raises ``ValueError`` if it is not 32 or 56 hexadecimal digits.
 
     >>> parse_message_id("7F00000100002A9F00000000000000B9").physical_offset
     185

@@ -1,7 +1,7 @@
 """Property strings: ``name 0x01 value 0x02``, repeated, in UTF-8.
 
-Names may repeat (the last value counts) and their order means nothing, yet both are kept: a
-property string that was read is never written anew.
+Names may repeat (the last value wins), and their order has no meaning. A property string that was
+read is kept byte for byte, and never encoded again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"
 KEY_SEPARATOR: Final = " "
 TAG_SEPARATOR: Final = "||"
-"""Between tags in a filter."""
+"""Separates tags in a filter."""
 JAVA_BLANK: Final = "".join(map(chr, range(0x21)))
-"""What Java's ``trim`` takes away."""
+"""Characters that Java's ``trim`` removes."""
 UNIQUE_KEY: Final = "UNIQ_KEY"
 DELAY: Final = "DELAY"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
@@ -27,9 +27,9 @@ LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 MULTI_DISPATCH_SEPARATOR: Final = ","
 _WITHOUT_LIGHT_QUEUES: Final = ("%RETRY%", "rmq_sys_")
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Messages that wait for their time of delivery."""
+"""Topic of messages that wait for their delivery time."""
 REPAIRED_TOPIC: Final = "LAKELOG_REPAIRED"
-"""Records that ``lakelog.repair`` puts in the place of damage."""
+"""Topic of records that ``lakelog.repair`` writes over damage."""
 
 _NAME_VALUE: Final = NAME_VALUE_SEPARATOR.decode()
 _PROPERTY: Final = PROPERTY_SEPARATOR.decode()
@@ -38,8 +38,8 @@ _PROPERTY: Final = PROPERTY_SEPARATOR.decode()
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The property string of ``properties``, in their order.
 
-    Raises ``ValueError`` for a name or value that holds a separator, ``TypeError`` for one that
-    is no string.
+    Raises ``ValueError`` for a name or value that contains a separator, and ``TypeError`` for one
+    that is not a string.
     """
     pieces: list[str] = []
     for name, value in properties.items():
@@ -72,10 +72,10 @@ def _separator_inside(properties: Mapping[str, str]) -> str:
 
 
 def join_keys(keys: str | Sequence[str]) -> str:
-    """``keys`` as the property KEYS holds them; one string is one key.
+    """The value of property KEYS for ``keys``; a single string is one key.
 
-    Raises ``TypeError`` for what is no text, and ``ValueError`` for a key with a space in it, which
-    would become two.
+    Raises ``TypeError`` for anything but strings, and ``ValueError`` for a key with a space, which
+    RocketMQ would split into two.
     """
     several = (keys,) if isinstance(keys, str) else keys
     if isinstance(several, bytes | bytearray) or not isinstance(several, Iterable):
@@ -93,9 +93,10 @@ def join_keys(keys: str | Sequence[str]) -> str:
 
 
 def check_tags(tags: str) -> str:
-    """``tags`` as the property TAGS holds them.
+    """``tags`` as stored in property TAGS.
 
-    Raises ``TypeError`` for what is no text, and ``ValueError`` for what no filter would match.
+    Raises ``TypeError`` for anything but a string, and ``ValueError`` for tags that no filter
+    matches.
     """
     if not isinstance(tags, str):
         raise wrong_type("tags", tags, "a str: a message has one tag")
@@ -108,9 +109,9 @@ def check_tags(tags: str) -> str:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Names and values; of a name that repeats, the last value.
+    """Names and values; the last value wins if a name repeats.
 
-    Never raises: what is no property is passed over, and broken UTF-8 is replaced.
+    Never raises: malformed properties are skipped, and invalid UTF-8 is replaced.
     """
     pairs = (
         piece.partition(_NAME_VALUE) for piece in data.decode(errors="replace").split(_PROPERTY)
@@ -124,6 +125,6 @@ def feeds_light_queues(topic: str) -> bool:
 
 
 def light_queues(dispatch: str) -> list[str]:
-    """The light queues that a value of ``INNER_MULTI_DISPATCH`` names, in order."""
+    """The light queues named in a value of ``INNER_MULTI_DISPATCH``, in order."""
     names = dispatch.split(MULTI_DISPATCH_SEPARATOR)
     return [name for name in names if name.startswith(LIGHT_QUEUE_PREFIX)]

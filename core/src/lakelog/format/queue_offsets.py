@@ -1,4 +1,4 @@
-"""The topic-queue table: which queue offset the next message of each queue takes.
+"""The topic-queue table: the next queue offset of each queue.
 
 Read and changed only inside the append lock.
 """
@@ -15,7 +15,7 @@ Queue: TypeAlias = tuple[str, int]
 
 
 class QueueOffsets:
-    """Next queue offsets by queue; a queue that is not there starts at 0."""
+    """Next queue offset by queue; a missing queue starts at 0."""
 
     __slots__ = ("_light", "_next")
 
@@ -24,11 +24,11 @@ class QueueOffsets:
         self._light = sum(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._next)
 
     def next(self, queue: Queue) -> int:
-        """The offset that the next message of ``queue`` takes."""
+        """The offset for the next message of ``queue``."""
         return self._next.get(queue, 0)
 
     def advance(self, queue: Queue, count: int) -> None:
-        """Count ``count`` messages more in ``queue``."""
+        """Advance ``queue`` by ``count`` messages."""
         before = self._next.get(queue)
         if before is None:
             before = 0
@@ -36,7 +36,7 @@ class QueueOffsets:
         self._next[queue] = before + count
 
     def new_light_queues(self, topics: Iterable[str]) -> int:
-        """How many light queues there would be with those of ``topics`` added."""
+        """The number of light queues if ``topics`` were added."""
         return self._light + sum((topic, 0) not in self._next for topic in topics)
 
     def snapshot(self) -> dict[Queue, int]:

@@ -20,7 +20,7 @@ COMPRESSION_SHIFT: Final = 8
 
 
 class Transaction(Enum):
-    """The part a record plays in a transaction."""
+    """The role of a record in a transaction."""
 
     NONE = 0x0
     PREPARED = 0x4

@@ -1,4 +1,4 @@
-"""Units of a consume queue as columns: where the records of a run of queue offsets stand."""
+"""Units of a consume queue as columns: the log positions of consecutive queue offsets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ else:
 class Units:
     """A run of units; arrays with one element per unit, integers in the machine's byte order.
 
-    :ivar queue_offsets: ``int64``, number of each unit; of a batch, of its first message
+    :ivar queue_offsets: ``int64``, queue offset of each unit; for a batch, of its first message
     :ivar offsets: ``int64``, physical offset of the record, in bytes
     :ivar sizes: ``int32``, length of the record, in bytes
-    :ivar tags_codes: ``int64``, Java's hash of the tags; or the time of delivery, in ms, of a
-        delayed message
-    :ivar counts: ``int32``, messages in the record: 1, but for batches
+    :ivar tags_codes: ``int64``, Java's hash of the tags; for a delayed message, its delivery time
+        in ms
+    :ivar counts: ``int32``, messages in the record: 1 except for batches
     """
 
     queue_offsets: Longs
@@ -39,5 +39,5 @@ class Units:
         return len(self.offsets)
 
     def __getitem__(self, part: slice | Longs | Flags) -> Units:
-        """Some of the units."""
+        """A selection of the units."""
         return Units(*(column[part] for column in attrs.astuple(self, recurse=False)))

@@ -1,1 +1,1 @@
-"""Threads, forks, signals and locks of Python, as a store uses them."""
+"""Threads, forks, signals and locks of the Python runtime."""

@@ -1,7 +1,7 @@
-"""Arguments of the public verbs, checked where a wrong one would give a wrong answer in silence.
+"""Checks arguments of the public API whose wrong values would silently give wrong results.
 
-:class:`WrongType` is a ``TypeError``, for a wrong type; :class:`WrongValue` is a ``ValueError``,
-for a value that cannot be meant. Both name the argument, what was given, and what it should be.
+:class:`WrongType` is a ``TypeError``, for a wrong type. :class:`WrongValue` is a ``ValueError``,
+for an invalid value. Both name the argument, the given value, and a valid one.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import operator
 from typing import Any, Final
 
 FOREVER_MS: Final = (1 << 63) - 1
-"""Java's ``Long.MAX_VALUE``, which stands for the end of all times."""
+"""Java's ``Long.MAX_VALUE``; stands for no upper time limit."""
 _SECONDS: Final = range(10**8, 10**11)
-"""Times from 1973 to 5138, if they are seconds; as milliseconds, 1970-01-02 to 1973-03."""
+"""Times from 1973 to 5138 if in seconds; in milliseconds, 1970-01-02 to 1973-03."""
 _MICROSECONDS_FROM: Final = 10**14
 """1973 in microseconds; as milliseconds, the year 5138."""
 
 
 class WrongType(TypeError):
-    """An argument of a public verb has a type that it cannot have."""
+    """An argument of the public API has an invalid type."""
 
 
 class WrongValue(ValueError):
-    """An argument of a public verb has a value that cannot be meant.
+    """An argument of the public API has an invalid value.
 
-    Classes of their own, since the command line takes these for wrong usage. Any other
-    ``ValueError`` or ``TypeError`` is a fault of the program, which needs its traceback.
+    The command line reports these errors as wrong usage. Any other ``ValueError`` or ``TypeError``
+    is a defect of the program, and keeps its traceback.
     """
 
 
 def whole(name: str, value: Any, least: int | None = 0) -> int:
-    """``value`` as an integer, ``least`` or more."""
+    """``value`` as an integer not below ``least``."""
     if type(value) is not int:
         value = _index(name, value)
     if least is not None and value < least:
@@ -49,9 +49,9 @@ def _index(name: str, value: Any) -> int:
 
 
 def time_ms(name: str, value: Any) -> int:
-    """``value`` as a time in ms since 1970; 0 is the first one, :data:`FOREVER_MS` the last.
+    """``value`` as a time in ms since 1970, from 0 to :data:`FOREVER_MS`.
 
-    What can only be seconds, microseconds or nanoseconds is refused.
+    Refuses values that can only be seconds, microseconds or nanoseconds.
     """
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise wrong_type(name, value, "milliseconds since 1970, as int(time.time() * 1000)")
@@ -68,7 +68,7 @@ def time_ms(name: str, value: Any) -> int:
 
 
 def span_ms(name: str, value: Any) -> float:
-    """``value`` as a length of time in ms, 0 or more."""
+    """``value`` as a duration in ms, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, value, "a number of milliseconds")
     if not (math.isfinite(value) and value >= 0):
@@ -77,7 +77,7 @@ def span_ms(name: str, value: Any) -> float:
 
 
 def text(name: str, value: Any, example: str) -> str:
-    """``value``, if it is a ``str`` in which something stands."""
+    """``value``, if it is a non-empty ``str``."""
     if not isinstance(value, str):
         raise wrong_type(name, value, f"a str such as {example!r}")
     if not value:
@@ -86,17 +86,17 @@ def text(name: str, value: Any, example: str) -> str:
 
 
 def topic_name(topic: Any) -> str:
-    """``topic``, if it can be the name of one."""
+    """``topic``, if it is a valid topic name."""
     return text("topic", topic, "orders")
 
 
 def queue_name(topic: Any, queue_id: Any) -> tuple[str, int]:
-    """Topic and queue id, if they can name a queue."""
+    """Topic and queue id, if they are valid."""
     return topic_name(topic), whole("queue_id", queue_id)
 
 
 def wrong_type(name: str, value: Any, wanted: str) -> WrongType:
-    """The error for a ``value`` of a type that the argument ``name`` cannot have."""
+    """The error for a ``value`` that has a wrong type for argument ``name``."""
     kind = type(value).__name__
     shown = "None" if value is None else f"{value!r:.80} ({kind})"
     return WrongType(f"{name} is {shown}; give {wanted}")

@@ -1,7 +1,7 @@
-"""An attribute that is computed when it is first read, without a lock.
+"""An attribute that is computed on first access, without a lock.
 
-That of :mod:`functools` in Python 3.11 holds one lock for all objects of a class while it computes:
-threads wait for one another, and a child that is forked meanwhile waits for ever.
+``functools.cached_property`` of Python 3.11 holds one lock for all objects of a class while it
+computes. Threads would block each other, and a child forked meanwhile would deadlock.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ Value = TypeVar("Value")
 
 
 class cached_property(Generic[Value]):  # noqa: N801  # a decorator, named as that of functools
-    """Compute once for each object, and keep it in its ``__dict__``.
+    """Compute the value once per object, and store it in the object's ``__dict__``.
 
-    Threads that read it for the first time at once may each compute it; all get the same value.
+    Threads that read it first at the same time may each compute it; all get the same value.
     """
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:

@@ -1,11 +1,11 @@
-"""Tells objects when they find themselves in a forked child; the one state of a process in lakelog.
+"""Notifies registered objects in a forked child; the only process-wide state of lakelog.
 
-What :func:`os.register_at_fork` was told stays told for as long as the process lives, so it is told
-once, of a set that forgets what is forgotten elsewhere.
+A hook registered with :func:`os.register_at_fork` cannot be removed. So one hook is registered, for
+a set of weak references.
 
-A fork waits for imports in other threads. lakelog imports much when it is first needed, its own
-threads too, and a child could never import what another thread was importing when it was forked:
-the interpreter's lock of that module stays held there.
+A fork also waits for imports in other threads. lakelog imports many modules on first use, in its
+own threads too. If another thread is importing a module during the fork, the child can never import
+it, since the interpreter's lock of that module stays held.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from typing import Final, Protocol
 from weakref import ref
 
 IMPORT_WAIT_SECONDS: Final = 5.0
-"""How long a fork waits at most: an import may be waiting for the thread that forks."""
+"""Longest wait of a fork, in seconds: an import may itself wait for the forking thread."""
 _LOOK_SECONDS: Final = 0.001
 
 
 class Forked(Protocol):
-    """What wants to know."""
+    """An object to notify of forks."""
 
     def forked(self) -> None:
-        """It is in a child now, in its only thread; locks of other threads may be held for ever."""
+        """Called in the child, in its only thread; locks of other threads may stay held forever."""
 
 
 class _Imports:
-    """Keeps other threads from importing while the process forks.
+    """Keeps other threads from importing during a fork.
 
-    By the interpreter's own means, which it does not document: its lock of all imports, without
-    which none begins, and its locks of the modules that are being imported.
+    Uses undocumented means of the interpreter: its global import lock, without which no import
+    begins, and its locks of modules that are being imported.
     """
 
     def __init__(self) -> None:
         self._is_held = False
 
     def hold(self) -> None:
-        """Let the imports of other threads end, and none begin."""
+        """Wait until other threads finish their imports, and block new ones."""
         end = time.monotonic() + IMPORT_WAIT_SECONDS
         while not self._take() and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
@@ -57,21 +57,21 @@ class _Imports:
         return self._is_held
 
     def let_go(self) -> None:
-        """In parent and child."""
+        """Release the import lock; called in parent and child."""
         if self._is_held:
             self._is_held = False
             _imp.release_lock()
 
 
 def _is_importing_elsewhere() -> bool:
-    """Also where a thread is about to: its lock is there, and is nobody's yet."""
+    """Whether another thread imports, or is about to: its lock then exists without an owner."""
     locks = getattr(importlib, "_bootstrap", None)
     found = [each() for each in list(getattr(locks, "_module_locks", {}).values())]
     return any(lock is not None and lock.owner != get_ident() for lock in found)
 
 
 class _Told:
-    """Who is told; the hook is set when somebody comes."""
+    """The registered objects; the fork hook is installed with the first of them."""
 
     def __init__(self) -> None:
         self._those: dict[int, ref[Forked]] = {}
@@ -79,7 +79,7 @@ class _Told:
         self._imports = _Imports()
 
     def add(self, one: Forked) -> None:
-        """Tell ``one`` from now on."""
+        """Notify ``one`` of forks from now on."""
         if not self._is_set:
             self._is_set = True
             os.register_at_fork(
@@ -98,7 +98,8 @@ class _Told:
         self._tell()
 
     def _tell(self) -> None:
-        for each in list(self._those.values()):  # no lock: a thread that is gone could hold it
+        # without a lock: a thread that is gone in the child could hold it
+        for each in list(self._those.values()):
             found = each()
             if found is not None:
                 with suppress(OSError):
@@ -109,5 +110,5 @@ _TOLD: Final = _Told()
 
 
 def tell_of_forks(one: Forked) -> None:
-    """Call ``one.forked()`` in every child that is forked while ``one`` is in use."""
+    """Call ``one.forked()`` in every child that is forked while ``one`` is alive."""
     _TOLD.add(one)

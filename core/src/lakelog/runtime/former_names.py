@@ -1,4 +1,4 @@
-"""Public modules under the names that they had before: the import works, and warns."""
+"""Imports public modules by their former names, with a ``DeprecationWarning``."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ FORMER: Final = {
     "lakelog.units": "lakelog.format.units",
     "lakelog.verifying": "lakelog.interfaces.verifying",
 }
-"""By the former name, the present one; modules below it moved along."""
+"""Present name by former name; submodules moved along."""
 
 
 class FormerNames(MetaPathFinder, Loader):
-    """Finds modules by their former names, before anybody looks for files."""
+    """Finds modules by their former names, before the search for files."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer for former names alone."""
-        del path, target  # the name says all
+        """Return a spec for former names only."""
+        del path, target  # the name decides
         if _present(fullname) is None:
             return None
         return spec_from_loader(fullname, self)
@@ -58,7 +58,7 @@ class FormerNames(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module was run under its present name."""
+        """Do nothing: the module was executed under its present name."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
@@ -72,6 +72,6 @@ def _present(name: str) -> str | None:
 
 
 def install() -> None:
-    """Let this process import by former names, too."""
+    """Enable imports by former names in this process."""
     if not any(isinstance(each, FormerNames) for each in sys.meta_path):
         sys.meta_path.insert(0, FormerNames())

@@ -1,7 +1,7 @@
-"""A condition variable that costs next to nothing until somebody waits at it.
+"""A condition variable that costs almost nothing until a thread waits.
 
-``threading.Condition`` is made, entered and left by Python code, which is most of what a future
-costs. A gate is a reentrant lock itself, so that these three are done in C.
+``threading.Condition`` is created, entered and left by Python code, which is most of the cost of a
+future. A gate is itself a reentrant lock, so that these three run in C.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ else:
 
 
 class Gate(_Base):
-    """What a :class:`concurrent.futures.Future` and a queue need of a ``threading.Condition``.
+    """The part of ``threading.Condition`` that :class:`concurrent.futures.Future` and a queue use.
 
-    :ivar sleepers: a lock for each who sleeps; who sees none inside need not call ``notify_all``
+    :ivar sleepers: one lock per waiting thread; if it is empty, ``notify_all`` is unnecessary
     """
 
     __slots__ = ("sleepers",)
@@ -27,7 +27,7 @@ class Gate(_Base):
         self.sleepers: list[Any] = []
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Leave the gate, sleep until ``notify_all``, enter again; ``False`` if not in time.
+        """Release the gate, sleep until ``notify_all``, acquire it again; ``False`` on timeout.
 
         :param timeout: in seconds
         """
@@ -43,6 +43,6 @@ class Gate(_Base):
                 self.sleepers.remove(sleeper)
 
     def notify_all(self) -> None:
-        """Wake all who sleep; for whoever is inside."""
+        """Wake all waiting threads; the caller must hold the gate."""
         while self.sleepers:
             self.sleepers.pop().release()

@@ -1,7 +1,7 @@
-"""What the handler of a signal may ask of other threads' means.
+"""Thread operations that are safe in a signal handler.
 
-A handler runs between any two steps of the main thread: in the middle of an ``Event.wait`` too,
-which holds the lock that ``Event.set`` takes, so that to set it there could wait for ever.
+A handler runs between any two steps of the main thread, also inside ``Event.wait``. That holds the
+lock that ``Event.set`` needs, so that ``Event.set`` in a handler could deadlock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakelog.errors import ThreadNotStarted
 
 
 def soon(act: Callable[[], object]) -> None:
-    """Call ``act`` in a moment, from a thread of its own; to start it takes no lock of Python's.
+    """Call ``act`` soon, in a thread of its own; starting it takes no Python lock.
 
     Raises :class:`~lakelog.errors.ThreadNotStarted`.
     """
@@ -28,9 +28,9 @@ def soon(act: Callable[[], object]) -> None:
 
 
 def raised_by_handler(error: BaseException) -> bool:
-    """Whether ``error`` passed through the handler of a signal: it is no fault of who was called.
+    """Whether ``error`` passed through a signal handler, and so is not a fault of the called code.
 
-    The handler is known by its code, among the frames that the error has passed through.
+    The handler is recognised by its code object among the frames of the traceback.
     """
     codes = {_code(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))

@@ -1,7 +1,7 @@
-"""The one way in which a store and its plugins start threads: a failure is an error of lakelog.
+"""Starts threads for the store and its plugins, and reports failures as lakelog errors.
 
-Python raises a bare ``RuntimeError`` where the system gives no thread (``EAGAIN``), and keeps the
-work that was submitted to an executor: it would run later, when nobody expects it any more.
+Python raises a bare ``RuntimeError`` if the system refuses a thread (``EAGAIN``). An executor also
+keeps the submitted work, and would run it later, when the caller no longer expects it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ AnyThread = TypeVar("AnyThread", bound=Thread)
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Submit: TypeAlias = "Callable[[Callable[[], None]], object]"
-"""The ``submit`` of an executor; raises ``RuntimeError`` where no thread can be started."""
+"""The ``submit`` of an executor; raises ``RuntimeError`` if no thread can be started."""
 
 
 def started(thread: AnyThread) -> AnyThread:
-    """Start ``thread``, and return it.
+    """Start ``thread`` and return it.
 
-    Keep what is returned, not what was made: a thread that never started cannot be joined.
-    Raises :class:`~lakelog.errors.ThreadNotStarted`; nothing runs then, and it can be tried again
-    with a new thread.
+    Store the returned thread only: one that never started cannot be joined.
+
+    Raises :class:`~lakelog.errors.ThreadNotStarted`; nothing runs then. Retry with a new thread.
     """
     try:
         thread.start()
@@ -39,21 +39,21 @@ def started(thread: AnyThread) -> AnyThread:
 def submitted(submit: Submit, name: str, work: Callable[[], Result]) -> Future[Result]:
     """The future of ``work`` in an executor, which may have to start a thread for it.
 
-    :param name: of the thread, for the error
+    :param name: name of the thread, for the error
 
-    Raises :class:`~lakelog.errors.ThreadNotStarted`; ``work`` is not done then, nor later.
+    Raises :class:`~lakelog.errors.ThreadNotStarted`; ``work`` then never runs.
     """
     future: Future[Result] = Future()
     try:
         submit(partial(_run, work, future))
     except (RuntimeError, MemoryError) as error:
-        if future.cancel():  # or another thread of the pool has taken it from the queue
+        if future.cancel():  # false if a thread of the pool has taken it from the queue
             raise ThreadNotStarted(name, error) from error
     return future
 
 
 def soon_done(submit: Submit, name: str, work: Callable[[], Result]) -> Future[Result]:
-    """:func:`submitted`; where no thread can be had, the caller does the work, now."""
+    """Like :func:`submitted`, but runs ``work`` in the caller if no thread can be started."""
     try:
         return submitted(submit, name, work)
     except ThreadNotStarted:
@@ -63,8 +63,8 @@ def soon_done(submit: Submit, name: str, work: Callable[[], Result]) -> Future[R
 
 
 async def in_thread(work: Callable[P, Result], *arguments: P.args, **named: P.kwargs) -> Result:
-    """``asyncio.to_thread``, which raises :class:`~lakelog.errors.ThreadNotStarted`."""
-    import asyncio  # only who has an event loop has it already
+    """Like ``asyncio.to_thread``, but raises :class:`~lakelog.errors.ThreadNotStarted`."""
+    import asyncio  # callers with an event loop have imported it already
 
     hand_over = partial(asyncio.get_running_loop().run_in_executor, None)
     call = partial(copy_context().run, partial(work, *arguments, **named))

@@ -1,12 +1,12 @@
 """A lock for short critical sections of threads that share one interpreter lock.
 
-A thread that finds it taken gives up its turn and tries again. With an ordinary lock, one holder
-that is switched off inside makes the others queue, each release then wakes one of them, and from
-there on every section costs a change of threads (a convoy). Here the holder goes on when it is its
-turn again, and the next sections run without a switch.
+A thread that finds the lock held yields and tries again. With an ordinary lock, a holder that is
+descheduled makes the others queue. Each release then wakes one of them, and every section costs a
+context switch (a convoy). Here the holder continues at its next turn, and the following sections
+run without a switch.
 
-The exception of a signal's handler, Ctrl-C for one, can come between a call that takes a lock and
-the block that lets it go. So the lock knows who has it: whoever is thrown out asks.
+A signal handler may raise (Ctrl-C) between the call that takes a lock and the block that releases
+it. So the lock records its owner, and exception handlers check :attr:`YieldLock.is_mine`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from threading import RLock
 from typing import Final
 
 _YIELDS: Final = 64
-"""How often a waiter only gives up its turn, before it sleeps between tries."""
+"""Number of yields before a waiter sleeps between attempts."""
 _NAP_SECONDS: Final = 50e-6
 
 
 class YieldLock:
-    """Not fair: who comes first need not be first. Nobody takes it again who has it.
+    """An unfair lock; its owner must not acquire it again.
 
-    :ivar take: ``take(False)`` takes the lock if it is free, and says whether it did; bound to the
-        lock itself, since a call through Python costs half of what a short section does
-    :ivar is_mine: whether this thread has it
+    :ivar take: ``take(False)`` acquires the lock if it is free, and returns whether it did; bound
+        to the lock itself, because a Python call costs half as much as a short section
+    :ivar is_mine: whether this thread owns the lock
     """
 
     __slots__ = ("_lock", "is_mine", "release", "take")
@@ -38,7 +38,7 @@ class YieldLock:
         self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
 
     def acquire(self, timeout_seconds: float = -1) -> bool:
-        """Wait for the lock; ``False`` if it could not be had in time."""
+        """Acquire the lock; ``False`` on timeout."""
         if self._lock.acquire(blocking=False):
             return True
         tries, start = 0, time.monotonic()
