@@ -1,4 +1,4 @@
-"""Records: messages to bytes and back, one at a time and many at once; pure, no I/O."""
+"""Encodes messages to records and decodes records to messages; pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs more when it is first used."""
+    """Import attributes with heavy dependencies on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

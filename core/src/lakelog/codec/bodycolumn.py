@@ -1,4 +1,4 @@
-"""Many bodies back to back in one buffer, as Arrow keeps them; none is copied on its own."""
+"""Message bodies back to back in one buffer, in Arrow's layout; no body is copied separately."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _OFFSETS = {
 
 
 class BodyColumn(Sequence[memoryview]):
-    """Bodies that can be put as they stand.
+    """A column of bodies that can be put without copying them first.
 
     :ivar data: the buffer; it must not change until the put has returned
-    :ivar offsets: ``int64``: where each body starts in it, in bytes, and where the last one ends
+    :ivar offsets: ``int64``: start of each body in ``data``, in bytes, followed by the end of the
+        last
 
-    Raises ``ValueError`` for offsets that go backwards or out of the buffer.
+    Raises ``ValueError`` if the offsets decrease or exceed the buffer.
     """
 
     __slots__ = ("data", "offsets")
@@ -44,7 +45,7 @@ class BodyColumn(Sequence[memoryview]):
     def __getitem__(self, index: slice) -> BodyColumn: ...
 
     def __getitem__(self, index: int | slice) -> memoryview | BodyColumn:
-        """One body, or the column of some that stand side by side."""
+        """One body, or a column of adjacent bodies."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
@@ -62,11 +63,12 @@ def _check(offsets: NDArray[np.int64], size_bytes: int) -> None:
 
 
 def body_column(bodies: Any) -> Sequence[Body]:
-    """``bodies`` as :class:`~lakelog.message.MessageColumns` takes them.
+    """Convert ``bodies`` to the form that :class:`~lakelog.message.MessageColumns` accepts.
 
-    An Arrow array of binaries or strings becomes a :class:`BodyColumn`; all else is passed on.
+    An Arrow array of binaries or strings becomes a :class:`BodyColumn`; anything else is returned
+    unchanged.
 
-    Raises ``ValueError`` for an Arrow array of another type, or with nulls in it.
+    Raises ``ValueError`` for an Arrow array of another type, or one that contains nulls.
     """
     if not hasattr(bodies, "buffers"):
         return bodies  # type: ignore[no-any-return]  # the put checks them

@@ -1,4 +1,4 @@
-"""RocketMQ's record layout, as an append callback: the built-in one, for others to wrap, too."""
+"""The built-in append callback: RocketMQ's record layout. Other callbacks may wrap it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class RocketmqAppendCallback:
-    """Encodes with :class:`~lakelog.codec.encoder.Encoder`; a batch places itself.
+    """Encodes with :class:`~lakelog.codec.encoder.Encoder`; the encoded batch then places itself.
 
-    To wrap it, make it by :meth:`of` with ``context.core``, and hand ``encode`` other messages.
+    To wrap it, create one with :meth:`of` and ``context.core``, and pass other messages to
+    ``encode``.
 
-    :ivar accelerator: compiled code that does the same, if there is any
+    :ivar accelerator: compiled code that encodes the same records, or ``None``
     """
 
     def __init__(self, encoder: Encoder, accelerator: Accelerator | None = None) -> None:
@@ -43,7 +44,7 @@ class RocketmqAppendCallback:
 
         :param accelerator: ``context.accelerator``
 
-        Raises :class:`~lakelog.errors.SettingsError` for a store host that is none.
+        Raises :class:`~lakelog.errors.SettingsError` if ``core.store_host`` is not a valid host.
         """
         try:
             encode_host(core.store_host)
@@ -75,5 +76,5 @@ class RocketmqAppendCallback:
         queue_offsets: QueueOffsets,
         now_ms: int,
     ) -> AppendStatus:
-        """Fill in what depends on the place."""
+        """Fill in the fields that depend on the record's position in the log."""
         return batch.place(position, remaining, queue_offsets, now_ms)

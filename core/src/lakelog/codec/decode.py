@@ -1,4 +1,4 @@
-"""One record to one :class:`~lakelog.StoredMessage`."""
+"""Decodes one record to a :class:`~lakelog.StoredMessage`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def decode(
 ) -> StoredMessage:
     """The message whose record starts at ``data[at]``.
 
-    :param offset: where the record must stand in the log; ``None`` takes its own word for it
-    :param verify: whether its checksums are computed; lengths and place are always checked
+    :param offset: physical offset that the record must state; ``None`` accepts any
+    :param verify: whether checksums are computed; lengths and ``offset`` are always checked
 
     Raises :class:`~lakelog.errors.CorruptRecord`.
     """
@@ -46,11 +46,12 @@ def decode(
 def decode_all(
     view: memoryview, starts: Longs, sizes: Ints, offsets: Longs, *, verify: bool = True
 ) -> list[StoredMessage] | None:
-    """The messages of records at given places; ``None`` where one is not whole, or another one.
+    """The messages of the records at given positions; ``None`` if any record fails its checks.
 
-    :param starts: ``int64``, where each starts in ``view``; :param sizes: ``int32``, bytes of each
-    :param offsets: ``int64``, where each must stand in the log
-    :param verify: whether checksums are computed; lengths and places are always checked
+    :param starts: ``int64``, start of each record in ``view``
+    :param sizes: ``int32``, expected length of each record in bytes
+    :param offsets: ``int64``, physical offset that each record must state
+    :param verify: whether checksums are computed; lengths and offsets are always checked
     """
     accelerator = current()
     if accelerator is not None:
@@ -70,7 +71,7 @@ def decode_all(
 
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
-    """The message of a record whose frame was checked."""
+    """The message of a record whose frame was already checked."""
     fixed = PREFIX.unpack_from(view, frame.start)
     _, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = fixed
     store_time_at = frame.start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))

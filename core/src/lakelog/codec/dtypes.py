@@ -1,6 +1,6 @@
-"""Runs of records as NumPy sees them: fields gathered from any byte position.
+"""NumPy views of record fields that start at arbitrary byte positions.
 
-An array whose stride is one byte overlaps itself: element ``i`` is the field that would start at
+An array with a stride of one byte overlaps itself: element ``i`` is the field that would start at
 byte ``i``. Indexing it with record starts gathers that field of all records at once.
 """
 
@@ -42,7 +42,7 @@ SHORT = np.dtype(">i2")
 
 
 def anywhere(buffer: Body, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """``buffer`` as an array of ``dtype`` at every byte position where one fits."""
+    """``buffer`` as an array with one ``dtype`` element for every byte position."""
     length = max(0, len(buffer) - dtype.itemsize + 1)
     return np.ndarray((length,), dtype, buffer, strides=(1,))
 
@@ -50,7 +50,8 @@ def anywhere(buffer: Body, dtype: np.dtype[Any]) -> NDArray[Any]:
 def gather(buffer: Body, dtype: np.dtype[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
     """The ``dtype`` at each of ``positions``.
 
-    Copied as plain bytes: NumPy copies field by field otherwise, which takes ten times as long.
+    Fields are copied as opaque bytes. NumPy would otherwise copy field by field, which takes ten
+    times as long.
     """
     whole = np.dtype((np.void, dtype.itemsize))
     return anywhere(buffer, whole)[positions].view(dtype)

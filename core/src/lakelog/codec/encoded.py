@@ -1,4 +1,4 @@
-"""What encoding makes of messages: bytes that lack only what depends on their place in the log."""
+"""The interface of encoded messages: records that lack only the fields that depend on position."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class EncodedBatch(ABC):
-    """One or more records back to back, used for one append and then done with.
+    """One or more records back to back, for a single append.
 
     :ivar buffer: the records; complete after :meth:`place`
-    :ivar count: how many there are
-    :ivar wait: whether any of their puts waits for what the flush strategy promises
+    :ivar count: number of records
+    :ivar wait: whether any put of the batch waits for the flush strategy
     """
 
     __slots__ = ("buffer", "count", "wait")
@@ -35,8 +35,8 @@ class EncodedBatch(ABC):
 
     @abstractmethod
     def advance(self, queue_offsets: QueueOffsets) -> None:
-        """Take the queue offsets that :meth:`place` used, after the bytes were written."""
+        """Advance the queue offsets that :meth:`place` used, after the bytes were written."""
 
     @abstractmethod
     def results(self, status: PutStatus) -> Sequence[PutResult]:
-        """What became of each message, in order; only after :meth:`place`."""
+        """The result of each message, in order; valid only after :meth:`place`."""

@@ -1,4 +1,4 @@
-"""From messages to encoded records, one by one; compiled code encodes many in one pass."""
+"""Encodes messages to records, one by one; an accelerator encodes many in one pass."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from lakelog.message import Message, MessageColumns
 from lakelog.runtime.arguments import whole
 
 DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
-"""What the property string of a message for light queues holds."""
+"""This name in the property string marks a message for light queues."""
 
 
 @attrs.frozen
 class Encoder:
     """Encodes outside the append lock; safe to use from several threads.
 
-    :ivar store_host: for messages that name none
-    :ivar record_crc: whether records end with their checksum
-    :ivar own_hosts: those of messages that name none
-    :ivar max_light_queues: how many light queues there may be, or ``None`` if there are none
+    :ivar store_host: host for messages that name none
+    :ivar record_crc: whether records end with a record checksum
+    :ivar own_hosts: both hosts for messages that name none
+    :ivar max_light_queues: limit on the number of light queues; ``None`` disables them
     """
 
     limits: Limits
@@ -53,7 +53,7 @@ class Encoder:
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """The records of ``messages``.
 
-        Raises :class:`~lakelog.errors.IllegalMessage`; in a batch it names the message's number.
+        Raises :class:`~lakelog.errors.IllegalMessage`; for a batch, it names the message's index.
         """
         if len(messages) == 1:
             return self.encode_one(messages[0])
@@ -73,14 +73,14 @@ class Encoder:
         return one
 
     def hosts_of(self, message: Message | MessageColumns) -> HostPair:
-        """The hosts of ``message``; the store's own for those that it does not name."""
+        """The hosts of ``message``, with the store's own host where it names none."""
         born, store = message.born_host, message.store_host
         if born is store is None:
             return self.own_hosts
         return host_pair(born or self.store_host, store or self.store_host)
 
     def queue_of(self, message: Message) -> int:
-        """The queue of ``message``; the next one of its topic if it names none."""
+        """The queue of ``message``, or the next queue of its topic if it names none."""
         queue_id = message.queue_id
         if queue_id is None:
             return self.queues.choose(message.topic)
@@ -90,7 +90,7 @@ class Encoder:
             raise illegal(str(error)) from None
 
     def _light(self, one: EncodedOne, properties: bytes, message: Message) -> EncodedOne:
-        """With offsets in light queues; a record that is in no queue takes none in these either."""
+        """Add offsets in light queues; a record that belongs to no queue gets none."""
         if not one.queued or not feeds_light_queues(message.topic):
             return one
         topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))

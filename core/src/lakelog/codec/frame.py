@@ -1,7 +1,7 @@
-"""Where the parts of one record stand, found without trusting a single byte of it.
+"""Finds the parts of one record without trusting any of its bytes.
 
 A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
-checksum, and the record's own checksum where it is there.
+checksum, and the record checksum where it is present.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _CRC_AT: Final = 8
 class Frame(NamedTuple):
     """The parts of a record, in bytes from the start of the buffer.
 
-    :ivar start: first byte of the record; :ivar size: its length
-    :ivar sys_flag: its system flags, which give the lengths of both hosts
+    :ivar start: first byte of the record
+    :ivar size: length of the record
+    :ivar sys_flag: its system flags, which determine the lengths of both hosts
     """
 
     start: int
@@ -52,10 +53,10 @@ class Frame(NamedTuple):
 
 
 def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
-    """The frame of the record at ``data[start:end]``, which stands at ``offset`` of the log.
+    """The frame of the record at ``data[start:end]``, whose physical offset is ``offset``.
 
-    Raises :class:`~lakelog.errors.CorruptRecord` where the lengths do not agree; reads nothing
-    outside ``data[start:end]``.
+    Raises :class:`~lakelog.errors.CorruptRecord` if the lengths disagree. Reads nothing outside
+    ``data[start:end]``.
     """
     if start < 0 or end - start < RECORD_MIN_BYTES:
         raise CorruptRecord(
@@ -139,7 +140,7 @@ def _length(layout: Struct, data: memoryview, at: int, end: int, what: str, offs
 
 
 def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check that a record states the place where it stands.
+    """Check that a record states its own physical offset.
 
     Raises :class:`~lakelog.errors.CorruptRecord`.
     """
@@ -151,9 +152,11 @@ def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
 
 
 def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = False) -> None:
-    """Check place and checksums of a record; raise :class:`~lakelog.errors.CorruptRecord`.
+    """Check the offset and the checksums of a record.
 
-    :param sealed: whether it must have a record checksum
+    :param sealed: whether a record checksum is required
+
+    Raises :class:`~lakelog.errors.CorruptRecord`.
     """
     verify_place(data, frame, offset)
     verify_checksums(data, frame, offset)
@@ -168,7 +171,7 @@ def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = 
 
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check the checksum of the body, and of the record if it has one."""
+    """Check the checksum of the body, and the record checksum if there is one."""
     (stated,) = _INT.unpack_from(data, frame.start + _CRC_AT)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:

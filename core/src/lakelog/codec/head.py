@@ -1,4 +1,4 @@
-"""The first fields of one record, for those who need no more of it."""
+"""Reads the store time from the first bytes of a record, without the rest of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lakelog.format.sysflag import BORN_HOST_V6
 
 _LONG: Final = Struct(">q")
 HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
-"""Bytes up to the end of the store time, where hosts are long."""
+"""Bytes up to the end of the store time if both hosts are IPv6."""
 
 
 def head_store_time(head: memoryview, offset: int, size: int) -> int | None:
-    """The store time, in ms since 1970, in the first bytes of a record.
+    """The store time, in ms since 1970, from the first bytes of a record.
 
-    ``None`` if they do not say that a record of ``size`` bytes stands at ``offset``.
+    ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
     """
     if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
         return None

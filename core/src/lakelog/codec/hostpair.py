@@ -1,4 +1,4 @@
-"""The two hosts of a record, which decide how long its head is."""
+"""The two hosts of a record; their address families determine the length of its head."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 @attrs.frozen(slots=True)
 class HostPair:
-    """Born host and store host, with all that follows from their lengths.
+    """Born host and store host, with the layout that follows from their lengths.
 
-    :ivar store_host: as it was given
-    :ivar sys_flag: the bits that say which of them are IPv6
-    :ivar head: all fields before the body
-    :ivar pack: packs ``head``
-    :ivar fixed_bytes: of the head and of the length of the properties
-    :ivar store_time_at: where the store time stands in a record
+    :ivar store_host: the store host as text
+    :ivar sys_flag: the bits for IPv6 hosts
+    :ivar head: layout of all fields before the body
+    :ivar pack: ``head.pack``
+    :ivar fixed_bytes: length of the head and of the properties' length field
+    :ivar store_time_at: position of the store time in a record
     """
 
     born: bytes
@@ -40,7 +40,7 @@ class HostPair:
 def host_pair(born_host: str, store_host: str) -> HostPair:
     """The pair of two hosts given as ``address:port``.
 
-    Raises :class:`~lakelog.errors.IllegalMessage` where one of them is none.
+    Raises :class:`~lakelog.errors.IllegalMessage` if either is not a valid host.
     """
     born, store = _encoded("born_host", born_host), _encoded("store_host", store_host)
     flags = BORN_HOST_V6 if len(born) != HOST_V4_BYTES else 0

@@ -1,8 +1,8 @@
-"""A record that feeds light queues, whose length is known only inside the append lock.
+"""A record that feeds light queues; its length is known only inside the append lock.
 
-Its offsets in those queues are a property of it.
-Source: ``LmqDispatch`` and ``handlePropertiesForLmqMsg`` of RocketMQ 5.3.3. Names in
-``INNER_MULTI_DISPATCH`` that are no light queues get no offset there either.
+Its offsets in those queues are stored in one of its properties. Source: ``LmqDispatch`` and
+``handlePropertiesForLmqMsg`` of RocketMQ 5.3.3. Names in ``INNER_MULTI_DISPATCH`` that are not
+light queues get no offset, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _APPEND_STATUS: Final = {
 
 
 class EncodedLight(EncodedOne):
-    """One record whose property string is finished when it is placed."""
+    """One record whose property string is completed when it is placed."""
 
     __slots__ = ("_front", "_limits", "_max_light_queues", "_properties", "_topics")
 
@@ -57,7 +57,7 @@ class EncodedLight(EncodedOne):
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
-        """Write the offsets in the light queues, then as for any record."""
+        """Write the offsets in the light queues, then place it like any other record."""
         self._refuse_too_many(queue_offsets)
         numbers = [str(queue_offsets.next((topic, 0))) for topic in self._topics]
         properties = ended(self._properties) + encode_properties(

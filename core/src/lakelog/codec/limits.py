@@ -1,4 +1,4 @@
-"""What a record may hold, checked before anything is encoded."""
+"""Size limits and value ranges of a record, checked before anything is encoded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lakelog.runtime.arguments import whole
 from lakelog.status import PutStatus
 
 RECORD_OVERHEAD_BYTES = 64 << 10
-"""How much larger than the largest body a record may be."""
+"""How far a record may exceed the largest body, in bytes."""
 
 
 @attrs.frozen
 class Limits:
     """The largest body and the largest record, in bytes.
 
-    :ivar safe_bytes: a record of at most this length has no part that is too large
+    :ivar safe_bytes: no part of a record of at most this length exceeds its limit
     """
 
     body_bytes: int
@@ -31,7 +31,7 @@ class Limits:
 
     @classmethod
     def of(cls, max_message_size_bytes: int, segment_size_bytes: int) -> Limits:
-        """The limits that a setting and the length of a segment put on a record."""
+        """The limits that follow from a setting and from the size of a segment."""
         return cls(
             max_message_size_bytes,
             min(
@@ -62,7 +62,7 @@ def _too_large(what: str, found: int, limit: int) -> IllegalMessage:
 
 
 def illegal(what: str) -> IllegalMessage:
-    """The error for a message that makes no record at all."""
+    """The error for a message that no record can hold."""
     return IllegalMessage(what, status=PutStatus.MESSAGE_ILLEGAL)
 
 
@@ -74,12 +74,12 @@ _FIELDS = {
     "reconsume_times": range(-(1 << 31), 1 << 31),
     "prepared_transaction_offset": range(-(1 << 63), 1 << 63),
 }
-"""What the numbers of a message can be."""
+"""Valid range of each numeric field of a message."""
 _NONE_ALLOWED = ("queue_id", "born_timestamp_ms")
 
 
 def misfit(message: object) -> str | None:
-    """Which number of ``message`` does not fit its field, and what it should be."""
+    """Describe the first field of ``message`` that is out of range; ``None`` if all are valid."""
     topic = getattr(message, "topic", "")
     if not isinstance(topic, str):
         return f"topic {topic!r:.80} is no text that UTF-8 can hold"
@@ -99,7 +99,7 @@ def misfit(message: object) -> str | None:
 def encode_topic(topic: str) -> bytes:
     """The bytes of a topic.
 
-    A topic names a directory, so it holds no ``/`` and no NUL, and is not ``.`` or ``..``.
+    A topic names a directory: it must not contain ``/`` or NUL, and must not be ``.`` or ``..``.
     """
     try:
         data = topic.encode()
@@ -113,11 +113,11 @@ def encode_topic(topic: str) -> bytes:
 
 
 def as_body(body: object) -> Body:
-    """``body`` as a run of bytes."""
+    """``body`` as contiguous bytes."""
     if isinstance(body, bytes | bytearray):
         return body
     try:
-        return memoryview(body).cast("B")  # type: ignore[arg-type]  # the error below is for these
+        return memoryview(body).cast("B")  # type: ignore[arg-type]  # the except clause handles other types
     except (TypeError, ValueError, BufferError):
         kind = type(body).__name__
         raise illegal(f"the body is {kind}, not bytes; encode it first") from None

@@ -1,11 +1,14 @@
-"""Text of a record that a lost sector took: what a checksum of the body alone cannot see.
+"""Detects record text lost with a disk sector, which the body checksum cannot detect.
 
-A sector that never reached the disk reads as zeros. The record checksum covers all of a record,
-but is itself text at the end of one: where the sector that held it is lost, the record looks like
-one that never had any. Topic and properties are text without zeros, so that a sector in which some
-of them stand, and in which all of the record's bytes are zero, was lost. Sectors are counted from
-the start of the log; they are those of the files where segments are a multiple of 512 bytes long.
-Text that ends with a zero was never written to its end: whoever copied it was killed on the way.
+A sector that never reached the disk reads as zeros. The record checksum covers the whole record,
+but is itself text at its end. If the sector that holds it is lost, the record looks like one
+without a record checksum.
+
+Topic and properties are text without zeros. So a sector is lost if it overlaps them and all of the
+record's bytes in it are zero. Sectors are counted from the start of the log; they match those of
+the files where segments are a multiple of 512 bytes long.
+
+Text that ends with a zero was copied incompletely: the process was killed during the copy.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ SECTOR_BYTES: Final = 512
 
 
 def lost_text(record: memoryview, topic_at: int, properties_at: int, offset: int) -> bool:
-    """Whether a sector of zeros took a part of the topic or of the properties, or all of their end.
+    """Whether a zero sector covers part of the topic or properties, or their text ends with a zero.
 
-    :param record: all of it; ``topic_at`` and ``properties_at`` are positions in it
-    :param offset: where it stands in the log
+    :param record: the whole record; ``topic_at`` and ``properties_at`` are positions in it
+    :param offset: physical offset of the record
     """
     text = bytes(record[topic_at : properties_at - 2]) + bytes(record[properties_at:])
     if 0 not in text:
@@ -34,7 +37,7 @@ def lost_text(record: memoryview, topic_at: int, properties_at: int, offset: int
 
 
 def _is_lost(record: memoryview, topic_at: int, properties_at: int, sector: range) -> bool:
-    """Whether all of the record is zero in ``sector``, and some of that is text."""
+    """Whether all of the record's bytes in ``sector`` are zero, and some of them are text."""
     start, stop = max(sector.start, 0), min(sector.stop, len(record))
     is_length = start >= properties_at - 2 and stop <= properties_at
     if start >= stop or stop <= topic_at or is_length:

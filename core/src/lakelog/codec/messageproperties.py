@@ -1,4 +1,4 @@
-"""The property string of a message to be put: its tags, its keys, then its further properties."""
+"""Encodes the property string of a message: tags, keys, then further properties."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike 
 
 
 def are_plain(texts: str) -> bool:
-    """Whether tags and keys, joined, are such that nothing of them has to be looked at closer.
+    """Whether tags and keys, joined, need no further check.
 
-    Separators of properties are not printable, and there is no other white space but spaces.
+    Property separators are not printable, and a space is the only printable white space.
     """
     return texts.isprintable() and " " not in texts and "|" not in texts
 
@@ -95,7 +95,7 @@ def _named(tags: str | None, keys: Keys) -> dict[str, str]:
 
 
 def ended(properties: bytes) -> bytes:
-    """``properties`` so that another one can follow."""
+    """``properties`` with a trailing separator, so that another property can follow."""
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         return properties + PROPERTY_SEPARATOR
     return properties

@@ -1,4 +1,4 @@
-"""One message as one record: the scalar path, which a single put takes."""
+"""Encodes one message as one record: the scalar path of a single put."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _pack_offsets: Final = struct.Struct(">qq").pack_into
 _pack_long: Final = struct.Struct(">q").pack_into
 _pack_short: Final = struct.Struct(">H").pack
 GIVEN_BITS: Final = ~(BORN_HOST_V6 | STORE_HOST_V6)
-"""What of a message's system flags counts; the other bits say what its hosts are."""
-# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+"""Bits of a message's system flags that are stored; the others follow from its hosts."""
+# Access to enum members costs a tenth of a microsecond each in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
 _END_OF_FILE: Final = AppendStatus.END_OF_FILE
 
@@ -66,7 +66,7 @@ class EncodedOne(EncodedBatch):
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
-        """Patch the two offsets and the store time, then seal."""
+        """Write both offsets and the store time into the record, then its checksum."""
         buffer = self.buffer
         if len(buffer) + BLANK_MIN_BYTES > remaining:
             return _END_OF_FILE
@@ -81,7 +81,7 @@ class EncodedOne(EncodedBatch):
         return _PUT_OK
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
-        """Take one offset, unless the record is in no queue."""
+        """Advance the queue by one, unless the record belongs to no queue."""
         if self.queued:
             queue_offsets.advance(self.queue, 1)
 
@@ -91,7 +91,7 @@ class EncodedOne(EncodedBatch):
         return self._hosts.store_host
 
     def result(self, status: PutStatus) -> PutResult:
-        """What became of the message."""
+        """The result of the put."""
         topic, queue_id = self.queue
         return PutResult(
             status,

@@ -13,11 +13,11 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 
 COLUMNS_FROM: Final = 48
-"""Batches of so many messages have results in columns."""
+"""Batches of at least this many messages return their results in columns."""
 
 
 class Tentative(QueueOffsets):
-    """Queue offsets as they will be once the pieces before were written."""
+    """Queue offsets as they will be once the preceding pieces are written."""
 
     __slots__ = ("_base",)
 
@@ -26,11 +26,11 @@ class Tentative(QueueOffsets):
         self._base = base
 
     def next(self, queue: Queue) -> int:
-        """The offset, with what was advanced here."""
+        """The next offset, including advances made here."""
         return self._base.next(queue) + super().next(queue)
 
     def new_light_queues(self, topics: Iterable[str]) -> int:
-        """How many there would be, with those that were advanced here."""
+        """The number of light queues, including those advanced here."""
         added = {topic for topic, _ in self._next if topic.startswith(LIGHT_QUEUE_PREFIX)}
         return self._base.new_light_queues(added.union(topics))
 
@@ -49,7 +49,7 @@ class EncodedPieces(EncodedBatch):
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
-        """Place one after the other; all of them go into this segment, or none."""
+        """Place all pieces one after the other in this segment, or none of them."""
         tentative = Tentative(queue_offsets)
         at = position
         for piece in self._pieces:
@@ -62,12 +62,12 @@ class EncodedPieces(EncodedBatch):
         return AppendStatus.PUT_OK
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
-        """Take the offsets of all pieces."""
+        """Advance the queue offsets of all pieces."""
         for piece in self._pieces:
             piece.advance(queue_offsets)
 
     def results(self, status: PutStatus) -> Sequence[PutResult]:
-        """One result per piece; of many, columns."""
+        """One result per piece; for large batches, as columns."""
         pieces = self._pieces
         if len(pieces) < COLUMNS_FROM:
             return [piece.result(status) for piece in pieces]

@@ -1,4 +1,4 @@
-"""The property strings of many records, gathered from between the bodies to be searched at once."""
+"""Property strings of many records, gathered into arrays so that one search covers them all."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakelog.codec.dtypes import anywhere
 from lakelog.codec.recordbatch import RecordBatch
 
 MOST_LENGTHS: Final = 32
-"""Strings of more lengths than this are found sooner by a search of everything."""
+"""With more distinct lengths than this, searching the whole buffer is faster."""
 LEAST_BYTES: Final = 1 << 16
-"""So are those of fewer bytes of records than this."""
+"""With fewer bytes of records than this, searching the whole buffer is faster."""
 
 Places = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
 
 def property_blocks(batch: RecordBatch) -> Iterator[tuple[Places, Octets]]:
-    """Records whose property strings have one length, and these strings, a row each.
+    """Yield the records whose property strings share one length, and these strings as rows.
 
-    Records without properties are in none. For batches that :func:`pays` says yes to.
+    Skips records without properties. Use it for batches for which :func:`pays` returns ``True``.
     """
     lengths = batch.property_lengths
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
@@ -35,7 +35,7 @@ def property_blocks(batch: RecordBatch) -> Iterator[tuple[Places, Octets]]:
 
 
 def pays(batch: RecordBatch) -> bool:
-    """Whether to gather the strings costs less than to search all bytes of the records."""
+    """Whether gathering the strings costs less than searching all bytes of the records."""
     if not len(batch) or int(batch.ends[-1] - batch.starts[0]) < LEAST_BYTES:
         return False
     return bool(np.count_nonzero(np.bincount(batch.property_lengths)) <= MOST_LENGTHS)

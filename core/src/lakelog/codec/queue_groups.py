@@ -1,6 +1,6 @@
-"""Which records of a batch each queue gets.
+"""Groups the records of a batch by queue.
 
-Prepared and rolled back messages go to no queue. Source: RocketMQ's ``CommitLog`` and
+Prepared and rolled back messages belong to no queue. Source: RocketMQ's ``CommitLog`` and
 ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
 """
 
@@ -21,12 +21,12 @@ Places = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class QueueGroup:
-    """The records of one queue, in the order of the log.
+    """The records of one queue, in log order.
 
-    :ivar records: ``int64``, their numbers in the batch
-    :ivar raw: their units as they stand in a file, with codes of tags, where these are known
-    :ivar first: the queue offset that the first one states, where it is known that each of the
-        others states the one behind that of the record before it
+    :ivar records: ``int64``, their indices in the batch
+    :ivar raw: their units in file format, with tag codes, if the accelerator built them
+    :ivar first: queue offset of the first record if the offsets are known to be consecutive, else
+        ``None``
     """
 
     queue: Queue
@@ -36,7 +36,7 @@ class QueueGroup:
 
 
 def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
-    """The queues of a batch, in the order in which they come."""
+    """The queues of a batch, in order of first appearance."""
     accelerator = current()
     if accelerator is not None:
         found = accelerator.queue_units(batch.buffer, batch.starts)

@@ -1,4 +1,4 @@
-"""Which queue a message goes to that names none: round robin over the queues of its topic."""
+"""Chooses a queue for messages that name none: round robin over the queues of the topic."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import count, islice
 
 
 class RoundRobin:
-    """A turn per topic; safe to use from several threads."""
+    """A counter per topic; safe to use from several threads."""
 
     def __init__(self, queues_per_topic: int) -> None:
         self._queues = queues_per_topic
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(count)
 
     def choose(self, topic: str) -> int:
-        """The next queue of ``topic``, from 0."""
+        """The next queue id for ``topic``, from 0."""
         return next(self._turns[topic]) % self._queues
 
     def choose_many(self, topic: str, number: int) -> list[int]:
-        """The queues of the next ``number`` messages of ``topic``."""
+        """The queue ids for the next ``number`` messages of ``topic``."""
         return [turn % self._queues for turn in islice(self._turns[topic], number)]

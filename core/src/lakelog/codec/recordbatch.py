@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 ShortInts = NDArray[np.int32]
 Fields = NDArray[Any]
 Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
-"""From messages as they are stored to the same ones as they were put, in order."""
+"""Converts stored messages to messages with their original bodies, in order."""
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
 _NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
 _LONGS = (
@@ -48,15 +48,15 @@ _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 
 
 class RecordBatch:
-    """Records that follow one another in the log.
+    """Consecutive records of the log.
 
-    Columns are arrays with one element per record. Integers have the machine's byte order.
+    Columns are arrays with one element per record, in the machine's byte order.
 
-    :ivar buffer: the bytes the records stand in, for as long as the batch is held
+    :ivar buffer: the bytes that contain the records; stays valid as long as the batch is held
     :ivar base_offset: physical offset of the first byte of ``buffer``
     :ivar starts: ``int64``, where each record starts in ``buffer``
-    :ivar decoder: gives messages the bodies that were put, where these are stored otherwise. All
-        columns say what the records hold; messages, and Arrow, what was put
+    :ivar decoder: restores the original bodies if an append callback changed them. Columns hold the
+        stored values; messages and Arrow hold the restored ones.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class RecordBatch:
         columns: memoryview,
         decoder: Decoder | None = None,
     ) -> RecordBatch:
-        """Records whose fields are known.
+        """Create a batch from columns that an accelerator filled.
 
-        :param columns: as :meth:`lakelog.accelerate.Accelerator.read_run` gives them
+        :param columns: in the format of :meth:`lakelog.accelerate.Accelerator.read_run`
         """
         count = len(columns) // _BYTES
         longs = np.frombuffer(columns, np.int64, len(_LONGS) * count).reshape(len(_LONGS), count)
@@ -93,14 +93,14 @@ class RecordBatch:
         return len(self.starts)
 
     def __getitem__(self, part: slice) -> RecordBatch:
-        """Some of the records, with what is already known of them."""
+        """A range of the records; columns that are already computed are sliced, not recomputed."""
         some = self.take(part)
         known = vars(self).items()
         vars(some).update({name: col[part] for name, col in known if name not in _OF_THE_BUFFER})
         return some
 
     def take(self, these: slice | NDArray[Any]) -> RecordBatch:
-        """Some of the records, in any order; ``these`` are their numbers, or a flag for each."""
+        """A selection of the records, in any order, by their indices or by a flag for each."""
         return RecordBatch(self.buffer, self.base_offset, self.starts[these], self.decoder)
 
     # --- fields of fixed width ---
@@ -123,12 +123,12 @@ class RecordBatch:
 
     @cached_property
     def ends(self) -> Ints:
-        """``int64``: first byte in ``buffer`` behind each record."""
+        """``int64``: end of each record in ``buffer``, exclusive."""
         return self.starts + self.sizes
 
     @cached_property
     def magics(self) -> NDArray[np.uint32]:
-        """``uint32``: magic number, which tells V1 from V2."""
+        """``uint32``: magic number, which distinguishes V1 from V2."""
         return self._native("magic")
 
     @cached_property
@@ -148,12 +148,12 @@ class RecordBatch:
 
     @cached_property
     def queue_offsets(self) -> Ints:
-        """``int64``: number in the queue."""
+        """``int64``: offset in the queue."""
         return self._native("queue_offset")
 
     @cached_property
     def physical_offsets(self) -> Ints:
-        """``int64``: place in the log, in bytes, as the record states it."""
+        """``int64``: physical offset in bytes, as stated by the record."""
         return self._native("physical_offset")
 
     @cached_property
@@ -178,13 +178,13 @@ class RecordBatch:
 
     @cached_property
     def prepared_transaction_offsets(self) -> Ints:
-        """``int64``: physical offset of the prepared record that each ends, or 0."""
+        """``int64``: physical offset of the prepared record that this record ends, or 0."""
         return self._suffix["prepared_transaction_offset"].astype(np.int64)
 
-    # --- where the parts of varying length stand ---
+    # --- positions of the parts of varying length ---
 
     def _host_bytes(self, v6: int) -> Ints:
-        """Bytes of each host whose being IPv6 the bit ``v6`` says."""
+        """Length in bytes of each host, given the flag bit ``v6`` for that host."""
         return _HOST_BYTES[(self.sys_flags & v6).astype(np.bool_).view(np.int8)]
 
     @cached_property
@@ -245,7 +245,7 @@ class RecordBatch:
 
     @cached_property
     def topics(self) -> list[str]:
-        """Topics, each different one decoded once."""
+        """Topics; each distinct topic is decoded once."""
         known: dict[bytes, str] = {}
         return [
             known.get(raw) or known.setdefault(raw, raw.decode())
@@ -264,7 +264,7 @@ class RecordBatch:
 
     @cached_property
     def properties(self) -> list[dict[str, str]]:
-        """Properties; of a name that repeats, the last value."""
+        """Properties; the last value wins if a name repeats."""
         return [decode_properties(each) for each in self.property_strings]
 
     @cached_property
@@ -295,7 +295,7 @@ class RecordBatch:
     def message(self, at: int) -> StoredMessage:
         """One record as a message; it was checked when the batch was decoded.
 
-        Raises :class:`~lakelog.errors.DecodeFailed` where its body cannot be had as it was put.
+        Raises :class:`~lakelog.errors.DecodeFailed` if the original body cannot be restored.
         """
         stored = self._stored(at)
         return stored if self.decoder is None else self.decoder((stored,))[0]
@@ -315,7 +315,7 @@ class RecordBatch:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset of the end of the last record."""
         if not len(self.starts):
             return self.base_offset
         return self.base_offset + int(self.starts[-1]) + int(self.sizes[-1])

@@ -1,7 +1,7 @@
-"""The record checksum: the property ``__CRC32#`` that ends a record and covers all before it.
+"""The record checksum: property ``__CRC32#`` at the end of a record, covering all bytes before it.
 
-``__CRC32#`` 0x01, ten decimal digits with the least significant first, 0x02: 20 bytes.
-Source: ``MessageDecoder.createCrc32`` of RocketMQ 5.2.0 and later.
+``__CRC32#`` 0x01, ten decimal digits with the least significant first, 0x02: 20 bytes. Source:
+``MessageDecoder.createCrc32`` of RocketMQ 5.2.0 and later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START: Final = RECORD_CRC_NAME + NAME_VALUE_SEPARATOR
 DIGITS: Final = 10
 
 PLACEHOLDER: Final = START + b"0" * DIGITS + PROPERTY_SEPARATOR
-"""What stands there until the checksum is known."""
+"""Placeholder until the checksum is known."""
 
 
 def seal(buffer: bytearray, start: int, end: int) -> None:
@@ -31,7 +31,7 @@ def seal(buffer: bytearray, start: int, end: int) -> None:
 
 
 def record_crc_property(covered: Body) -> bytes:
-    """The property that seals a record whose other bytes are ``covered``."""
+    """The checksum property for a record whose preceding bytes are ``covered``."""
     digits = f"{crc32(covered) & CRC31_MASK:010d}"[::-1]
     return START + digits.encode() + PROPERTY_SEPARATOR
 
@@ -39,20 +39,20 @@ def record_crc_property(covered: Body) -> bytes:
 def is_sealed(properties: Body) -> bool:
     """Whether a property string ends with a record checksum.
 
-    What stands before it is not asked: damage there must not hide the checksum.
+    Earlier bytes are not examined, so that damage there cannot hide the checksum.
     """
     tail = bytes(properties[-RECORD_CRC_BYTES:])
     return len(tail) == RECORD_CRC_BYTES and tail.startswith(START)
 
 
 def seal_holds(record: Body) -> bool:
-    """Whether the checksum at the end of a sealed record is that of its other bytes."""
+    """Whether the checksum at the end of a sealed record matches its other bytes."""
     covered = record[:-RECORD_CRC_BYTES]
     return bytes(record[-RECORD_CRC_BYTES:]) == record_crc_property(covered)
 
 
 def without_seal(properties: bytes) -> bytes:
-    """A property string without record checksums, which only the store may write."""
+    """A property string with record checksums removed; only the store may write them."""
     if RECORD_CRC_NAME not in properties:
         return properties
     pieces = properties.split(PROPERTY_SEPARATOR)

@@ -1,4 +1,4 @@
-"""Many records from bytes: a run of them, or those that something pointed to."""
+"""Decodes many records: a consecutive run, or records at given positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.message import Body
 
 MAX_RECORDS: Final = 1 << 16
-"""A batch holds at most this many records unless told otherwise."""
+"""Default limit on the number of records in a batch."""
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -32,14 +32,12 @@ def decode_run(
 ) -> RecordBatch:
     """The records that stand back to back at the start of ``data``.
 
-    Ends, without an error, before the first bytes that are no whole record, and before the first
-    record whose checks fail: compare ``end_offset`` with what was expected.
+    Stops without an error before the first incomplete record, or the first one that fails a check.
+    Compare ``end_offset`` with the expected end.
 
-    :param base_offset: physical offset of ``data[0]``; a record that states another place than
-        its own fails
-    :param verify: whether checksums are computed; lengths and places are always checked
-    :param sealed: whether a record without a record checksum fails, as where all were written
-        with one (RocketMQ's ``forceVerifyPropCRC``)
+    :param base_offset: physical offset of ``data[0]``; a record that states another offset fails
+    :param verify: whether checksums are computed; lengths and offsets are always checked
+    :param sealed: whether a record checksum is required (RocketMQ's ``forceVerifyPropCRC``)
     """
     view = memoryview(data).cast("B")
     accelerator = current()
@@ -63,13 +61,13 @@ def decode_run(
 def sound_records(
     batch: RecordBatch, offsets: Ints, sizes: ShortInts, *, verify: bool = True
 ) -> tuple[Bools, RecordBatch]:
-    """Which records of a batch are whole, and the ones that are meant; and the batch of these.
+    """Which records of a batch are whole and as expected, and the batch of these.
 
-    For records that something else pointed to, at any places of the batch's buffer.
+    For records at arbitrary positions of the buffer, found through a queue or an index.
 
-    :param offsets: the physical offset that each has to state
-    :param sizes: the length that each has to have, at least ``RECORD_MIN_BYTES``; all of it must
-        stand in the buffer
+    :param offsets: the physical offset that each record must state
+    :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie
+        inside the buffer
     """
     view, starts = batch.buffer, batch.starts
     accelerator = current()
@@ -90,7 +88,7 @@ def sound_records(
 def _frame(
     view: memoryview, start: int, end: int, offset: int, *, verify: bool, sealed: bool
 ) -> Frame | None:
-    """The frame of the record at ``view[start:end]``, if its checks hold."""
+    """The frame of the record at ``view[start:end]``, or ``None`` if a check fails."""
     try:
         frame = read_frame(view, start, end, offset)
         verify_place(view, frame, offset)

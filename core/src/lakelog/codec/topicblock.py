@@ -12,7 +12,11 @@ from lakelog.format.layout import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1_BYTES
 
 @attrs.frozen(slots=True)
 class TopicBlock:
-    """:ivar magic: of the records of this topic; :ivar data: length and topic."""
+    """The encoded topic.
+
+    :ivar magic: record magic that matches its length field
+    :ivar data: length and topic
+    """
 
     magic: int
     data: bytes
@@ -20,10 +24,10 @@ class TopicBlock:
 
 @lru_cache(maxsize=65536)
 def topic_block(topic: str) -> TopicBlock:
-    """The block for ``topic``: V2 where its length does not fit a signed byte.
+    """The block for ``topic``; V2 if its length does not fit into a signed byte.
 
-    RocketMQ counts characters to choose V2; counting bytes gives the same for ASCII, and a
-    record that can be read where RocketMQ's own would not be.
+    RocketMQ counts characters to choose V2; this counts bytes. Both agree for ASCII. Otherwise
+    RocketMQ's own record could not be read, and this one can.
     """
     data = encode_topic(topic)
     if len(data) > MAX_TOPIC_V1_BYTES:
