@@ -82,7 +82,7 @@ former_names.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a program uses when it first uses it."""
+    """Import a public name on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

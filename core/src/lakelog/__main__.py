@@ -1,4 +1,4 @@
-"""``python -m lakelog``: the command line, for where no ``lakelog`` stands on the PATH."""
+"""``python -m lakelog``: the command line, if ``lakelog`` is not on the PATH."""
 
 import sys
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""The seam to compiled code that does what a store does for every message.
+"""The interface to compiled code for work that a store does for every message.
 
-Python is the specification, and does everything without it. A compiled call answers as the Python
-one would, or returns ``None`` and has done nothing: the caller then goes its plain way. So no error
-is written twice, and no file or result depends on whether an accelerator is there.
+Python is the specification, and works without it. A compiled call returns the same result as the
+Python one, or returns ``None`` without side effects. The caller then uses the Python path. So
+errors are defined once, and no file or result depends on the accelerator.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lakelog.results import PutResult
 
 SEAM: Final = 4
-"""Counted up with each change of what is called here; an accelerator of another one is not used."""
+"""Interface version, raised with each change; an accelerator for another version is not used."""
 
 
 @runtime_checkable
 class Accelerator(Protocol):
-    """What compiled code offers; one object serves a whole process.
+    """The interface of compiled code; one object serves a whole process.
 
-    It can be pickled, for processes that read a part of a log each.
+    It can be pickled, for processes that each read part of a log.
 
     :ivar seam: the :data:`SEAM` that it was built for
     """
@@ -35,36 +35,42 @@ class Accelerator(Protocol):
     seam: int
 
     def encoding(self, encoder: Any) -> Callable[[Sequence[Message]], Any] | None:
-        """What encodes messages as ``encoder``, an ``Encoder``; ``None`` where it never could.
+        """A function that encodes messages like ``encoder``; ``None`` if unsupported.
 
-        What is called gives an ``EncodedBatch``.
+        :param encoder: an ``Encoder``
+        :returns: a function that returns an ``EncodedBatch``
         """
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:
-        """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
+        """An object that appends single messages to ``log``; ``None`` if unsupported.
+
+        :param log: a ``LogParts``
+        """
 
     def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
-        """A ``PlainWay`` by ``parts``, which are ``GetParts``; ``None`` where it never could."""
+        """A ``PlainWay`` for ``parts``, a ``GetParts``; ``None`` if unsupported."""
 
     def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
-        """``KeyQuery.query`` by ``parts``, which are ``QueryParts``; ``None`` where it never could.
+        """``KeyQuery.query`` for ``parts``, a ``QueryParts``; ``None`` if unsupported.
 
-        What is called takes all arguments in their order.
+        The function takes all arguments by position.
         """
 
     def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None] | None:
-        """``TimeSearch.offset_by_time`` by ``parts``, which are ``SearchParts``."""
+        """``TimeSearch.offset_by_time`` for ``parts``, a ``SearchParts``."""
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
     ) -> memoryview | None:
         """The columns of the records that :func:`lakelog.codec.run.decode_run` finds.
 
-        One column behind the other, in the machine's byte order, each with one number per record:
-        ``int64`` for start in ``view``, queue offset, physical offset, born and store time,
-        prepared transaction offset, position of the store time, position and length of body,
-        topic and properties; then ``int32`` for size, magic, body's checksum, queue id, flag,
-        system flags, reconsume times.
+        Columns follow one another, in the machine's byte order, with one number per record.
+
+        ``int64``: start in ``view``, queue offset, physical offset, born time, store time, prepared
+        transaction offset, position of the store time, position and length of body, topic and
+        properties.
+
+        ``int32``: size, magic, body checksum, queue id, flag, system flags, reconsume times.
         """
 
     def sound_records(
@@ -76,16 +82,16 @@ class Accelerator(Protocol):
         *,
         verify: bool,
     ) -> tuple[bytes, memoryview] | None:
-        """What :func:`lakelog.codec.run.sound_records` finds.
+        """The result of :func:`lakelog.codec.run.sound_records`.
 
-        :returns: for each record a byte, 1 where it is whole; and the columns of those that are,
-            as :meth:`read_run` gives them
+        :returns: one byte per record, 1 if it is whole; and the columns of the whole records, in
+            the format of :meth:`read_run`
         """
 
     def message(
         self, view: memoryview, at: int, offset: int | None, *, verify: bool
     ) -> StoredMessage | None:
-        """What :func:`lakelog.codec.decode` finds; ``None`` where the record is not whole."""
+        """The result of :func:`lakelog.codec.decode`; ``None`` if the record is not whole."""
 
     def messages(
         self,
@@ -96,24 +102,24 @@ class Accelerator(Protocol):
         *,
         verify: bool,
     ) -> list[StoredMessage] | None:
-        """The messages of records whose starts in ``view``, sizes and offsets are known.
+        """The messages of records with given starts in ``view``, sizes and offsets.
 
-        ``None`` where one of them is not whole, or not the one that is meant.
+        ``None`` if any record is not whole, or is not the expected one.
         """
 
     def queue_units(
         self, view: memoryview, starts: NDArray[np.int64]
     ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
-        """What :func:`lakelog.codec.queue_groups.queue_groups` finds.
+        """The result of :func:`lakelog.codec.queue_groups.queue_groups`.
 
-        :returns: ``int64``, the number of each record, by queue; its unit as in a file; and topic,
-            queue id, number of records, and first queue offset of each queue
+        :returns: ``int64`` index of each record, grouped by queue; its unit in file format; and for
+            each queue its topic, queue id, number of records, and first queue offset
         """
 
     def keys(self, view: memoryview, starts: NDArray[np.int64]) -> tuple[bytes, bytes] | None:
-        """The keys of records, as an index of RocketMQ has them.
+        """The keys of records, as a RocketMQ index holds them.
 
-        :returns: ``int64``, the number of the record of each key; ``int32``, its hash
+        :returns: ``int64``, index of the record of each key; ``int32``, hash of each key
         """
 
     def index_entries(
@@ -127,22 +133,22 @@ class Accelerator(Protocol):
         base_offset: int,
         starts: NDArray[np.int64],
     ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
-        """The entries of keys of records, for a file of a hash index; changes nothing.
+        """Build the entries of the records' keys for a hash-index file; changes nothing.
 
-        :param room: how many there may be; the next one takes number ``first``
-        :returns: the entries; what :meth:`set_slots` takes; how many of these slots are empty; the
-            numbers of the first and the last record that have keys; how many keys the latter has
+        :param room: largest number of entries; the first one gets number ``first``
+        :returns: the entries; the argument of :meth:`set_slots`; how many of these slots are empty;
+            the indices of the first and the last record with keys; the number of keys of the latter
         """
 
     def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
-        """Let slots of that file lead to the entries, which are written."""
+        """Point the file's slots to the entries, which must be written already."""
 
 
 class Putting(Protocol):
-    """Appends one message, and does not wait for what the flush strategy promises.
+    """Appends one message without waiting for the flush strategy.
 
-    Gives its result; ``None`` where nothing was done; or the number of the queue that was chosen,
-    where nothing else was done.
+    Returns its result, or ``None`` if nothing was done. It returns a queue id if it only chose the
+    queue.
     """
 
     def put(self, message: Message) -> PutResult | int | None:
@@ -151,7 +157,7 @@ class Putting(Protocol):
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
-        """What appends a message, from its body and keys; ``None`` where it never could."""
+        """A function that appends a message from its body and keys; ``None`` if unsupported."""
 
 
 _current: Accelerator | None = None
@@ -163,6 +169,6 @@ def current() -> Accelerator | None:
 
 
 def use(accelerator: Accelerator | None) -> None:
-    """Let :func:`current` give it from now on."""
-    global _current  # noqa: PLW0603  # one per process: pure functions have no store to ask
+    """Set the result of :func:`current`."""
+    global _current  # noqa: PLW0603  # one per process: pure functions have no store to hold it
     _current = accelerator

@@ -4,30 +4,30 @@
 
     LakelogError
     ├── SettingsError            a value, a key or a source of settings is wrong
-    │   └── UnknownSetting       a key that nobody knows; names the nearest known one
+    │   └── UnknownSetting       an unknown key; names the nearest known one
     ├── PluginError              a plugin cannot be used as it is
     │   ├── MissingPlugin        the settings name a strategy that is not installed
     │   ├── DuplicateName        two plugins offer a strategy of the same name
     │   ├── BadHook              a hook is misspelt, or takes arguments that do not exist
     │   ├── BadStrategy          an object lacks a method of its Protocol
-    │   ├── StrategyFailed       what a put waits for failed; its messages *are* in the log
-    │   └── DecodeFailed         a body cannot be had as it was put; the record itself is whole
+    │   ├── StrategyFailed       a flush strategy failed; the put's messages *are* in the log
+    │   └── DecodeFailed         the original body cannot be restored; the record is whole
     ├── StoreError               a directory, or an open store, cannot do what was asked
-    │   ├── NotAStore            no store is there, or something else is
-    │   ├── StoreLocked          another process has it for itself, or would have it open beside
-    │   ├── NoOwner              nobody has its services, so that nothing is at work in it
-    │   ├── AttachRefused        its files are another user's
+    │   ├── NotAStore            the directory is missing, or holds something else
+    │   ├── StoreLocked          another process has the store open in a conflicting mode
+    │   ├── NoOwner              no process runs the store's services
+    │   ├── AttachRefused        the files belong to another user
     │   ├── BadSegment           a file of the log has a wrong length, name or place
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
-    │   ├── StoreFailed          a write or sync failed; only a reopen helps
-    │   ├── ThreadNotStarted     the system gives this process no further thread
+    │   ├── StoreFailed          a write or sync failed; close and reopen the store
+    │   ├── ThreadNotStarted     the system refuses this process another thread
     │   ├── ReadFailed           a file cannot be read now; also an ``OSError``
     │   ├── CorruptQueue         a file of a consume queue has a wrong length, or holds wrong units
     │   ├── CorruptIndex         a file of the key index is damaged; a rebuild mends it
     │   ├── CorruptConfig        a JSON file of config/ cannot be read, nor its .bak
     │   ├── MissingIndex         no key index is installed, or the settings leave it out
-    │   └── DispatchStopped      a dispatcher failed; queues or index do not get on
+    │   └── DispatchStopped      a dispatcher failed; queues or index lag behind the log
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
     ├── IllegalMessage           a message that no record can hold
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 
 
 class LakelogError(Exception):
-    """The root of all errors of lakelog; each can be handed to another process."""
+    """The base class of all lakelog errors; instances can be pickled."""
 
     def __reduce__(self) -> tuple[Callable[..., LakelogError], tuple[Any, ...]]:
-        """Pickle the words and the parts, for pools of workers; arguments differ by class."""
+        """Pickle the message and the attributes; constructor arguments differ by class."""
         return _again, (type(self), self.args, self.__dict__)
 
 
 def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
-    """An error that was pickled; its message was put together where it was raised."""
+    """Rebuild a pickled error with the message that it had when it was raised."""
     error = kind.__new__(kind, *words)
     error.__dict__.update(parts)
     return error
@@ -80,14 +80,14 @@ class SettingsError(LakelogError, ValueError):
 
 
 class UnknownSetting(SettingsError):
-    """A key that no section has; the message names the nearest key that is known."""
+    """An unknown key; the message names the nearest known one."""
 
 
 class PluginError(LakelogError):
     """A plugin cannot be used.
 
     :ivar plugin: the plugin's name, as ``lakelog plugins`` prints it
-    :ivar distribution: the package that brings it and its version, where they are known
+    :ivar distribution: the package that provides it and its version, if known
     """
 
     def __init__(
@@ -112,18 +112,18 @@ class BadHook(PluginError):
 
 
 class BadStrategy(PluginError):
-    """A factory made an object that does not do what its kind must do."""
+    """A factory returned an object that does not implement its Protocol."""
 
 
 class StrategyFailed(PluginError):
-    """A flush strategy or a replicator failed, or did not answer, behind the append of a put.
+    """A flush strategy or a replicator failed, or did not answer, after the append of a put.
 
-    The messages are in the log and will be read: putting them again stores them twice. Only what
-    the strategy promises of them is missing; :meth:`~lakelog.Store.flush` makes them durable.
+    The messages are in the log and will be read; putting them again stores them twice. Only the
+    guarantee of the strategy is missing. :meth:`~lakelog.Store.flush` makes them durable.
 
     :ivar status: ``FLUSH_DISK_TIMEOUT``, or ``FLUSH_SLAVE_TIMEOUT`` for a replicator
-    :ivar accepted: results of the messages in the log, with that status: all of the call, but for
-        a batch larger than a segment, whose pieces behind the failed one were not appended
+    :ivar accepted: results, with that status, of the messages in the log. These are all messages of
+        the call. For a batch larger than a segment, pieces after the failed one were not appended.
     """
 
     def __init__(
@@ -140,16 +140,16 @@ class StrategyFailed(PluginError):
         self.accepted: Sequence[PutResult] = ()
 
     def of(self, results: Sequence[PutResult]) -> StrategyFailed:
-        """The same error about some of the messages."""
+        """The same error for some of the messages."""
         error = copy(self)
         error.accepted, error.__cause__ = results, self.__cause__
         return error
 
 
 class DecodeFailed(PluginError):
-    """The append callback's ``decode`` failed: bodies cannot be had as they were put.
+    """The append callback's ``decode`` failed: original bodies cannot be restored.
 
-    The records are whole. What is wrong is the callback or its settings, such as a key.
+    The records are whole. The fault is in the callback or its settings, such as a wrong key.
     """
 
 
@@ -169,9 +169,9 @@ class NotAStore(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process, or another open store of this one, has the directory open.
+    """Another process, or another open store of this process, has the directory open.
 
-    :ivar owner_pid: the process that recovered it, where it can be known
+    :ivar owner_pid: the process that recovered it, if known
     """
 
     def __init__(
@@ -182,19 +182,19 @@ class StoreLocked(StoreError):
 
 
 class NoOwner(StoreError):
-    """No process has the services of the store, so that nothing is at work in it."""
+    """No process runs the services of the store."""
 
 
 class AttachRefused(StoreError):
-    """The store's owner does not let this process attach; the message says why."""
+    """The owner of the store refuses this process; the message says why."""
 
 
 class BadSegment(StoreError):
     """A file of the log has a wrong length or name, or leaves a gap.
 
-    :ivar offset: physical offset in the log where the trouble starts, in bytes
-    :ivar expected: what should be there
-    :ivar found: what is there
+    :ivar offset: physical offset of the fault in the log, in bytes
+    :ivar expected: the expected value
+    :ivar found: the value found
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class BadSegment(StoreError):
 
 
 class CorruptQueue(StoreError):
-    """A file of a consume queue has a wrong length, or holds units that can be of no record."""
+    """A file of a consume queue has a wrong length, or holds units that fit no record."""
 
 
 class CorruptIndex(StoreError):
@@ -221,7 +221,7 @@ class CorruptIndex(StoreError):
 
 
 class CorruptConfig(StoreError):
-    """A JSON file of ``config/`` cannot be read, and its ``.bak`` neither."""
+    """A JSON file of ``config/`` and its ``.bak`` cannot be read."""
 
 
 class MissingIndex(StoreError):
@@ -229,10 +229,10 @@ class MissingIndex(StoreError):
 
 
 class DispatchStopped(StoreError):
-    """A dispatcher failed; queues and index stay as they are until that is seen to.
+    """A dispatcher failed; queues and index lag behind the log until the cause is removed.
 
     :ivar dispatcher: its name in the settings
-    :ivar offset: physical offset of the record that it failed at
+    :ivar offset: physical offset of the record at which it failed
     """
 
     def __init__(
@@ -252,26 +252,25 @@ class StoreClosed(StoreError):
 
 
 class StoreFailed(StoreError):
-    """A write, sync or allocation failed; nothing more is written until a reopen."""
+    """A write, sync or allocation failed; the store writes nothing more until it is reopened."""
 
 
 class ReadFailed(StoreError, OSError):
-    """A call to the operating system failed while a store was read; it can be tried again.
+    """A system call failed while a store was read; the read can be retried.
 
-    Nothing is wrong with the store by that. It is an ``OSError`` too, so that what handles these
-    goes on to work.
+    The store itself need not be damaged. It is also an ``OSError``, so that existing handlers work.
 
     :ivar errno: the number of the operating system's error
-    :ivar strerror: what was tried, and why it failed
+    :ivar strerror: the operation, and the reason of the failure
     :ivar filename: the file or directory concerned
     """
 
-    errno: int | None = None  # in __dict__, unlike those of an OSError: it can be pickled
+    errno: int | None = None  # in __dict__, unlike that of an OSError, so that it is pickled
     strerror: str | None = None
     filename: str | None = None
 
     def __new__(cls, *words: object, **_parts: object) -> Self:
-        """An ``OSError`` would take words for a number and its name."""
+        """Bypass ``OSError.__new__``, which interprets its arguments as errno and message."""
         made = super().__new__(cls)
         made.args = words
         return made
@@ -283,7 +282,7 @@ class ReadFailed(StoreError, OSError):
 
 
 class ThreadNotStarted(StoreError):
-    """The system gives this process no further thread; nothing was done, and it can be tried again.
+    """The system refuses this process another thread; nothing was done, and a retry is safe.
 
     :ivar thread: the thread's name
     :ivar errno: ``EAGAIN``, the error of ``pthread_create``
@@ -300,12 +299,12 @@ class ThreadNotStarted(StoreError):
 
 
 class CorruptRecord(LakelogError):
-    """Bytes of the log that are not the whole, checked record they should be.
+    """Bytes of the log that are not the whole, checked record expected there.
 
     :ivar offset: physical offset of the record's first byte
-    :ivar expected: what a check wanted
-    :ivar found: what it found
-    :ivar path: the segment file, where it is known
+    :ivar expected: the value that a check expected
+    :ivar found: the value found
+    :ivar path: the segment file, if known
     """
 
     def __init__(
@@ -328,9 +327,9 @@ class CorruptRecord(LakelogError):
 
 
 class OffsetOutOfRange(LakelogError, LookupError):
-    """No record starts at the offset that was asked for.
+    """No record starts at the requested offset.
 
-    :ivar offset: the offset asked for
+    :ivar offset: the requested offset
     """
 
     def __init__(self, what: str, *, offset: int) -> None:
@@ -341,7 +340,7 @@ class OffsetOutOfRange(LakelogError, LookupError):
 class IllegalMessage(LakelogError, ValueError):
     """A message that no record can hold.
 
-    :ivar status: the status with which a put of it is refused
+    :ivar status: the status of the refused put
     """
 
     def __init__(self, what: str, *, status: PutStatus) -> None:
@@ -350,13 +349,13 @@ class IllegalMessage(LakelogError, ValueError):
 
 
 class PutRefused(LakelogError):
-    """A put that is not in the log; nothing of it can be read later.
+    """A refused put: its messages are not in the log and will never be read.
 
-    A batch larger than a segment is appended in pieces; when one of them is refused, those before
-    it stay in the log.
+    A batch larger than a segment is appended in pieces. If one piece is refused, the preceding
+    pieces stay in the log.
 
     :ivar status: RocketMQ's name for the reason
-    :ivar accepted: results of the messages at the front of a batch that *are* in the log
+    :ivar accepted: results of the leading messages of a batch that *are* in the log
     """
 
     def __init__(self, status: PutStatus, what: str) -> None:

@@ -1,7 +1,7 @@
-"""The hooks of lakelog: strategies are offered, and lifecycle events heard of, by these names.
+"""The hooks of lakelog: by them plugins offer strategies and receive lifecycle events.
 
-A plugin is a module or object whose functions carry :data:`hookimpl`. Hooks are called at open,
-per segment or per lifecycle event; none is called per message.
+A plugin is a module or object whose functions carry :data:`hookimpl`. Hooks are called at open, per
+segment or per lifecycle event; none is called per message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakelog.interfaces import DiskState, Factory
 
 PROJECT: Final = "lakelog"
-"""The name of the plugin project, and of the entry point group."""
+"""The name of the pluggy project, and of the entry point group."""
 
 hookspec: Final = pluggy.HookspecMarker(PROJECT)
 hookimpl: Final = pluggy.HookimplMarker(PROJECT)
@@ -24,9 +24,9 @@ hookimpl: Final = pluggy.HookimplMarker(PROJECT)
 
 
 class Hooks:
-    """Every hook; arguments may be left out by an implementation, never renamed."""
+    """All hooks; an implementation may omit arguments, but not rename them."""
 
-    # --- strategies: each returns what it offers of one kind ---
+    # --- strategies: each hook returns the factories of one kind ---
 
     @hookspec
     def lakelog_append_callbacks(self) -> Sequence[Factory]:
@@ -70,34 +70,34 @@ class Hooks:
 
     @hookspec
     def lakelog_segment_sources(self) -> Sequence[Factory]:
-        """Offer sources of segments that are not in the log any more."""
+        """Offer sources of segments that are no longer in the log."""
         raise NotImplementedError
 
     @hookspec
     def lakelog_accelerators(self) -> Sequence[Factory]:
-        """Offer compiled code for what is done for every message."""
+        """Offer accelerators: compiled code for work done for every message."""
         raise NotImplementedError
 
-    # --- lifecycle: each hears of an event ---
+    # --- lifecycle: each hook is notified of an event ---
 
     @hookspec
     def lakelog_store_opening(self, path: Path, read_only: bool) -> None:
-        """A store is about to be opened; raise to forbid it. No file of a store was touched yet."""
+        """A store is about to be opened; raise to forbid it. No file was touched yet."""
 
     @hookspec
     def lakelog_store_recovered(self, path: Path, report: object) -> None:
-        """Recovery is done; ``report`` tells what it found and did."""
+        """Recovery is complete; ``report`` describes its findings and actions."""
 
     @hookspec
     def lakelog_segment_rolled(self, path: Path, start_offset: int) -> None:
-        """The log goes on in a new segment, ``path``, which starts at ``start_offset``."""
+        """The log continues in a new segment, ``path``, which starts at ``start_offset``."""
 
     @hookspec
     def lakelog_segment_deleting(self, path: Path, start_offset: int) -> None:
-        """A segment is about to be deleted; raise to keep it, and all behind it, for now.
+        """A segment is about to be deleted; raise to keep it, and all later ones, for now.
 
-        The file is whole and durable. Called in the store's maintenance thread, or in that of
-        who asked; the deletion waits for it, however long it takes.
+        The file is whole and durable. Called in the store's maintenance thread, or in the thread
+        that requested the deletion. The deletion waits until the hook returns.
         """
 
     @hookspec

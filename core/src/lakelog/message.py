@@ -1,4 +1,4 @@
-"""Messages as users see them: one to be put, one that was stored, and what became of a put."""
+"""Message types: a message to be put, columns of many, and a stored message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakelog.format.sysflag import Transaction, transaction
 from lakelog.runtime.arguments import WrongValue, wrong_type
 
 Body: TypeAlias = bytes | bytearray | memoryview
-"""What a body may be: any contiguous run of bytes."""
+"""Accepted types of a body: any contiguous bytes."""
 
 PropertiesLike: TypeAlias = Mapping[str, str] | bytes
 """Names and values, or an encoded property string that is stored as it is."""
@@ -23,20 +23,20 @@ class Message:
 
     :ivar topic: 1 to 255 bytes of UTF-8
     :ivar body: the payload; ``b""`` for a message without one
-    :ivar tags: RocketMQ's ``TAGS``, one to filter by; without ``||``, and without spaces or
-        control characters at its ends
-    :ivar keys: RocketMQ's ``KEYS``: one key, or a sequence of several, none of them with a space
-    :ivar properties: further properties; or the whole encoded property string as bytes, which is
-        kept byte for byte (``tags`` and ``keys`` must then be ``None``)
+    :ivar tags: RocketMQ's ``TAGS``, one tag to filter by; without ``||``, and without leading or
+        trailing spaces or control characters
+    :ivar keys: RocketMQ's ``KEYS``: one key or a sequence of keys, none of which contains a space
+    :ivar properties: further properties; or the encoded property string as bytes, which is stored
+        byte for byte (``tags`` and ``keys`` must then be ``None``)
     :ivar queue_id: 0 or more; ``None`` lets the store choose round robin
-    :ivar flag: 32 bits of the user's own
+    :ivar flag: 32 bits for the application
     :ivar sys_flag: see ``sysflag``; the bits for IPv6 hosts are set from the hosts
-    :ivar born_timestamp_ms: when the message came to be, in ms since 1970; ``None`` is now
-    :ivar born_host: ``"address:port"`` of who sent it (``"[v6]:port"``); ``None`` is the store's
-    :ivar store_host: ``"address:port"`` to store it under; ``None`` is the store's own
-    :ivar reconsume_times: how often consumers gave it back
-    :ivar prepared_transaction_offset: physical offset of the prepared message it ends
-    :ivar wait_store_ok: whether the put waits for what the flush strategy promises
+    :ivar born_timestamp_ms: creation time in ms since 1970; ``None`` is now
+    :ivar born_host: ``"address:port"`` of the sender (``"[v6]:port"``); ``None`` is the store's
+    :ivar store_host: ``"address:port"`` of the storing host; ``None`` is the store's own
+    :ivar reconsume_times: how often consumers returned it for another delivery
+    :ivar prepared_transaction_offset: physical offset of the prepared message that this one ends
+    :ivar wait_store_ok: whether the put waits for the flush strategy
     """
 
     topic: str
@@ -57,14 +57,14 @@ class Message:
 
 @attrs.frozen(slots=True, eq=False)
 class MessageColumns(Sequence[Message]):
-    """Many messages of one topic, without an object for each; can be put like a list of them.
+    """Many messages of one topic, without an object for each; can be put like a list of messages.
 
-    Fields are those of :class:`Message`. ``queue_ids``, ``tags`` and ``keys`` are one value for
-    all, or a sequence with one value per body (of ``keys``, each may be a sequence again); all
-    further fields are one value for all.
+    Fields are those of :class:`Message`. ``queue_ids``, ``tags`` and ``keys`` are one value for all
+    messages, or a sequence with one value per body; for ``keys``, each may again be a sequence. All
+    other fields are one value for all.
 
-    Raises ``ValueError`` where such a sequence has another length than ``bodies``, and
-    ``TypeError`` where it is none.
+    Raises ``ValueError`` if the length of such a sequence differs from that of ``bodies``, and
+    ``TypeError`` if a value is not a sequence.
     """
 
     topic: str
@@ -105,7 +105,7 @@ class MessageColumns(Sequence[Message]):
     def __getitem__(self, index: slice) -> MessageColumns: ...
 
     def __getitem__(self, index: int | slice) -> Message | MessageColumns:
-        """One message, or the columns of several."""
+        """One message, or the columns of a slice."""
         queue_id, tags, keys = (
             _taken(each, index) for each in (self.queue_ids, self.tags, self.keys)
         )
@@ -117,7 +117,7 @@ class MessageColumns(Sequence[Message]):
             self.topic, self.bodies[index], tags, keys, self.properties, queue_id,
             self.flag, self.sys_flag, self.born_timestamp_ms, self.born_host, self.store_host,
             self.reconsume_times, self.prepared_transaction_offset, self.wait_store_ok,
-        )  # fmt: skip  # in the order of the class, a group a line
+        )  # fmt: skip  # in the order of the class, one group per line
 
 
 def _taken(column: Any, index: int | slice) -> Any:
@@ -131,10 +131,10 @@ def is_shared(column: object) -> bool:
 
 @attrs.frozen(slots=True)
 class StoredMessage:
-    """A message as one record of the log holds it.
+    """A message as stored in one record of the log.
 
     :ivar size: length of the whole record in bytes
-    :ivar body: as stored; :func:`lakelog.format.compression.decompress` unpacks it
+    :ivar body: as stored; use :func:`lakelog.format.compression.decompress` to unpack it
     :ivar properties_bytes: the property string byte for byte
     :ivar magic: ``0xDAA320A7`` (V1) or ``0xDAA320AB`` (V2)
     """
@@ -159,7 +159,7 @@ class StoredMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties; of a name that repeats, the last value, as in RocketMQ."""
+        """The properties; the last value wins if a name repeats, as in RocketMQ."""
         from lakelog.format.properties import decode_properties
 
         return decode_properties(self.properties_bytes)
@@ -171,7 +171,7 @@ class StoredMessage:
 
     @property
     def keys(self) -> list[str]:
-        """The pieces of the property ``KEYS``."""
+        """The individual keys in property ``KEYS``."""
         return [key for key in self.properties.get("KEYS", "").split(" ") if key]
 
     @property
@@ -181,7 +181,7 @@ class StoredMessage:
 
     @property
     def transaction(self) -> Transaction:
-        """The part this record plays in a transaction."""
+        """The role of this record in a transaction."""
         return transaction(self.sys_flag)
 
     @property

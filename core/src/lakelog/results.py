@@ -1,4 +1,4 @@
-"""What became of puts: one result for a message, a sequence of them for a batch."""
+"""The results of puts: one per message, or a sequence for a batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @attrs.define(slots=True)
 class PutResult:
-    """A message that is in the log.
+    """The result of a put whose message is in the log.
 
-    :ivar status: ``PUT_OK``, or what could not be had in time although the message is in the log
-    :ivar queue_offset: its number in its queue; 0 for prepared and rollback messages
-    :ivar physical_offset: where its record starts, in bytes from the start of the log
+    :ivar status: ``PUT_OK``, or the guarantee that was not met in time
+    :ivar queue_offset: offset in its queue; 0 for prepared and rollback messages
+    :ivar physical_offset: start of its record, in bytes from the start of the log
     :ivar size: length of its record in bytes
-    :ivar store_timestamp_ms: when it was appended, in ms since 1970
+    :ivar store_timestamp_ms: time of the append, in ms since 1970
     :ivar store_host: the host in its message id
     """
 
@@ -42,15 +42,15 @@ class PutResult:
 
     @property
     def end_offset(self) -> int:
-        """Where the record ends, in bytes from the start of the log."""
+        """End of the record, in bytes from the start of the log."""
         return self.physical_offset + self.size
 
 
 @attrs.frozen(slots=True, eq=False)
 class BatchResult(Sequence[PutResult]):
-    """The results of one batch, in its order; columns where a program wants speed.
+    """The results of one batch, in order, stored as columns.
 
-    :ivar status: the outcome that all messages of the batch share
+    :ivar status: the status that all messages of the batch share
     :ivar queues: topic and queue of each message
     :ivar queue_offsets: ``int64``, one per message
     :ivar physical_offsets: ``int64``, one per message
@@ -91,7 +91,7 @@ class BatchResult(Sequence[PutResult]):
         )
 
     def __iter__(self) -> Iterator[PutResult]:
-        """All of them, in half the time that asking for one after the other takes."""
+        """Yield all results, in half the time of access by index."""
         status, stamp_ms = self.status, self.store_timestamp_ms
         offsets = self.queue_offsets.tolist(), self.physical_offsets.tolist(), self.sizes.tolist()
         for queue, at, place, size, host in zip(

@@ -1,4 +1,4 @@
-"""What can become of a put: RocketMQ's ``PutMessageStatus`` and ``AppendMessageStatus``."""
+"""Outcomes of a put: RocketMQ's ``PutMessageStatus`` and ``AppendMessageStatus``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _IN_LOG = frozenset(
 
 @unique
 class AppendStatus(Enum):
-    """What an append callback answers; it never leaves the seam between callback and log."""
+    """The outcome of an append callback; internal to callback and log."""
 
     PUT_OK = "PUT_OK"
     END_OF_FILE = "END_OF_FILE"
