@@ -1,4 +1,4 @@
-"""The append callback: messages to the bytes of records."""
+"""The append callback, which encodes messages as records."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class AppendCallback(Protocol):
-    """Turns messages into the bytes of records.
+    """Encodes messages as records.
 
-    One that stores bodies otherwise than they are put is a :class:`BodyDecoder`, too.
+    A callback that changes bodies before it stores them also implements :class:`BodyDecoder`.
     """
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode outside the append lock.
+        """Encode messages outside the append lock; leave fields open that depend on the position.
 
-        What depends on the place in the log is left open. Raises
-        :class:`~lakelog.errors.IllegalMessage`.
+        Raises :class:`~lakelog.errors.IllegalMessage`.
         """
 
     def place(
@@ -35,31 +34,32 @@ class AppendCallback(Protocol):
         queue_offsets: QueueOffsets,
         now_ms: int,
     ) -> AppendStatus:
-        """Fill in what depends on the place, inside the append lock.
+        """Fill in the fields that depend on the position, inside the append lock.
 
-        :param position: physical offset at which the batch will stand, in bytes
+        Must read ``queue_offsets`` without changing it: after the write, the store lets the batch
+        advance it.
+
+        :param position: physical offset of the batch, in bytes
         :param remaining: bytes left in the segment
-        :returns: ``PUT_OK`` when ``batch.buffer`` can be written as it now is; ``END_OF_FILE``
-            when it does not fit into this segment; another status when it fits nowhere.
-            ``queue_offsets`` is read, never changed: the store lets the batch advance it once the
-            bytes are written.
+        :returns: ``PUT_OK`` if ``batch.buffer`` is ready to be written; ``END_OF_FILE`` if it does
+            not fit into this segment; another status if it fits into none
         """
 
 
 @runtime_checkable
 class BodyDecoder(Protocol):
-    """An append callback that stores bodies otherwise than they are put: compressed, encrypted.
+    """An append callback that changes bodies before it stores them, by compression or encryption.
 
-    It is made in stores that are open for reading, too, with ``context.read_only``.
+    Stores that are open for reading create one too, with ``context.read_only``.
     """
 
     def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """The same messages, in order, with the bodies that were put.
+        """The same messages, in order, with their original bodies.
 
-        Each has another ``body``, and where that tells of the body another ``sys_flag``; all else
-        stays, also ``body_crc``, which is of the body as stored. Messages that this callback did
-        not make, such as those put before it was chosen, are returned as they are.
+        Each gets another ``body``, and another ``sys_flag`` where that describes the body. All
+        other fields stay, including ``body_crc``, which covers the stored body. Messages that this
+        callback did not encode, such as older ones, are returned unchanged.
 
-        Called from any thread, with some of what a read found, and never by what looks at stored
-        bytes: dispatchers, recovery, ``verify`` and ``repair``. Whatever it raises ends the read.
+        Called from any thread, with the messages of one read. Dispatchers, recovery, ``verify`` and
+        ``repair`` use stored bytes and never call it. An exception ends the read.
         """

@@ -1,4 +1,4 @@
-"""The flush strategy and the replicator: what a put waits for behind its append."""
+"""The flush strategy and the replicator, which decide what a put waits for after its append."""
 
 from __future__ import annotations
 
@@ -9,62 +9,66 @@ from lakelog.status import PutStatus
 
 
 class Pending(Protocol):
-    """A status that is not known yet; a ``concurrent.futures.Future[PutStatus]`` is one."""
+    """A future status; ``concurrent.futures.Future[PutStatus]`` implements it."""
 
     def done(self) -> bool:
-        """Whether it is known by now."""
+        """Whether the status is known."""
 
     def result(self, timeout: float | None = None) -> PutStatus:
-        """Wait for it, at most ``timeout`` seconds (``TimeoutError``); raises what it came to."""
+        """Wait for the status, or raise its exception.
+
+        :param timeout: in seconds; raises ``TimeoutError``
+        """
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
-        """Call ``fn`` with this object once it is known, in whatever thread that is."""
+        """Call ``fn`` with this object once the status is known, in any thread."""
 
 
 Outcome: TypeAlias = "PutStatus | Pending"
-"""A status known at once, or one that a waiter will be given."""
+"""A status that is known at once, or a future one."""
 
 
 class Flushable(Protocol):
-    """The log as a flush strategy sees it; all of it may be called from any thread."""
+    """The log's interface to flush strategies; thread-safe."""
 
     @property
     def staged(self) -> bool:
-        """Whether ``commit`` does anything: what was appended is not in the page cache before."""
+        """Whether appended bytes reach the page cache only by ``commit``."""
 
     @property
     def appended(self) -> int:
-        """End of what was appended, in bytes from the start of the log."""
+        """End offset of the last append, in bytes from the start of the log."""
 
     @property
     def flushed(self) -> int:
-        """End of what is durable."""
+        """End offset of the durable part of the log."""
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; the end of what others see."""
+        """Write staged bytes to the page cache; returns their end offset."""
 
     def sync(self) -> int:
-        """Make durable what was appended before the call; the new ``flushed``.
+        """Make durable what was appended before the call; returns the new ``flushed``.
 
-        That may be less in the handler of a signal, whose thread was about to sync, too.
+        The result may be lower if a signal handler calls this while its thread is about to sync.
 
-        Raises :class:`~lakelog.errors.StoreFailed`: what was not durable by then never counts
-        as durable again, and every waiter must be failed.
+        Raises :class:`~lakelog.errors.StoreFailed`. Bytes that were not durable by then never count
+        as durable, and every waiter must fail.
         """
 
     def try_sync(self) -> bool:
-        """As :meth:`sync`, unless a thread of any process syncs just now; whether it did.
+        """Like :meth:`sync`, unless a thread of any process is syncing; returns whether it synced.
 
-        ``True``, too, where nothing was to do. Raises :class:`~lakelog.errors.StoreFailed`.
+        Also returns ``True`` if there was nothing to sync. Raises
+        :class:`~lakelog.errors.StoreFailed`.
         """
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
-        """Wait until all before ``end_offset`` is durable; whether it was in time.
+        """Wait until the log is durable up to ``end_offset``; returns ``False`` on timeout.
 
-        The thread syncs nothing itself, so that no sync that hangs can hold it up.
+        The calling thread syncs nothing itself, so that a sync that hangs cannot block it.
 
-        :param ask: called where nobody syncs; it has another thread call :meth:`try_sync`, and is
-            called again where that came to nothing
+        :param ask: called if no thread is syncing; it makes another thread call :meth:`try_sync`,
+            and is called again if that did not sync
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
@@ -72,54 +76,55 @@ class Flushable(Protocol):
 
 @runtime_checkable
 class FlushStrategy(Protocol):
-    """Decides when bytes become durable, and lets callers wait for it.
+    """Decides when bytes become durable, and lets callers wait for that.
 
-    One whose ``submit`` never blocks, and lets a put that waits wait for a :class:`Pending`, may
-    say so with an attribute ``answers_later = True``: an asynchronous put that finds nothing under
-    way is then appended by its caller, which saves a change of threads.
+    ``answers_later = True`` may be set if ``submit`` never blocks and returns a :class:`Pending` to
+    puts that wait. An asynchronous put with an empty queue is then appended by its caller, which
+    saves a thread switch.
 
-    One whose ``submit`` does nothing, and answers ``PUT_OK``, says so with an attribute
-    ``answers_at_once = True``: it need not be called. That is looked at behind ``start``.
+    ``answers_at_once = True`` may be set if ``submit`` does nothing but return ``PUT_OK``; the
+    store then skips the call. The attribute is read after ``start``.
 
-    One that lets puts wait until they are durable says so with an attribute
-    ``waits_for_disk = True``. Reads then end at what is durable, so that nothing vanishes that
-    somebody saw; a put that does not wait is seen once it was synced, which the strategy sees to.
-    Without it reads see whatever was appended.
+    ``waits_for_disk = True`` must be set if puts wait until they are durable. Reads then end at the
+    durable end, so that no message that was read can vanish. A put that does not wait becomes
+    readable with the next sync, which the strategy must trigger. Without the attribute, reads
+    return everything appended.
     """
 
     def start(self, log: Flushable) -> None:
         """Begin; called once, before the first append."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Hear of an append that ended at ``end_offset``; what its put has to wait for.
+        """Register an append that ended at ``end_offset``; returns what its put waits for.
 
-        Called outside the append lock, once per put or batch. ``wait=False`` must not wait.
+        Called outside the append lock, once per put or batch. Must not wait if ``wait`` is
+        ``False``.
         """
 
     def close(self) -> None:
-        """Flush what is left, then stop; called once, after the last append.
+        """Flush the remaining bytes, then stop; called once, after the last append.
 
-        Also after a ``start`` that raised, such as for want of a thread.
+        Also called after a ``start`` that raised, for example because no thread could be started.
         """
 
 
 @runtime_checkable
 class Wakeable(Protocol):
-    """A flush strategy that wants to hear of commits of a staged writer."""
+    """A flush strategy that is notified of commits of a staged writer."""
 
     def wake(self) -> None:
-        """Bytes were committed: look whether they are to be flushed. Must not block."""
+        """Check whether committed bytes are due for a flush. Must not block."""
 
 
 @runtime_checkable
 class Replicator(Protocol):
-    """Told of appends; lets callers wait for copies elsewhere."""
+    """Copies appends elsewhere, and lets callers wait for the copies."""
 
     def start(self, log: Flushable) -> None:
         """Begin; called once, before the first append."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Hear of an append that ended at ``end_offset``; what its put has to wait for."""
+        """Register an append that ended at ``end_offset``; returns what its put waits for."""
 
     def close(self) -> None:
         """Stop; called once, after the last append."""

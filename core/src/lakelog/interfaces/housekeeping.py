@@ -1,4 +1,4 @@
-"""Keeping house: cleaners say what may go, disk-space watchers how full it is; the store acts."""
+"""Disk-space maintenance: cleaners choose segments to delete, watchers measure disk usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SegmentInfo:
     :ivar start_offset: offset of its first byte
     :ivar size_bytes: its length
     :ivar last_timestamp_ms: store time of its last message, in ms since 1970
-    :ivar readers: maps of it of which somebody still holds a view, in this process
+    :ivar readers: number of its maps with views in use in this process
     :ivar pinned_by: names of followers that still need it
     """
 
@@ -31,9 +31,9 @@ class SegmentInfo:
 
 @attrs.frozen
 class Deletion:
-    """A cleaner's decision to delete the segment at ``start_offset``, and why.
+    """A cleaner's decision to delete the segment at ``start_offset``, with the reason.
 
-    :ivar forced: whether readers that still hold it are not waited for
+    :ivar forced: whether to delete it while readers use it
     """
 
     start_offset: int
@@ -43,7 +43,7 @@ class Deletion:
 
 @unique
 class DiskState(Enum):
-    """What a disk-space watcher thinks of the disks."""
+    """A disk-space watcher's rating of the disks."""
 
     OK = "ok"
     CLEAN = "clean"
@@ -53,15 +53,15 @@ class DiskState(Enum):
 
 @attrs.frozen
 class DiskUsage:
-    """How full the file system is that a path stands on.
+    """Usage of the file system of a path.
 
-    :ivar path: the path that was asked about
-    :ivar total_bytes: what others than root may use of it, and what is used
-    :ivar free_bytes: what others than root may still use
+    :ivar path: the path
+    :ivar total_bytes: used bytes plus the bytes available to users other than root
+    :ivar free_bytes: bytes available to users other than root
     :ivar used_ratio: from 0 to 1
-    :ivar free_inodes: how many files can still be made; ``None`` where there is no such limit
-    :ivar keep_free_bytes: no file is made ahead of need that would leave less than this free: what
-        the line comes to here from which on writing stops
+    :ivar free_inodes: number of files that can still be created; ``None`` if unlimited
+    :ivar keep_free_bytes: no file is preallocated if that would leave less free space than this;
+        derived from the limit at which writing stops
     """
 
     path: Path
@@ -74,11 +74,11 @@ class DiskUsage:
 
 @attrs.frozen
 class DiskReport:
-    """What a watcher saw.
+    """The result of one observation.
 
-    :ivar state: what to do, by the fullest
-    :ivar disks: one for each path, in the order in which they were given
-    :ivar reason: what is above which line; empty while the state is ``OK``
+    :ivar state: the action required by the fullest disk
+    :ivar disks: one entry per path, in the given order
+    :ivar reason: which disk exceeds which limit; empty if the state is ``OK``
     """
 
     state: DiskState
@@ -86,19 +86,19 @@ class DiskReport:
     reason: str = ""
 
     def of(self, path: Path) -> DiskUsage | None:
-        """What was seen at ``path``."""
+        """The usage for ``path``."""
         return next((each for each in self.disks if each.path == path), None)
 
 
 @attrs.frozen
 class Situation:
-    """What a cleaner may go by beside the segments.
+    """Facts beside the segments on which a cleaner may decide.
 
     :ivar now_ms: ms since 1970
-    :ivar disk: what the watcher says; ``OK`` where there is none
-    :ivar manual: whether a person asked for it now
-    :ivar free_bytes: of the fullest disk that the log stands on, if that is known
-    :ivar used_ratio: of the same, from 0 to 1
+    :ivar disk: the watcher's rating; ``OK`` without a watcher
+    :ivar manual: whether a user requested this cleaning
+    :ivar free_bytes: free bytes of the fullest disk of the log, if known
+    :ivar used_ratio: usage of the same disk, from 0 to 1
     """
 
     now_ms: int
@@ -110,12 +110,12 @@ class Situation:
 
 @attrs.frozen(kw_only=True)
 class Pace:
-    """How fast the store may act on a cleaner's decisions.
+    """How fast the store executes a cleaner's decisions.
 
-    :ivar batch_max: at most so many segments a round
-    :ivar interval_ms: pause between two of them
-    :ivar destroy_forcibly_after_ms: a segment that readers hold waits so long, then goes: what they
-        hold stays readable to them, and whoever comes later gets an error
+    :ivar batch_max: largest number of segments per round
+    :ivar interval_ms: pause between two deletions
+    :ivar destroy_forcibly_after_ms: longest wait for readers of a segment; views in use stay
+        readable after the deletion, and later reads fail
     """
 
     batch_max: int = attrs.field(default=10, validator=validators.ge(1))
@@ -125,27 +125,27 @@ class Pace:
 
 @runtime_checkable
 class Cleaner(Protocol):
-    """Chooses what to delete; the store deletes, from the front and never leaving a gap.
+    """Chooses segments to delete; the store deletes them from the front, without gaps.
 
-    :ivar pace: how fast the store may act
-    :ivar remove_empty_queues: whether queues of topics of which nothing is left go too
+    :ivar pace: how fast the store executes the decisions
+    :ivar remove_empty_queues: whether queues without remaining messages are removed too
     """
 
     pace: Pace
     remove_empty_queues: bool
 
     def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
-        """Decide which segments may go: a run of ``segments`` from the first one on.
+        """Choose the segments to delete: a leading run of ``segments``.
 
-        Goes by nothing but its arguments and its settings.
+        Must depend only on its arguments and its settings.
 
-        :param segments: all sealed ones, oldest first; the active one is not among them
+        :param segments: all sealed segments, oldest first; without the active one
         """
 
 
 @runtime_checkable
 class DiskWatcher(Protocol):
-    """Watches the space on the disks of a store."""
+    """Measures the disk space of a store."""
 
     def observe(self, paths: Sequence[Path]) -> DiskReport:
-        """Look at the disks that ``paths`` stand on; called from one thread at a time."""
+        """Measure the disks of ``paths``; called from one thread at a time."""

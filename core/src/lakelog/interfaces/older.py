@@ -1,4 +1,4 @@
-"""Serving what is not in the log any more: segments that were kept elsewhere before they went."""
+"""Access to segments that were archived before they were deleted from the log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class SegmentSource(Protocol):
-    """Sealed segments, whole, as they stood in the log; read where an old offset is asked for.
+    """Complete sealed segments, read when an offset below the log is requested.
 
-    Called from any thread. Raises :class:`~lakelog.errors.StoreError` for what it cannot read.
+    Called from any thread. Raises :class:`~lakelog.errors.StoreError` if a segment cannot be read.
     """
 
     def starts(self) -> Sequence[int]:
-        """Physical offsets of the first bytes of those that it has now, in order."""
+        """Physical start offsets of the available segments, in order."""
 
     def read(self, start: int, position: int, length: int) -> bytes:
         """``length`` bytes from byte ``position`` of the segment that starts at ``start``."""

@@ -1,6 +1,6 @@
-"""What a dispatcher must do so that operators can check its files, and what such a check finds.
+"""The interface by which a dispatcher's files are checked against the log, and the findings.
 
-Files are compared as they stand: nothing is completed, repaired or opened for writing.
+Files are only read: nothing is completed or repaired.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Problem:
-    """One thing that is wrong with what was built from the log.
+    """One fault in files that were built from the log.
 
     :ivar path: the file, or the folder that lacks one
-    :ivar position: byte of the file
-    :ivar what: the kind of problem; the same words for all of one kind
-    :ivar expected: what should be there, in words; empty where nothing can be told
-    :ivar found: what is there
-    :ivar recoverable: a crash leaves it so, and a recovery puts it right from the log: what is
-        missing at the end, or leads behind the log. In a store that was closed cleanly it is a
-        problem like any other
+    :ivar position: byte position in the file
+    :ivar what: the kind of problem, in the same words for all of one kind
+    :ivar expected: the expected content, in words; empty if unknown
+    :ivar found: the actual content
+    :ivar recoverable: whether a crash can cause it and recovery repairs it from the log: missing
+        units at the end, or units beyond the log. After a clean close it is an ordinary problem.
     """
 
     path: Path
@@ -40,48 +39,48 @@ class Problem:
     recoverable: bool = False
 
     def __str__(self) -> str:
-        """For a terminal."""
+        """Format it for a terminal."""
         pairs = (("expected", self.expected), ("found", self.found))
         more = ", ".join(f"{name} {text}" for name, text in pairs if text)
         return f"{self.path}: at byte {self.position}: {self.what}{': ' if more else ''}{more}"
 
 
 class Verifier(Protocol):
-    """One check on its way, beside one scan of the log; used by one thread."""
+    """A check in progress, alongside one scan of the log; used by one thread."""
 
     def take(self, batch: RecordBatch) -> Iterator[Problem]:
-        """Compare with the next run of records, in log order; to be iterated to its end."""
+        """Compare with the next run of records, in log order; iterate to the end."""
 
     def finish(self, end_offset: int) -> Iterator[Problem]:
-        """Compare what is left: the log was read to ``end_offset`` bytes."""
+        """Compare the remainder: the log was read up to ``end_offset`` bytes."""
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
 
 
 @runtime_checkable
 class DamageAware(Protocol):
-    """A verifier that wants to know of damage in the log, which is no problem of its files."""
+    """A verifier that also receives damage of the log, which is no fault of its own files."""
 
     def pass_damage(self, offset: int, end_offset: int) -> None:
-        """These bytes of the log are no whole record; told in the order of the log."""
+        """Record that these bytes are not a whole record; called in log order."""
 
 
 class DamagedRanges:
-    """Damage of a log that came by so far."""
+    """The damaged ranges of the log found so far."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, offset: int, end_offset: int) -> None:
-        """Take the next one, in the order of the log."""
+        """Add the next range, in log order."""
         self._starts.append(offset)
         self._ends.append(end_offset)
 
     def hits(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """For each of some places, whether it is inside of damage."""
-        import numpy as np  # for operators only
+        """Which of ``offsets`` lie inside a damaged range."""
+        import numpy as np  # needed for checks only
 
         if not self._starts:
             return np.zeros(len(offsets), np.bool_)
@@ -92,11 +91,12 @@ class DamagedRanges:
 
 @runtime_checkable
 class Verifiable(Protocol):
-    """A dispatcher, made to be read only, whose files can be compared with the log."""
+    """A read-only dispatcher whose files can be compared with the log."""
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
-        """Begin a check; to be called before the scan of the log begins.
+        """Start a check, before the scan of the log starts.
 
-        :param minimum: the log's first byte; what stems from records before it is not judged
-        :param living: an owner writes meanwhile: what it has not dispatched yet is no problem
+        :param minimum: start of the log; units of earlier records are not checked
+        :param living: whether an owner writes meanwhile, so that missing units at the end are
+            normal
         """
