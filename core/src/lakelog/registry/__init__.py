@@ -1,9 +1,9 @@
-"""Collects what plugins offer, refuses what cannot work, and picks strategies by name.
+"""Collects strategies offered by plugins, rejects invalid ones, and selects them by name.
 
-:mod:`~lakelog.registry.sources` says where plugins come from, ``plugged`` registers them,
-``hookcheck`` and ``factorycheck`` refuse mistakes that pluggy would let pass, ``collect`` gathers
-the factories, ``conformance`` checks the objects that they make, and ``events`` tells of lifecycle
-events. All of it happens at open, before any file is touched; nothing here is called per message.
+:mod:`~lakelog.registry.sources` lists plugins and ``plugged`` registers them. ``hookcheck`` and
+``factorycheck`` reject mistakes that pluggy would ignore. ``collect`` gathers the factories,
+``conformance`` checks the objects that they create, and ``events`` delivers lifecycle events. All
+of it runs at open, before any file is touched; nothing here is called per message.
 """
 
 from lakelog.registry.conformance import check_object

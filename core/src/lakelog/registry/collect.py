@@ -1,6 +1,6 @@
-"""Calls the hooks that offer strategies, once, and gathers sound factories by their names.
+"""Calls the hooks that offer strategies, once, and collects valid factories by name.
 
-A name is also the name of a section of settings, so that it is unique across all kinds.
+A name is also the name of a settings section, so names are unique across all kinds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Offered:
 
 
 def collect(plugged: Plugged) -> dict[str, Offered]:
-    """Everything that the plugins offer, by name; raises for what cannot be used."""
+    """All factories of the plugins, by name; raises if one is invalid."""
     found: dict[str, Offered] = {}
     for offered in _offered(plugged):
         name = offered.factory.name

@@ -1,8 +1,8 @@
-"""Checks an object against its Protocol, once, by the signatures of its methods.
+"""Checks an object against its Protocol by the signatures of its methods.
 
-``isinstance`` with a Protocol only asks whether names are there; this also asks whether each method
-can be called as the Protocol says, by position and by name, and answers at once. What it found out
-about functions it remembers: a process may open many stores.
+``isinstance`` with a Protocol checks only names. This also checks that each method accepts the
+Protocol's arguments, by position and by name, and is not async. Results for functions are cached,
+because a process may open many stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 
 def check_object(obj: object, protocol: type[Any]) -> str | None:
-    """Say what keeps ``obj`` from being a ``protocol``; ``None`` if nothing does."""
+    """Describe why ``obj`` does not implement ``protocol``; ``None`` if it does."""
     if obj is None:
         return f"it is None; a {protocol.__name__} is wanted"
     problems = (*_attributes(obj, protocol), *_methods(obj, protocol))
@@ -51,7 +51,7 @@ def _declared(protocol: type[Any]) -> tuple[tuple[str, Callable[..., Any]], ...]
 
 
 def _is_known(method: object, declared: Callable[..., Any]) -> bool:
-    """Whether ``method`` is a plain one of a class, and fits; the signature is read once."""
+    """Whether ``method`` is a plain method with a matching signature; the result is cached."""
     if type(method) is not MethodType or type(method.__func__) is not FunctionType:
         return False
     return _fits(method.__func__, declared)
@@ -77,7 +77,7 @@ def _can_be_called(method: Callable[..., Any], declared: Callable[..., Any]) -> 
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
-        return True  # built-in code need not tell
+        return True  # built-in code need not have a signature
     names = list(inspect.signature(declared).parameters)[1:]
     try:
         signature.bind(*names)
@@ -93,7 +93,7 @@ def _shown(function: Callable[..., Any]) -> str:
 
 
 def _expected(declared: Callable[..., Any]) -> str:
-    """The declaration as a caller sees it, without ``self``."""
+    """The declaration as its caller sees it, without ``self``."""
     signature = inspect.signature(declared)
     parameters = list(signature.parameters.values())[1:]
     return f"{declared.__name__}{signature.replace(parameters=parameters)}"

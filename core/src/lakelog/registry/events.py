@@ -1,9 +1,9 @@
-"""Tells plugins of lifecycle events, each by itself.
+"""Delivers lifecycle events to each plugin separately.
 
-An observer that raises is logged under its plugin's name, and neither stops the others nor the
-store. Two events ask: ``store_opening``, where an exception forbids the opening, and
-``segment_deleting``, where it keeps the segment. Plugins are asked in pluggy's order: the last one
-registered first, ``tryfirst`` before that.
+If an observer raises, the error is logged with its plugin's name; the other observers and the store
+continue. Two events can be refused: an exception in ``store_opening`` forbids the opening, and one
+in ``segment_deleting`` keeps the segment. Plugins are called in pluggy's order: the last registered
+first, preceded by those with ``tryfirst``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lakelog.registry.sources import Source, error_in
 
 @attrs.frozen
 class Veto:
-    """A plugin's refusal to let a segment go.
+    """A plugin's refusal to delete a segment.
 
-    :ivar plugin: whose it is
-    :ivar cause: what it raised
+    :ivar plugin: name of the plugin
+    :ivar cause: the exception that it raised
     """
 
     plugin: str
     cause: Exception
 
     def __str__(self) -> str:
-        """Put the refusal in words."""
+        """Describe the refusal."""
         return f"plugin {self.plugin!r} keeps it: {type(self.cause).__name__}: {self.cause}"
 
 
@@ -42,44 +42,44 @@ class Events:
     _plugged: Plugged
 
     def store_opening(self, path: Path, read_only: bool) -> None:
-        """Ask whether the store may be opened.
+        """Announce the opening, which a plugin may forbid.
 
-        Raises :class:`~lakelog.errors.PluginError`, with its cause, where a plugin forbids it.
+        Raises :class:`~lakelog.errors.PluginError`, with its cause, if a plugin forbids it.
         """
         refusal = self._ask("lakelog_store_opening", path=path, read_only=read_only)
         if refusal:
             raise _forbidden(path, *refusal) from refusal[1]
 
     def store_recovered(self, path: Path, report: object) -> None:
-        """Tell that recovery is done."""
+        """Announce the end of recovery."""
         self._tell("lakelog_store_recovered", path=path, report=report)
 
     def segment_rolled(self, path: Path, start_offset: int) -> None:
-        """Tell that the log goes on in the segment ``path``."""
+        """Announce that the log continues in the segment ``path``."""
         self._tell("lakelog_segment_rolled", path=path, start_offset=start_offset)
 
     def segment_deleting(self, path: Path, start_offset: int) -> Veto | None:
-        """Ask whether a segment may be deleted; the first refusal, if any.
+        """Announce the deletion of a segment; returns the first refusal, if any.
 
-        A plugin that raises for any reason keeps the segment: deletion cannot be undone.
+        Any exception of a plugin keeps the segment: deletion cannot be undone.
         """
         refusal = self._ask("lakelog_segment_deleting", path=path, start_offset=start_offset)
         return Veto(refusal[0].name, refusal[1]) if refusal else None
 
     def segment_deleted(self, path: Path, start_offset: int) -> None:
-        """Tell that a segment was deleted."""
+        """Announce that a segment was deleted."""
         self._tell("lakelog_segment_deleted", path=path, start_offset=start_offset)
 
     def disk_pressure(self, path: Path, state: DiskState) -> None:
-        """Tell that the state of the disks changed."""
+        """Announce a new state of the disks."""
         self._tell("lakelog_disk_pressure", path=path, state=state)
 
     def store_failed(self, path: Path, cause: BaseException) -> None:
-        """Tell that a write or sync failed."""
+        """Announce a failed write or sync."""
         self._tell("lakelog_store_failed", path=path, cause=cause)
 
     def store_closed(self, path: Path) -> None:
-        """Tell that a store was closed."""
+        """Announce that a store was closed."""
         self._tell("lakelog_store_closed", path=path)
 
     def cli_commands(self, app: Any) -> None:
@@ -90,7 +90,7 @@ class Events:
         for source, caller in self._plugged.callers(hook):
             try:
                 caller(**arguments)
-            except Exception as error:  # noqa: BLE001  # whatever is raised is a veto
+            except Exception as error:  # noqa: BLE001  # any exception is a veto
                 return source, error
         return None
 

@@ -1,4 +1,4 @@
-"""What a hook that offers strategies may return: a list of sound factories of its own kind."""
+"""Checks the result of a strategy hook: a list of valid factories of its kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AUTO: Final = "auto"
 
 
 def returned(results: Sequence[object], kind: Kind) -> list[Factory] | str:
-    """Join the factories that a hook returned, or say what is wrong with them."""
+    """Join the factories that a hook returned, or describe what is wrong with them."""
     factories: list[Factory] = []
     if not results:
         return f"{kind.value} returned None; return a list of factories (it may be empty)"
@@ -28,7 +28,7 @@ def returned(results: Sequence[object], kind: Kind) -> list[Factory] | str:
 
 
 def problem(factory: object, kind: Kind) -> str | None:
-    """Say what is wrong with one item that the hook of ``kind`` returned, if anything."""
+    """Describe what is wrong with one item that the hook of ``kind`` returned, if anything."""
     if not isinstance(factory, Factory):
         return f"{kind.value} returned a list with {_shown(factory)}; return Factory objects"
     if factory.kind is not kind:
@@ -60,7 +60,7 @@ def _bad_parts(factory: Factory) -> str | None:
 
 
 def _untyped(value: Any) -> Any:
-    """Forget a declared type: plugins are not bound to have kept to it."""
+    """Drop the declared type: plugins may violate it at run time."""
     return value
 
 

@@ -1,7 +1,7 @@
-"""Refuses hook functions that pluggy would ignore, or never call as their author thinks.
+"""Rejects hook functions that pluggy would silently ignore or call incorrectly.
 
-pluggy passes over a function without a marker, and leaves arguments with a default unset; each is
-an error here, as are misspelt hooks and arguments.
+pluggy ignores functions without a marker, and leaves arguments with a default unset. Each is an
+error here, as are misspelt hooks and arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Complaint = Callable[[str, type[BadHook]], Exception]
 
 
 def check_hooks(plugin: object, complain: Complaint) -> None:
-    """Raise for the first function of ``plugin`` that is not a hook as it should be."""
+    """Raise for the first invalid hook function of ``plugin``, or if it has none."""
     specs = known_hooks()
     marked = 0
     for name, function, options in _candidates(plugin):
@@ -42,7 +42,7 @@ def check_hooks(plugin: object, complain: Complaint) -> None:
 
 @functools.cache
 def known_hooks() -> dict[str, list[str]]:
-    """List the hooks that there are, with the names of their arguments."""
+    """The names of all hooks, with those of their arguments."""
     return {
         name: list(inspect.signature(spec).parameters)[1:]
         for name, spec in vars(Hooks).items()
@@ -59,7 +59,7 @@ def _candidates(plugin: object) -> Iterator[tuple[str, Any, Mapping[str, Any] | 
 
 
 def _options(raw: object) -> Mapping[str, Any] | None:
-    """Read what the marker left on a function, above or below ``staticmethod`` and the like."""
+    """The marker's options on a function, above or below ``staticmethod`` and the like."""
     for holder in (raw, getattr(raw, "__func__", None)):
         options = getattr(holder, _MARKER, None)
         if isinstance(options, dict):

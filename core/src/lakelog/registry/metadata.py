@@ -16,12 +16,12 @@ class Distribution:
     version: str
 
     def __str__(self) -> str:
-        """Join name and version, as errors print them."""
+        """Name and version, as errors print them."""
         return f"{self.name} {self.version}".rstrip()
 
 
 def metadata_name(folder: str) -> str:
-    """Take the normalised name out of ``NAME-VERSION.dist-info``.
+    """Extract the normalised name from ``NAME-VERSION.dist-info``.
 
     >>> metadata_name("site-packages/Lakelog_mmap-1.0.dist-info")
     'lakelog-mmap'
@@ -31,12 +31,12 @@ def metadata_name(folder: str) -> str:
 
 
 def normalized_name(name: str) -> str:
-    """Write a package's name as PEP 503 does; equal ones are one package."""
+    """Normalise a package's name as in PEP 503; equal results mean the same package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_distribution(folder: str) -> Distribution:
-    """Read ``METADATA`` (or ``PKG-INFO``) in ``folder``; where it is silent, the folder's name."""
+    """Read ``METADATA`` or ``PKG-INFO`` in ``folder``; the folder's name is the fallback."""
     fields = _header(folder)
     name = fields.get("name", metadata_name(folder))
     return Distribution(name, fields.get("version", ""))

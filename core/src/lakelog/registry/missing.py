@@ -1,4 +1,4 @@
-"""The error for a chosen strategy that is not there: what to install, or what was meant."""
+"""The error for a chosen strategy that is not installed, with a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
     "native": (Kind.ACCELERATOR, "lakelog-native"),
 }
-"""Strategies of this project that are packages of their own."""
+"""Strategies of this project that have their own package."""
 
 
 def missing(
@@ -35,9 +35,9 @@ def missing(
 ) -> MissingPlugin:
     """Build the error for a ``name`` of ``kind`` that no plugin offers.
 
-    :param installed: the kinds of all names that are there
-    :param off: the plugins that are switched off
-    :param left_out: installed plugins in whose place others were given to ``open``
+    :param installed: the kind of every strategy on offer, by name
+    :param off: plugins that are switched off
+    :param left_out: installed plugins that are replaced by those given to ``open``
     """
     if name in installed:
         return MissingPlugin(_wrong_kind(kind, name, installed[name], installed))
@@ -77,7 +77,7 @@ def _is_off(name: str, off: Mapping[str, Source]) -> bool:
 
 
 def _brings(source: Source, name: str) -> bool:
-    """Whether the strategy ``name`` comes with a plugin: by its name, or by that of its package."""
+    """Whether a plugin provides the strategy ``name``, judged by its name or its package."""
     found = source.distribution
     return source.name == name or (found is not None and found.name == _package(name))
 

@@ -1,4 +1,4 @@
-"""What ``lakelog plugins`` prints: every strategy on offer, and every plugin."""
+"""The rows that ``lakelog plugins`` prints: every strategy on offer, and every plugin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Setting:
     """One key of a strategy's section.
 
     :ivar name: the key
-    :ivar type: its type as it is written
-    :ivar default: its default as it is written, or ``None`` where one must be given
+    :ivar type: its annotation, as text
+    :ivar default: its default as text; ``None`` if a value is required
     """
 
     name: str
@@ -35,7 +35,7 @@ class Offer:
     """One strategy.
 
     :ivar plugin: the plugin that offers it
-    :ivar distribution: the package that brings the plugin, or ``None`` if it was given directly
+    :ivar distribution: the package that provides the plugin; ``None`` if it was given directly
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Offer:
 class PluginRow:
     """One plugin.
 
-    :ivar hooks: the hooks that it implements; none where it is switched off
+    :ivar hooks: the hooks that it implements; empty if it is switched off
     :ivar enabled: whether it is in use
     """
 
@@ -79,7 +79,7 @@ def offers(found: Iterable[Offered]) -> Iterator[Offer]:
 
 
 def plugin_rows(plugged: Plugged) -> Iterator[PluginRow]:
-    """One row per plugin, those that are switched off included, by name."""
+    """One row per plugin, including those that are switched off, by name."""
     for name, source in sorted({**plugged.sources, **plugged.off}.items()):
         package = package_of(source)
         yield PluginRow(
@@ -97,13 +97,13 @@ def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
 
 
 def package_of(source: Source) -> Distribution | None:
-    """The package that brings a plugin, where it is known."""
+    """The package that provides a plugin, if known."""
     return _core() if source.name == BUILTIN else source.distribution
 
 
 @cache
 def _core() -> Distribution | None:
-    """The core's package as it was when this was first asked: a later one is not in memory."""
+    """The core's package, cached at the first call: later versions on disk are not loaded."""
     return installed("lakelog-core", sys.path)
 
 

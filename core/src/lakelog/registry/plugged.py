@@ -1,4 +1,4 @@
-"""The plugins of one store: loaded, checked and registered with a pluggy manager of its own."""
+"""The plugins of one store, loaded, checked and registered with its own pluggy manager."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lakelog.registry.sources import Source, error_in, load
 class Plugged:
     """Loaded plugins by name, and those that were switched off.
 
-    :ivar manager: pluggy's manager; every hook call of a store goes through it
-    :ivar sources: where each plugin came from
-    :ivar off: plugins that were left alone, unimported
+    :ivar manager: the pluggy manager for all hook calls of a store
+    :ivar sources: source of each plugin
+    :ivar off: plugins that are switched off, not imported
     """
 
     manager: pluggy.PluginManager
@@ -28,7 +28,7 @@ class Plugged:
     off: Mapping[str, Source]
 
     def callers(self, hook: str) -> Iterator[tuple[Source, pluggy.HookCaller]]:
-        """Every plugin that implements ``hook``, with what calls its implementation alone."""
+        """Each plugin that implements ``hook``, with a caller for its implementation only."""
         names = [impl.plugin_name for impl in getattr(self.manager.hook, hook).get_hookimpls()]
         plugins = {name: self.manager.get_plugin(name) for name in reversed(names)}
         for name, plugin in plugins.items():
@@ -37,7 +37,7 @@ class Plugged:
 
 
 def plug_in(sources: Iterable[Source], off: Iterable[str]) -> Plugged:
-    """Load, check and register plugins; those named in ``off`` are not even imported."""
+    """Load, check and register plugins; those named in ``off`` are not imported."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     wanted, unwanted = _by_name(sources, frozenset(off))

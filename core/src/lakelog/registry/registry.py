@@ -1,4 +1,4 @@
-"""What is on offer in one store, picked by kind and name; built at open and then left alone."""
+"""The strategies that are available to one store, by kind and name; immutable after open."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Blamed = TypeVar("Blamed", bound=PluginError)
 class Registry:
     """The strategies of one store's plugins, by name.
 
-    :ivar plugged: the plugins themselves, with pluggy's manager
-    :ivar events: tells plugins of lifecycle events
+    :ivar plugged: the plugins, with pluggy's manager
+    :ivar events: delivers lifecycle events to plugins
     """
 
     plugged: Plugged
@@ -60,11 +60,11 @@ class Registry:
     ) -> Registry:
         """Load and check plugins; touches no file of a store.
 
-        :param plugins: plugins to use beside the core's own; ``None`` takes those installed, and a
-            registry is taken as it is
-        :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to leave alone
-        :param disabled: names of further plugins to leave alone
-        :param path: where installed packages are looked for; ``None`` is ``sys.path``
+        :param plugins: plugins to use beside the core's own; ``None`` uses installed ones; a
+            registry is returned unchanged
+        :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
+        :param disabled: names of further plugins to switch off
+        :param path: where installed packages are searched; ``None`` is ``sys.path``
         """
         if isinstance(plugins, Registry):
             return plugins
@@ -75,25 +75,25 @@ class Registry:
         return cls(plugged, collect(plugged), Events(plugged), left_out)
 
     def sections(self) -> Mapping[str, type[Any]]:
-        """List the settings class of every strategy on offer, by its name."""
+        """The settings class of every strategy on offer, by name."""
         return {name: offered.factory.settings for name, offered in self._found.items()}
 
     def names(self, kind: Kind) -> tuple[str, ...]:
-        """List the names of what is on offer of a kind, sorted."""
+        """The names of all strategies of a kind, sorted."""
         return tuple(sorted(name for name, found in self._kinds().items() if found is kind))
 
     def factory(self, kind: Kind, name: str) -> Factory:
-        """Find the factory of a kind and name; or :class:`~lakelog.errors.MissingPlugin`."""
+        """The factory of a kind and name; raises :class:`~lakelog.errors.MissingPlugin`."""
         return self._offered(kind, name).factory
 
     def package(self, kind: Kind, name: str) -> Distribution | None:
-        """The package that brings a strategy, where it is known; raises as :meth:`factory`."""
+        """The package that provides a strategy, if known; raises like :meth:`factory`."""
         return package_of(self._offered(kind, name).source)
 
     def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
-        """Build a strategy, and check that it does what its kind must do.
+        """Build a strategy, and check that it implements its Protocol.
 
-        Errors of lakelog pass with a note; every other error becomes a
+        Errors of lakelog propagate with a note. Any other error becomes a
         :class:`~lakelog.errors.PluginError` that names the plugin.
         """
         offered = self._offered(kind, name)
@@ -104,7 +104,7 @@ class Registry:
         return made
 
     def blame(self, kind: Kind, name: str, error: type[Blamed]) -> Callable[[str], Blamed]:
-        """What makes the error that says what a strategy did while the store is open."""
+        """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
 
         def failed(what: str) -> Blamed:
@@ -117,7 +117,7 @@ class Registry:
         return tuple(offers(self._found.values()))
 
     def plugins(self) -> tuple[PluginRow, ...]:
-        """One row per plugin, those that are switched off included."""
+        """One row per plugin, including those that are switched off."""
         return tuple(plugin_rows(self.plugged))
 
     def _kinds(self) -> dict[str, Kind]:
@@ -145,7 +145,7 @@ def _make(offered: Offered, settings: object, context: Context) -> object:
 
 
 def _unmade(offered: Offered, error: OSError, context: Context) -> StoreError:
-    """A plugin can do nothing for a file that the system does not let it use."""
+    """The error for a file that the system does not let a plugin use; not a fault of the plugin."""
     factory = offered.factory
     what = (
         f"{error.strerror} (plugin {offered.source.name!r}, making the {spoken(factory.kind)} "

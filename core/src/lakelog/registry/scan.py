@@ -1,9 +1,9 @@
-"""Finds entry points by reading ``entry_points.txt`` of what is installed.
+"""Finds entry points by reading ``entry_points.txt`` of installed packages.
 
-Does what ``importlib.metadata.entry_points(group=...)`` does, without the 30 ms that importing
+Equivalent to ``importlib.metadata.entry_points(group=...)``, without the 30 ms that importing
 ``importlib.metadata`` costs at every start: directories on the path are read here. The library is
-asked for files on the path (zip files; Spark puts its own there), and for all where a finder of
-somebody else brings distributions.
+used for files on the path (zip files; Spark adds its own), and for everything if another finder
+provides distributions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EntryPoint:
 
     :ivar name: left of the equals sign
     :ivar value: right of it: ``module`` or ``module:attribute``
-    :ivar distribution: the package that has it
+    :ivar distribution: the package that declares it
     """
 
     name: str
@@ -40,14 +40,14 @@ class EntryPoint:
 def entry_points(group: str, path: Sequence[str]) -> list[EntryPoint]:
     """Find the entry points of ``group`` along ``path``, sorted by name.
 
-    A package that is found twice counts where it comes first, as it does for imports.
+    If a package is found twice, the first one on the path wins, as for imports.
     """
     found = _from_library(group, path, set()) if _has_other_finder() else _from_path(group, path)
     return sorted(found, key=lambda point: (point.name, str(point.distribution)))
 
 
 def installed(name: str, path: Sequence[str]) -> Distribution | None:
-    """The package ``name`` (normalised) that comes first along ``path``; zip files left out."""
+    """The first package called ``name`` (normalised) along ``path``; zip files are skipped."""
     for entry in dict.fromkeys(path):
         for folder in _metadata_folders(entry):
             if metadata_name(folder) == name:
@@ -111,7 +111,7 @@ def _has_other_finder() -> bool:
 
 
 def _from_library(group: str, path: Sequence[str], seen: set[str]) -> Iterator[EntryPoint]:
-    """Ask the library, which takes 80 ms in a full environment; ``seen``: names to leave out."""
+    """Query the library, which takes 80 ms in a full environment; skips names in ``seen``."""
     from importlib.metadata import distributions
 
     for found in distributions(path=list(path)):

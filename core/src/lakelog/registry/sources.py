@@ -1,4 +1,4 @@
-"""Where plugins come from: the core's own, those given to ``open``, and entry points."""
+"""Sources of plugins: the core's own, those given to ``open``, and entry points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakelog.registry.metadata import Distribution
 from lakelog.registry.scan import EntryPoint, entry_points
 
 BUILTIN: Final = "builtin"
-"""The name of the plugin that the core itself is."""
+"""The name of the core's own plugin."""
 
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
@@ -24,9 +24,9 @@ DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 class Source:
     """A plugin that may be loaded.
 
-    :ivar name: what ``lakelog plugins`` prints and what switches it off
-    :ivar load: imports it, or hands it over
-    :ivar distribution: the package that brings it, where it is known
+    :ivar name: printed by ``lakelog plugins``, and used to switch it off
+    :ivar load: imports or returns the plugin
+    :ivar distribution: the package that provides it, if known
     """
 
     name: str
@@ -35,17 +35,17 @@ class Source:
 
 
 def builtin_source() -> Source:
-    """Name the core's own strategies: a plugin like any other."""
+    """The source of the core's own strategies: a plugin like any other."""
     return Source(BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin"))
 
 
 def given_sources(plugins: Iterable[object]) -> list[Source]:
-    """Plugins that were passed to ``open``; named by ``__name__``, or else by their class."""
+    """Sources of the plugins passed to ``open``; named by ``__name__``, or else by their class."""
     return [Source(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
 
 
 def installed_sources(path: Sequence[str]) -> list[Source]:
-    """Plugins in the entry point group ``lakelog`` of what is installed along ``path``."""
+    """Sources of the plugins in the entry point group ``lakelog`` along ``path``."""
     return [
         Source(point.name, partial(_resolve, point), point.distribution)
         for point in entry_points(PROJECT, path)
@@ -59,7 +59,7 @@ def switched_off(environ: Mapping[str, str], disabled: Iterable[str]) -> frozens
 
 
 def load(source: Source) -> object:
-    """Import a plugin; whatever goes wrong on the way is an error that names it."""
+    """Import a plugin; any failure becomes an error that names it."""
     try:
         return source.load()
     except Exception as error:
@@ -74,7 +74,7 @@ Kind = TypeVar("Kind", bound=PluginError)
 
 
 def error_in(source: Source, what: str, kind: type[Kind] = PluginError) -> Kind:  # type: ignore[assignment]  # the default is a PluginError, too
-    """Build an error that names the plugin and, where it is known, its package."""
+    """Build an error that names the plugin and, if known, its package."""
     package = str(source.distribution) if source.distribution else None
     return kind(what, plugin=source.name, distribution=package)
 

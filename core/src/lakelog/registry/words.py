@@ -1,4 +1,4 @@
-"""The words of errors: what a kind is called, and which known name was meant."""
+"""Text for errors: the name of a kind, and suggestions for a misspelt name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from lakelog.interfaces import Kind
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Find the known name that ``name`` may have been meant to be."""
+    """The known name closest to ``name``, if any is close."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(known), n=1)), None)
 
 
 def suggestion(name: str, known: Iterable[str], lead: str) -> str:
-    """End a sentence with what was meant, or after ``lead`` with what there is.
+    """The end of an error message: the nearest known name, or all names after ``lead``.
 
     >>> suggestion("mmmap", ["file", "mmap"], "there are")
     "; did you mean 'mmap'?"
@@ -28,7 +28,7 @@ def suggestion(name: str, known: Iterable[str], lead: str) -> str:
 
 
 def spoken(kind: Kind) -> str:
-    """Name a kind as a sentence does.
+    """The name of a kind in a sentence.
 
     >>> spoken(Kind.FLUSH_STRATEGY)
     'flush strategy'

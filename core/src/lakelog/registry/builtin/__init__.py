@@ -1,1 +1,1 @@
-"""The strategies that come with the core; chosen and made through the registry like any other."""
+"""The strategies of the core, selected through the registry like those of any plugin."""

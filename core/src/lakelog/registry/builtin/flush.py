@@ -1,4 +1,4 @@
-"""The flush strategies ``none`` and ``inline``: never, and always."""
+"""The flush strategies ``none`` (never sync) and ``inline`` (every put syncs)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 
 SOON_SECONDS: Final = 0.01
-"""How long puts that do not wait gather for one sync."""
+"""How long puts that do not wait are gathered for one sync."""
 
 _PUT_OK: Final = PutStatus.PUT_OK
 """Members of an enumeration cost a tenth of a microsecond each time in Python 3.11."""
 
 
 class NoFlush:
-    """The operating system decides; what was put survives the process, not the machine.
+    """The operating system decides; messages survive the process, not a power cut.
 
-    With a staged writer each put hands its bytes to the page cache, to keep that promise.
+    With a staged writer, each put commits its bytes to the page cache to keep that guarantee.
     """
 
     answers_at_once = True
@@ -32,24 +32,24 @@ class NoFlush:
         self._staged: Flushable | None = None
 
     def start(self, log: Flushable) -> None:
-        """Remember the log for the end."""
+        """Keep the log for the sync at close."""
         self._log = log
         self._staged = log if log.staged else None
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the seam gives both
-        """Nothing to wait for; what is staged goes to the page cache."""
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # not needed here
+        """Commit staged bytes to the page cache; there is nothing to wait for."""
         if self._staged is not None:
             self._staged.commit()
         return _PUT_OK
 
     def close(self) -> None:
-        """A clean close leaves everything durable all the same."""
+        """Sync: a clean close makes everything durable."""
         if self._log is not None:
             self._log.sync()
 
 
 class InlineFlush:
-    """Each put that waits syncs for itself, unless another one's sync has covered it."""
+    """Each put that waits syncs, unless another sync has covered it."""
 
     waits_for_disk = True
 
@@ -61,11 +61,11 @@ class InlineFlush:
         self._thread: Thread | None = None
 
     def start(self, log: Flushable) -> None:
-        """Remember what to sync."""
+        """Keep the log to sync."""
         self._log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Sync now; for a put that does not wait a thread does it soon."""
+        """Sync now; for a put that does not wait, a thread syncs soon."""
         log = self._log
         if log is None:
             return _PUT_OK
@@ -80,7 +80,7 @@ class InlineFlush:
         return _PUT_OK
 
     def _start_thread(self, log: Flushable) -> None:
-        """Unless another thread does, or this one does and a signal's handler puts."""
+        """Start the thread once; a signal handler of this thread may put meanwhile."""
         if self._starting.acquire(blocking=False):
             try:
                 if self._thread is None:
@@ -95,14 +95,14 @@ class InlineFlush:
         """Sync for puts that do not wait, many at a time."""
         while self._asked.wait():
             self._asked.clear()
-            if self._closing:  # behind the clear, which may be of what the close has set
+            if self._closing:  # after the clear, which may have cleared the event set by close()
                 return
-            with suppress(StoreFailed):  # the next put is told
+            with suppress(StoreFailed):  # the next put raises it
                 log.sync()
             time.sleep(SOON_SECONDS)
 
     def close(self) -> None:
-        """Sync what did not wait."""
+        """Sync the puts that did not wait."""
         self._closing = True
         self._asked.set()
         if self._thread is not None:

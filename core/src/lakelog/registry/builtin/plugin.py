@@ -1,4 +1,4 @@
-"""What the core itself offers."""
+"""The plugin that offers the core's own strategies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lakelog_writers() -> Sequence[Factory]:
 
 @hookimpl
 def lakelog_flush_strategies() -> Sequence[Factory]:
-    """Offer the two strategies that need no thread."""
+    """Offer the strategies ``none`` and ``inline``."""
     kind = Kind.FLUSH_STRATEGY
     return [
         Factory(kind, "none", NoSettings, flush.make_none, "the operating system decides"),
@@ -47,7 +47,7 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
 
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
-    """Offer the queues."""
+    """Offer the dispatcher for consume queues."""
     return [
         Factory(
             Kind.DISPATCHER,
