@@ -1,9 +1,9 @@
-"""Settings: many sources in, one frozen, explained set of values out.
+"""Merges settings of many sources into one frozen set of values, each with its origin.
 
-Sources, the strongest first: arguments, the environment, a file that was given (TOML, then
-RocketMQ's ``broker.conf``), ``lakelog/lakelog.toml`` of the store directory, ``[tool.lakelog]`` of
-the host application's ``pyproject.toml``, a resource in the host's package, what the files of the
-store tell, defaults. :func:`lakelog.settings.resolver.resolve` brings them together.
+Sources, strongest first: arguments, the environment, a given file (TOML, then RocketMQ's
+``broker.conf``), ``lakelog/lakelog.toml`` of the store directory, ``[tool.lakelog]`` of the
+application's ``pyproject.toml``, a resource in the application's package, the store's files,
+defaults. :func:`lakelog.settings.resolver.resolve` merges them.
 
-This file imports nothing, so that the model alone is cheap to import.
+This file imports nothing, so that importing the model alone is cheap.
 """

@@ -1,7 +1,7 @@
 """Values from Python objects: keyword arguments, mappings (TOML tables too) and attrs objects.
 
-Of an attrs object only what differs from its class's defaults counts as given, for nobody can
-tell a default that was written from one that was not.
+Only values of an attrs object that differ from its class's defaults count as given, because an
+explicit default cannot be distinguished from an implicit one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakelog.settings.given import CORE, Given, Layer
 def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Layer:
     """Core keys at the top level, and a table or object for each section.
 
-    ``"timed.flush_interval_ms"`` is accepted as a key too.
+    ``"timed.flush_interval_ms"`` is also accepted as a key.
     """
     return Layer(tuple(_from_items(table, catalog, origin)))
 
@@ -42,7 +42,7 @@ def is_table(value: object) -> bool:
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """The keys and values of a mapping, or those of an attrs object that are not its defaults."""
+    """The keys and values of a mapping, or of an attrs object without its defaults."""
     if isinstance(value, Mapping):
         return value
     fields = keys_of(type(value))
@@ -70,7 +70,7 @@ def _in_section(section: str, table: Mapping[str, Any], origin: str) -> Iterator
 
 
 def _from_settings(settings: Settings) -> Layer:
-    """What was chosen for another store, without what was found in its files."""
+    """Explicitly set values of another store's settings, without those inferred from its files."""
     return Layer(
         tuple(
             Given(section, key, value, settings.origins[name])

@@ -1,4 +1,4 @@
-"""Values from RocketMQ's ``broker.conf``; what has no meaning here is reported, never refused."""
+"""Values from RocketMQ's ``broker.conf``; unsupported keys are reported, never rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Translated:
-    """One of our values, and the keys of RocketMQ's that it comes from."""
+    """One value for lakelog, and the RocketMQ keys that it comes from."""
 
     keys: tuple[str, ...]
     given: Given
@@ -73,7 +73,8 @@ def _from_combined(texts: Mapping[str, str], path: Path, origin: str) -> Iterato
         "commitlog_path": (COMMITLOG, lambda: commitlog_path(texts, path)),
         **{
             f"psutil.{line}": (row[0], partial(disk_line, texts, line))
-            for line, row in reversed(DISK.items())  # so that a bad value is blamed by its name
+            # so that an invalid value is reported under its own name
+            for line, row in reversed(DISK.items())
         },
     }
     for target, (names, question) in questions.items():
@@ -95,7 +96,7 @@ def _translated(target: str, value: object, keys: tuple[str, ...], origin: str) 
 
 
 def _unmapped(texts: Mapping[str, str]) -> dict[str, str]:
-    """Notes on keys that are in no table, or whose value cannot be had here."""
+    """Notes on keys that are in no table, or whose value is not supported."""
     notes = {}
     for key, text in texts.items():
         harmless, note = NOTES.get(key, ("", "it has no meaning here"))

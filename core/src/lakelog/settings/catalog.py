@@ -1,4 +1,4 @@
-"""Which sections and keys there are: the attrs classes of the core and of the plugins."""
+"""The known sections and keys: the attrs classes of the core and of the plugins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECTIONS: Final[Mapping[str, type[Any]]] = {
     SERVICES: ServicesSettings,
     SERVE: ServeSettings,
 }
-_FACTORY: Any = attrs.Factory  # a class that the type stubs call a function
+_FACTORY: Any = attrs.Factory  # a class, which the type stubs declare as a function
 
 
 def keys_of(cls: type[Any]) -> dict[str, attrs.Attribute[Any]]:
@@ -35,7 +35,7 @@ def keys_of(cls: type[Any]) -> dict[str, attrs.Attribute[Any]]:
 
 
 def default_of(field: attrs.Attribute[Any], instance: object = None) -> Any:
-    """A field's default; ``attrs.NOTHING`` if it has none, or one that needs an instance."""
+    """A field's default; ``attrs.NOTHING`` if there is none, or it needs an instance."""
     default: Any = field.default
     if not isinstance(default, _FACTORY):
         return default
@@ -61,16 +61,16 @@ class Catalog:
         return sorted(name for name in self.classes if name != CORE)
 
     def knows(self, given: Given) -> bool:
-        """Whether the key of ``given`` is one of ours."""
+        """Whether the key of ``given`` exists."""
         cls = self.classes.get(given.section)
         return cls is not None and given.key in keys_of(cls)
 
     def dotted_keys(self) -> list[str]:
-        """Every key there is, with its section."""
+        """All keys, with their sections."""
         return [dotted(name, key) for name, cls in self.classes.items() for key in keys_of(cls)]
 
     def section_named(self, spelling: str) -> str | None:
-        """The section meant by a spelling in which ``-`` may be ``_``, and case may differ."""
+        """The section for a spelling with ``_`` for ``-``, in any case."""
         wanted = _folded(spelling)
         return next((name for name in self.sections if _folded(name) == wanted), None)
 

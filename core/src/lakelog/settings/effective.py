@@ -1,4 +1,4 @@
-"""The settings that count: frozen, checked, and each with its origin."""
+"""The effective settings: frozen, validated, and each with its origin."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ INFERRED: Final = "inferred from"
 
 @attrs.frozen
 class Settings:
-    """What every part of a store is built from.
+    """The settings from which a store is built.
 
     :ivar core: the store's own settings
-    :ivar sections: the settings of every plugin, by the name of its section; one that has a key
-        without a default is missing until something in it is set
-    :ivar origins: where each value comes from, by dotted key
-    :ivar unused: what sources say that has no meaning here, and why
+    :ivar sections: the settings of every plugin, by section name; a section with a required key is
+        absent until one of its keys is set
+    :ivar origins: origin of each value, by dotted key
+    :ivar unused: keys of sources that have no effect, with the reason
     """
 
     core: StoreSettings
@@ -40,7 +40,7 @@ class Settings:
         return self.sections[name]
 
     def values(self) -> dict[str, tuple[str, str, Any]]:
-        """Section, key and value of everything, by dotted key."""
+        """Section, key and value of each setting, by dotted key."""
         return {
             dotted(section, key): (section, key, getattr(instance, field.name))
             for section, instance in {CORE: self.core, **self.sections}.items()
@@ -48,6 +48,6 @@ class Settings:
         }
 
     def is_chosen(self, name: str) -> bool:
-        """Whether somebody set the dotted key ``name``, so that it is no default or inference."""
+        """Whether the dotted key ``name`` was set explicitly, not by a default or from files."""
         origin = self.origins.get(name, DEFAULT)
         return origin != DEFAULT and not origin.startswith(INFERRED)

@@ -1,6 +1,6 @@
 """Values from environment variables: ``LAKELOG_KEY``, and ``LAKELOG_SECTION__KEY`` for a plugin.
 
-Everything is upper case, and the ``-`` of a section's name is written ``_``.
+Names are upper case, with ``_`` for the ``-`` of a section's name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lakelog.settings.given import CORE, Given, Layer
 
 PREFIX: Final = "LAKELOG_"
 NOT_SETTINGS: Final = frozenset({"LAKELOG_DISABLE_PLUGINS"})
-"""Variables that are read before there are settings."""
+"""Variables that are read before the settings."""
 
 
 def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Layer:
-    """Every variable that starts with :data:`PREFIX`."""
+    """All variables that start with :data:`PREFIX`."""
     return Layer(
         tuple(
             _given(name, text, catalog)

@@ -1,4 +1,4 @@
-"""The settings that count, row by row with where each comes from, for people."""
+"""The effective settings as rows with their origins, for display."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakelog.settings.effective import DEFAULT, Settings
 class Row:
     """One setting.
 
-    :ivar key: with its section
-    :ivar value: what counts
-    :ivar origin: where it comes from
+    :ivar key: dotted key
+    :ivar value: effective value
+    :ivar origin: source of the value
     """
 
     key: str
@@ -24,7 +24,7 @@ class Row:
 
 
 def rows(settings: Settings) -> list[Row]:
-    """Every setting: the core's first, each section in the order of its class."""
+    """All settings: the core's first, then each section in the order of its class."""
     return [
         Row(key, value, settings.origins.get(key, DEFAULT))
         for key, (_, _, value) in settings.values().items()
@@ -32,5 +32,5 @@ def rows(settings: Settings) -> list[Row]:
 
 
 def unused_lines(settings: Settings) -> list[str]:
-    """One line for each thing that a source says and that has no meaning here."""
+    """One line for each key of a source that has no effect."""
     return [f"{key} is not used: {why}" for key, why in sorted(settings.unused.items())]

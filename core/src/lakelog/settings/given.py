@@ -1,4 +1,4 @@
-"""One value as a source gives it, and a source's values together."""
+"""A single value from a source, and all values of one source."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 import attrs
 
 CORE: Final = ""
-"""The section of the store's own settings, whose keys stand at the top level."""
+"""The section of the store's own settings, whose keys are at the top level."""
 
 
 def dotted(section: str, key: str) -> str:
-    """How a key is written for people.
+    """The dotted form of a key.
 
     >>> dotted("timed", "flush_interval_ms"), dotted(CORE, "writer")
     ('timed.flush_interval_ms', 'writer')
@@ -22,13 +22,13 @@ def dotted(section: str, key: str) -> str:
 
 @attrs.frozen
 class Given:
-    """One value that a source gives.
+    """One value from a source.
 
     :ivar section: the strategy whose section it belongs to, or :data:`CORE`
-    :ivar key: its name there; empty if a section is named and nothing in it
-    :ivar value: what the source says, not yet checked
-    :ivar origin: the source, for people
-    :ivar text: whether the source knows no types, so that ``true`` and ``4`` come as strings
+    :ivar key: its name there; empty if a section is named without keys
+    :ivar value: the value, not yet validated
+    :ivar origin: the source, for display
+    :ivar text: whether the source has no types, so that ``true`` and ``4`` are strings
     """
 
     section: str
@@ -39,16 +39,16 @@ class Given:
 
     @property
     def dotted(self) -> str:
-        """The key with its section, for people."""
+        """The dotted key, for display."""
         return dotted(self.section, self.key)
 
 
 @attrs.frozen
 class Layer:
-    """What one source gives.
+    """The values of one source.
 
     :ivar givens: its values
-    :ivar unused: what it says beside them that has no meaning here, and why
+    :ivar unused: its keys that have no effect, with the reason
     """
 
     givens: tuple[Given, ...] = ()

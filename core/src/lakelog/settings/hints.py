@@ -1,4 +1,4 @@
-"""Questions about type hints of settings classes."""
+"""Inspects type hints of settings classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
     if not is_union(hint):
         return hint, False
     rest = tuple(arg for arg in get_args(hint) if arg is not types.NoneType)
-    bare = rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007  # of types that are only known at run time
+    bare = rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007  # the types are known only at run time
     return bare, len(rest) < len(get_args(hint))
 
 
@@ -42,7 +42,7 @@ def items_of(hint: Any) -> bool:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether ``value`` is plainly of the type ``hint``, so that nothing has to be converted."""
+    """Whether ``value`` already has the type ``hint``, so that no conversion is needed."""
     if hint is Any or hint is object:
         return True
     if is_union(hint):
@@ -55,7 +55,7 @@ def fits(value: object, hint: Any) -> bool:
 
 
 def _fits_class(value: object, hint: Any) -> bool:
-    """``True`` is no int, and a list no tuple: only paths and settings may be subclasses."""
+    """Match the exact type: ``True`` is no int. Only paths and settings may be subclasses."""
     if not isinstance(hint, type):
         return False
     plain = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)

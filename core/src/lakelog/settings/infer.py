@@ -1,7 +1,7 @@
-"""Sizes told by the files that are there: pure functions of names and lengths.
+"""Infers sizes from the names and lengths of existing files; pure functions.
 
-A file's name is the offset of its first byte, so that the names alone tell the size too, where
-files were cut short.
+A file's name is the offset of its first byte, so the names alone determine the size even if files
+were truncated.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ INDEX_HEADER_BYTES: Final = 40
 INDEX_SLOT_BYTES: Final = 4
 INDEX_ENTRY_BYTES: Final = 20
 ENTRIES_PER_SLOT: Final = 4
-"""RocketMQ's default proportion, and the only one that a file's length can tell."""
+"""RocketMQ's default ratio; a file's length determines the sizes only for this one."""
 
 
 def file_size(listing: Listing) -> tuple[int, str] | None:
-    """The size of the files of a log, and the name of the file that tells it.
+    """The size of a log's files, and the name of the file that determines it.
 
-    Two names are one size apart, unless a file between them is missing, when equal lengths
-    tell it. A single file tells it by its length, if its name does not contradict.
+    Adjacent names are one size apart, unless a file between them is missing; then equal lengths
+    decide. The length of a single file decides if its name does not contradict it.
     """
     files = sorted((int(name), length, name) for name, length in listing if is_segment_name(name))
     distances = [after[0] - before[0] for before, after in pairwise(files)]
@@ -42,7 +42,7 @@ def file_size(listing: Listing) -> tuple[int, str] | None:
 
 
 def queue_file_entries(listing: Listing) -> tuple[int, str] | None:
-    """How many entries a consume queue's files have, and which file tells it."""
+    """The number of entries per file of a consume queue, and the file that determines it."""
     found = file_size(listing)
     if found is None or found[0] % QUEUE_ENTRY_BYTES:
         return None
@@ -50,7 +50,7 @@ def queue_file_entries(listing: Listing) -> tuple[int, str] | None:
 
 
 def index_sizes(length: int) -> tuple[int, int] | None:
-    """Slots and entries of an index file with ``length`` bytes, if its proportion is usual.
+    """Slots and entries of an index file of ``length`` bytes, if their ratio is the usual one.
 
     >>> index_sizes(8440)
     (100, 400)
@@ -61,7 +61,7 @@ def index_sizes(length: int) -> tuple[int, int] | None:
 
 
 def most_common(found: Iterable[tuple[int, str] | None]) -> tuple[int, str] | None:
-    """The number that most files tell, with the first of those files."""
+    """The number found in most files, with the first of those files."""
     first: dict[int, str] = {}
     votes: dict[int, int] = {}
     for number, name in filter(None, found):

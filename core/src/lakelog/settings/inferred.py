@@ -1,4 +1,4 @@
-"""Values that the files of a store tell; the weakest source, asked only for what is missing."""
+"""Values inferred from a store's files: the weakest source, for keys that no other source sets."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from lakelog.settings.infer import (
 )
 
 Chosen: TypeAlias = Mapping[tuple[str, str], Given]
-"""What stronger sources gave, by section and key."""
+"""Values of stronger sources, by section and key."""
 
 Look: TypeAlias = Callable[[Path, Chosen], Iterator[Given]]
-"""Finds what some files of a store directory tell."""
+"""Infers values from some files of a store directory."""
 
 SMALLEST_SEGMENT_BYTES: Final = 4096
-"""The smallest that settings accept; a file below it was cut short."""
+"""The smallest valid setting; a smaller file was truncated."""
 QUEUES_ASKED: Final = 8
-"""How many queues are looked at; they all have one size, unless some are damaged."""
+"""Number of queues to examine; all have one size unless some are damaged."""
 
 
 def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Layer:
-    """Sizes for the keys that are known and not chosen yet."""
+    """Sizes for keys that are known and not set yet."""
     return Layer(
         tuple(
             given
@@ -65,7 +65,7 @@ def _queues(path: Path, _: Chosen) -> Iterator[Given]:
 
 
 def _units_apart(folder: str, key: str) -> Look:
-    """Files of other units beside the queues: their length alone, where all are whole."""
+    """Infer the size of other unit files beside the queues; only their length is used."""
 
     def look(path: Path, _: Chosen) -> Iterator[Given]:
         found = most_common(map(_length, _queues_in(path / folder)))
@@ -119,14 +119,14 @@ def _given(section: str, key: str, value: int, file: Path, path: Path) -> Given:
 
 
 def _listing(directory: Path) -> Listing:
-    """Names and lengths of the files in a directory; nothing if it is not there.
+    """Names and lengths of the files in a directory; empty if it does not exist.
 
-    A living owner may delete the oldest of them meanwhile, which says nothing of the others.
+    A running owner may delete the oldest files meanwhile; those are skipped.
     """
     found = []
     for entry in _entries(directory):
         try:
-            if entry.is_file(follow_symlinks=False):  # a link is no file of a store
+            if entry.is_file(follow_symlinks=False):  # symbolic links are not files of a store
                 found.append((entry.name, entry.stat().st_size))
         except OSError:
             continue
@@ -142,6 +142,6 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _queues_in(directory: Path) -> Iterator[Path]:
-    """Folders of queues, below those of topics; the first few."""
+    """The first few folders of queues, which are inside those of topics."""
     every = (Path(queue) for topic in _entries(directory) for queue in _entries(Path(topic)))
     return islice(every, QUEUES_ASKED)

@@ -1,4 +1,4 @@
-"""What the docstring of a settings class says of each key: its ``:ivar`` lines."""
+"""Reads the ``:ivar`` lines in the docstring of a settings class, for help texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _IVAR: Final = re.compile(r"^:ivar (\w+):\s*(.*?)(?=^\s*$|^:|\Z)", re.MULTILINE 
 
 
 def ivars_of(cls: type[Any]) -> dict[str, str]:
-    """Descriptions by field name, those of base classes included, each on one line."""
+    """One-line descriptions by field name, including those of base classes."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
@@ -19,5 +19,5 @@ def ivars_of(cls: type[Any]) -> dict[str, str]:
 
 
 def summary_of(cls: type[Any]) -> str:
-    """The first line of a docstring."""
+    """The first line of a class's docstring."""
     return inspect.cleandoc(cls.__dict__.get("__doc__") or "").partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The store's own settings; every plugin has a class of its own for its section."""
+"""The store's own settings; every plugin has its own class for its section."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ def _pages(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class StoreSettings:
-    """What the core needs to know; sizes in bytes, durations in milliseconds.
+    """The settings of the core; sizes in bytes, durations in milliseconds.
 
-    :ivar group: the group, by name, that may read and write the files that are made, and attach;
-        without it, new files have the rights of ``lock``, in a new store those of its user alone
-    :ivar commitlog_path: where segments stand, if not in ``commitlog/`` of the store directory,
-        from which a relative name starts
+    :ivar group: name of the group that may read and write new files, and attach; without it, new
+        files get the permissions of ``lock``, and those of a new store are its user's alone
+    :ivar commitlog_path: directory of the segments, if not ``commitlog/``; a relative path is
+        relative to the store directory
     :ivar segment_size_bytes: length of every segment file (RocketMQ's ``mappedFileSizeCommitLog``)
     :ivar append: the append callback, by name
     :ivar writer: the writer, by name
     :ivar flush: the flush strategy, by name; ``auto`` is the best that is installed
     :ivar replicator: the replicator, by name, if any
-    :ivar dispatchers: the dispatchers, in the order in which they see each batch; ``auto`` is the
-        consume queues, then the key index if one is installed; none makes a bare log
+    :ivar dispatchers: the dispatchers, in the order in which they receive each batch; ``auto`` is
+        the consume queues, then the key index if one is installed; empty makes a bare log
     :ivar followers: the followers, by name
     :ivar cleaner: the cleaner, by name, if any
     :ivar disk_watcher: the disk-space watcher, by name, if any
-    :ivar archive: the segment source, by name, that has what was deleted from the log, if any
-    :ivar accelerator: compiled code for what is done for every message, by name; ``auto`` is what
-        is installed, ``none`` is plain Python; files, results and errors are the same
+    :ivar archive: the segment source, by name, that serves segments deleted from the log, if any
+    :ivar accelerator: compiled code for work done for every message, by name; ``auto`` is the
+        installed one, ``none`` is plain Python; files, results and errors are the same
     :ivar max_message_size_bytes: largest body; a record may be 64 KiB larger
     :ivar store_host: ``address:port`` in records and message ids
-    :ivar queues_per_topic: how many queues a put chooses from when it names none
+    :ivar queues_per_topic: number of queues among which a put without a queue id is distributed
     :ivar record_crc: whether records are written with the checksum property ``__CRC32#``
-    :ivar require_record_crc: whether a recovery takes a record without ``__CRC32#`` for damaged,
-        for logs of which every record was written with it (RocketMQ's ``forceVerifyPropCRC``)
+    :ivar require_record_crc: whether recovery treats a record without ``__CRC32#`` as damaged, for
+        logs whose records all have one (RocketMQ's ``forceVerifyPropCRC``)
     :ivar light_queues: whether ``INNER_MULTI_DISPATCH`` feeds light queues
-    :ivar max_light_queues: how many light queues there may be
+    :ivar max_light_queues: largest number of light queues
     :ivar os_page_cache_busy_timeout_ms: puts are refused while one append takes longer than this
-    :ivar preallocate: whether the next segment, and blocks for it, are made ahead of need
-    :ivar allocation_step_bytes: a segment gets blocks of the disk as the log grows, at first so
-        many bytes at a time, later up to 16 times as many; a segment's size allocates all at once
-    :ivar on_damage: what a recovery does about whole records behind damaged ones: ``skip`` keeps
-        them and marks the damage, ``refuse`` does not open the store, ``truncate`` cuts the log at
-        the damage, as RocketMQ does
+    :ivar preallocate: whether the next segment and its blocks are allocated ahead of need
+    :ivar allocation_step_bytes: disk blocks allocated at a time as the log grows, at first; later
+        up to 16 times as many; the size of a segment allocates it all at once
+    :ivar on_damage: how recovery treats whole records after damaged ones: ``skip`` keeps them and
+        marks the damage, ``refuse`` does not open the store, ``truncate`` cuts the log at the
+        damage, as RocketMQ does
     """
 
     group: str | None = None
@@ -85,21 +85,21 @@ class StoreSettings:
     on_damage: Literal["skip", "refuse", "truncate"] = "skip"
 
     def commitlog(self, path: Path) -> Path:
-        """Where the segments of the store directory ``path`` stand."""
+        """The directory of the segments of the store in ``path``."""
         return path / (self.commitlog_path or COMMITLOG_DIR)
 
 
 @attrs.frozen(kw_only=True)
 class MaintenanceSettings:
-    """The section ``maintenance``: when a store keeps house, and what followers hold.
+    """The section ``maintenance``: when disk space is freed, and what followers retain.
 
-    :ivar first_round_ms: how long after opening the cleaner and the disk-space watcher are asked
-        for the first time
-    :ivar interval_ms: how long after each round the next one begins
-    :ivar pin_expires_after_ms: a follower's pin that was not renewed for so long holds nothing any
-        more; empty is never
-    :ivar override_pins: whether segments go that a follower still needs; otherwise they stay, and
-        puts are refused once the disk is full
+    :ivar first_round_ms: delay after opening before the cleaner and the disk-space watcher first
+        run
+    :ivar interval_ms: pause between the end of a round and the next one
+    :ivar pin_expires_after_ms: a follower's pin that was not renewed for this long retains nothing;
+        empty is never
+    :ivar override_pins: whether segments are deleted that a follower still needs; otherwise they
+        stay, and puts are refused once the disk is full
     """
 
     first_round_ms: int = field(default=60_000, validator=validators.ge(0))
@@ -115,10 +115,10 @@ class AttachSettings:
     """The section ``attach``: several processes that append to one store.
 
     :ivar listen: whether other processes may write beside this one; ``false`` is mode ``exclusive``
-    :ivar take_over: whether this process takes the services over, if nobody has them any more
+    :ivar take_over: whether this process takes over the services if no process runs them
     :ivar reconnect_timeout_ms: how long another process may take to open or close the store
-    :ivar on_fork: what becomes of an open store in a forked child: ``refuse`` makes it unusable
-        there, ``attach`` opens it anew at its next use
+    :ivar on_fork: effect of a fork on an open store in the child: ``refuse`` makes it unusable,
+        ``attach`` reopens it at its next use
     """
 
     listen: bool = True
@@ -142,17 +142,18 @@ class ServicesSettings:
 class ServeSettings:
     """The section ``serve``: what ``lakelog serve`` runs beside the store, and how it stops.
 
-    :ivar services: programs to run beside the store, each ``NAME=COMMAND``; the command's words
-        are parted as by a shell, which is not asked
-    :ivar stop_timeout_ms: how long an ordered stop may take in all; what has not stopped shortly
-        before that is killed
-    :ivar hang_timeout_ms: a service that is stopped by a signal for so long, or that says
-        ``WATCHDOG=1`` and then nothing for so long, hangs, and is killed; 0 is never
-    :ivar restart_first_ms: how long a service that ended is left alone; twice as long after each
-        further end, and a little more or less by chance
-    :ivar restart_longest_ms: how long at most
-    :ivar restart_settled_ms: a service that ran for so long begins anew with ``restart_first_ms``
-    :ivar status_interval_ms: how often the status file is written
+    :ivar services: programs to run beside the store, each ``NAME=COMMAND``; the command is split
+        like a shell command, without a shell
+    :ivar stop_timeout_ms: longest duration of an orderly stop; services still running shortly
+        before its end are killed
+    :ivar hang_timeout_ms: a service hangs, and is killed, if a signal stops it for this long, or if
+        it sends nothing for this long after ``WATCHDOG=1``; 0 is never
+    :ivar restart_first_ms: first delay before a service that ended is restarted; doubled after each
+        further end, with random variation
+    :ivar restart_longest_ms: longest delay before a restart
+    :ivar restart_settled_ms: a service that ran for this long restarts with ``restart_first_ms``
+        again
+    :ivar status_interval_ms: interval at which the status file is written
     """
 
     services: tuple[str, ...] = ()

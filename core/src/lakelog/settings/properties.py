@@ -1,7 +1,7 @@
 """Java's properties format, as ``java.util.Properties.load`` reads it.
 
-Comments start with ``#`` or ``!``; a key ends at ``=``, ``:`` or a blank; a line that ends with a
-backslash goes on in the next, whose leading blanks do not count. The bytes are Latin-1.
+Comments start with ``#`` or ``!``. A key ends at ``=``, ``:`` or a blank. A line that ends with a
+backslash continues in the next one, whose leading blanks are dropped. The bytes are Latin-1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 class Property:
     """One key with its value.
 
-    :ivar line: where it starts in its file, counted from 1
+    :ivar line: its first line in the file, counted from 1
     """
 
     key: str
@@ -34,14 +34,14 @@ class Property:
 
 
 def parse_properties(data: bytes, origin: str) -> dict[str, Property]:
-    """All properties of a file; of a key that comes twice, the last.
+    """All properties of a file; the last value wins if a key repeats.
 
     :param origin: the file, for errors
     """
     found: dict[str, Property] = {}
     for number, line in _logical_lines(data.decode("latin-1")):
         parts = _PARTS.fullmatch(line)
-        if parts is None:  # every line has two parts, which may be empty
+        if parts is None:  # cannot happen: every line has two parts, possibly empty
             raise SettingsError(f"line {number} is not a property", source=origin)
         key, value = (_unescaped(part, number, origin) for part in parts.groups())
         found[key] = Property(key, value, number)
@@ -49,7 +49,7 @@ def parse_properties(data: bytes, origin: str) -> dict[str, Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations, without comments, blank lines and leading blanks."""
+    """Lines joined with their continuations, without comments, blank lines and leading blanks."""
     pending, first = "", 0
     for number, natural in enumerate(_LINE_ENDS.split(text), start=1):
         line = natural.lstrip(BLANKS)
@@ -67,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _continues(line: str) -> bool:
-    """Whether a line ends with a backslash that no other one escapes."""
+    """Whether a line ends with an unescaped backslash."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

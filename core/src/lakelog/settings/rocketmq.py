@@ -1,4 +1,4 @@
-"""What RocketMQ's settings are called here: one table, and notes on those without a meaning.
+"""Maps RocketMQ's settings to lakelog's: a table, and notes on those without a counterpart.
 
 Names are those of ``MessageStoreConfig`` and ``BrokerConfig`` of 5.3.3, and older spellings.
 """
@@ -19,10 +19,11 @@ BATCH_QUEUE_ENTRY_BYTES: Final = 46
 
 @attrs.frozen
 class Rule:
-    """How one of RocketMQ's settings is taken over.
+    """How one RocketMQ setting is translated.
 
-    :ivar target: our dotted key
-    :ivar convert: its text to our value, or ``None`` if it then says nothing; raises ``ValueError``
+    :ivar target: lakelog's dotted key
+    :ivar convert: converts its text, or returns ``None`` if the text sets nothing; raises
+        ``ValueError``
     """
 
     target: str
@@ -38,12 +39,12 @@ def whole(text: str) -> int:
 
 
 def truth(text: str) -> bool:
-    """A truth value; RocketMQ takes everything but ``true`` for false, and we refuse it."""
+    """A truth value; RocketMQ reads everything but ``true`` as false, lakelog rejects it."""
     return choice({"true": True, "false": False})(text.strip().lower())
 
 
 def choice(values: Mapping[str, T]) -> Callable[[str], T]:
-    """One of some words."""
+    """A converter that accepts only the given words."""
 
     def convert(text: str) -> T:
         if text.strip() not in values:
@@ -105,7 +106,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "flushConsumeQueueThoroughInterval": Rule("consume-queue.flush_thorough_interval_ms", whole),
     "maxHashSlotNum": Rule("hash-index.slots", whole),
     "maxIndexNum": Rule("hash-index.entries", whole),
-    # keeping house
+    # disk space
     "fileReservedTime": Rule("retention.file_reserved_hours", whole),
     "deleteWhen": Rule("retention.delete_when", word),
     "deleteFileBatchMax": Rule("retention.delete_files_batch_max", whole),
@@ -120,4 +121,4 @@ NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "replicasPerDiskPartition": ("1", "the whole disk counts, whoever else is on it"),
     "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),
 }
-"""Settings that have no counterpart: the value that needs no report, and what to say of others."""
+"""Settings without a counterpart: the value that is not reported, and a note for other values."""

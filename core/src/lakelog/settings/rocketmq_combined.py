@@ -1,4 +1,4 @@
-"""RocketMQ's settings that mean something only together."""
+"""RocketMQ settings that have a meaning only in combination."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ DISK: Final = {
     "clean_forcibly_ratio": ("diskSpaceCleanForciblyRatio", 85, 30, 85),
     "warning_ratio": ("diskSpaceWarningLevelRatio", 90, 35, 90),
 }
-"""The lines of a disk from the lowest up: RocketMQ's name, default and bounds, in percent."""
+"""Disk usage limits in ascending order: RocketMQ's name, default and bounds, in percent."""
 COMBINED: Final = frozenset(
     {ROOT, COMMITLOG, *LIGHT, *HOST, *ROLE, *(row[0] for row in DISK.values())}
 )
-"""The keys that functions of this module take care of."""
+"""The keys that this module translates."""
 
 
 @attrs.frozen
 class Outcome:
-    """What some settings mean together.
+    """The combined meaning of some settings.
 
-    :ivar value: ours
-    :ivar keys: those of RocketMQ's that it comes from
+    :ivar value: lakelog's value
+    :ivar keys: the RocketMQ keys that it comes from
     """
 
     value: object
@@ -43,20 +43,20 @@ class Outcome:
 
 
 def light_queues(texts: Mapping[str, str]) -> Outcome | None:
-    """Light queues are fed only if both switches are on."""
+    """Whether light queues are fed: only if both switches are on."""
     given = tuple(key for key in LIGHT if key in texts)
     on = [truth(texts[key]) for key in given]
     return Outcome(len(on) == len(LIGHT) and all(on), given) if given else None
 
 
 def replica(texts: Mapping[str, str]) -> Outcome | None:
-    """Whether the broker is a replica; with a controller, the file does not say so."""
+    """Whether the broker is a replica; with a controller, the file does not determine it."""
     role, controlled = texts.get(ROLE[0], "").strip(), truth(texts.get(ROLE[1], "false"))
     return Outcome(True, (ROLE[0],)) if role == "SLAVE" and not controlled else None
 
 
 def store_host(texts: Mapping[str, str]) -> Outcome | None:
-    """The address and port in records; what is not given is our default."""
+    """The address and port in records; missing parts take lakelog's default."""
     given = tuple(key for key in HOST if key in texts)
     default = str(attrs.fields(StoreSettings).store_host.default)
     default_ip, _, default_port = default.rpartition(":")
@@ -66,9 +66,10 @@ def store_host(texts: Mapping[str, str]) -> Outcome | None:
 
 
 def disk_line(texts: Mapping[str, str], line: str) -> Outcome | None:
-    """One of the lines of :data:`DISK`, as a share of one.
+    """One of the limits of :data:`DISK`, as a ratio.
 
-    RocketMQ looks at the highest line first, so that one above the next never counts: it is that.
+    RocketMQ checks the highest limit first, so that a limit above the next higher one is capped by
+    it.
     """
     from_here = list(DISK.values())[list(DISK).index(line) :]
     percents = {
@@ -82,11 +83,11 @@ def disk_line(texts: Mapping[str, str], line: str) -> Outcome | None:
 
 
 def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:
-    """Where segments stand, if not where they usually do.
+    """The directory of the segments, if it is not the default.
 
-    ``path`` beats the root directory of the file: a commit log within that root is looked for at
-    the same place within ``path``, so that a copy never points back at its original; and one
-    outside of the root counts only if the root is ``path``, or is not given.
+    ``path`` overrides the root directory in the file. A commit log inside that root is looked up at
+    the same relative place in ``path``, so that a copy never refers to its original. A commit log
+    outside the root counts only if the root is ``path``, or is not set.
     """
     text = texts.get(COMMITLOG, "").strip()
     if "," in text:
@@ -101,7 +102,7 @@ def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:
 
 
 def path_notes(texts: Mapping[str, str], path: Path) -> dict[str, str]:
-    """What to report of paths that do not count."""
+    """Notes on paths that have no effect."""
     root, log = texts.get(ROOT, "").strip(), texts.get(COMMITLOG, "").strip()
     if not root or same_directory(root, path):
         return {}
@@ -112,11 +113,11 @@ def path_notes(texts: Mapping[str, str], path: Path) -> dict[str, str]:
 
 
 def same_directory(one: str | Path, other: str | Path) -> bool:
-    """Whether two names lead to one place, links followed."""
+    """Whether two names resolve to one directory."""
     return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _within(text: str, root: str) -> Path | None:
-    """``text`` relative to ``root``, if it lies in it."""
+    """``text`` relative to ``root``, or ``None`` if it is outside."""
     place, base = Path(os.path.normpath(text)), Path(os.path.normpath(root))
     return place.relative_to(base) if place.is_relative_to(base) else None

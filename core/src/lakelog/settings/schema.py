@@ -1,4 +1,4 @@
-"""A JSON Schema (draft 2020-12) of all settings as a TOML file has them, for editors and checks."""
+"""A JSON Schema (draft 2020-12) of all settings in TOML form, for editors and checks."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def section_schema(cls: type[Any]) -> Schema:
 
 
 def value_schema(hint: Any, key: str = "") -> Schema:
-    """The schema of a type; the end of ``key`` tells its unit.
+    """The schema of a type; the suffix of ``key`` determines its unit.
 
-    An optional value is switched off by an empty string, for TOML has no null.
+    An empty string unsets an optional value, because TOML has no null.
     """
     bare, optional = without_none(hint)
     pattern = pattern_for(key) if bare in (int, float) else None
@@ -100,7 +100,7 @@ def _described(made: Schema, field: attrs.Attribute[Any], words: str | None) -> 
 
 
 def plain_value(value: Any) -> Any:
-    """A value of a setting as TOML and JSON have it."""
+    """A setting's value in a form that TOML and JSON support."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, PurePath):

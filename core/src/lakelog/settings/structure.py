@@ -1,6 +1,6 @@
-"""Values to what a settings class declares, strictly: a value of another type is an error.
+"""Converts values to the types that a settings class declares; strict, without coercion.
 
-cattrs converts what needs it, and is imported only then.
+cattrs converts the rest, and is imported only if needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def build(section: str, cls: type[Any], givens: Mapping[str, Given]) -> Any:
-    """An instance of ``cls`` with the values ``givens`` by key; defaults for the rest."""
+    """An instance of ``cls`` with the values ``givens`` by key, and defaults for the rest."""
     if not givens:
         return cls()
     hints, fields = hints_of(cls), keys_of(cls)
@@ -42,9 +42,9 @@ def required(cls: type[Any]) -> list[str]:
 
 
 def convert(value: object, hint: Any, key: str) -> object:
-    """``value`` as the type ``hint``; raises ``ValueError`` or ``TypeError``.
+    """Convert ``value`` to the type ``hint``; raises ``ValueError`` or ``TypeError``.
 
-    :param key: the field's name, whose end tells its unit
+    :param key: the field's name, whose suffix determines its unit
     """
     bare, optional = without_none(hint)
     if optional and (value is None or value == ""):
@@ -65,12 +65,12 @@ def _value(given: Given, hint: Any) -> object:
 
 
 def _in_type(number: float, kind: Any) -> object:
-    """Percentages may be fractions, and whole fields may not."""
+    """Convert to an integer only if nothing is lost; percentages may have fractions."""
     return kind(number) if kind(number) == number else number
 
 
 def _construct(cls: type[Any], values: Mapping[str, object], givens: Mapping[str, Given]) -> Any:
-    """Make the instance; blame the first value that its own validator refuses, or that is named."""
+    """Create the instance; an error names the value that caused it, if possible."""
     try:
         return cls(**values)
     except (ValueError, TypeError) as error:
@@ -92,13 +92,13 @@ def _refusal(field: attrs.Attribute[Any], value: object) -> Exception | None:
         field.validator(None, field, value)
     except (ValueError, TypeError) as error:
         return error
-    except AttributeError:  # a validator that looks at other fields cannot be asked alone
+    except AttributeError:  # a validator that reads other fields cannot run alone
         return None
     return None
 
 
 def _named(words: str, givens: Mapping[str, Given]) -> Given | None:
-    """The first given value whose name a complaint about several of them has in it."""
+    """The first given value whose key occurs in the text of an error."""
     return next((givens[word] for word in re.findall(r"\w+", words) if word in givens), None)
 
 
@@ -111,7 +111,7 @@ def _words(error: Exception) -> str:
 
 
 def _structured(value: object, hint: Any) -> object:
-    """Let cattrs convert ``value``; whatever it raises becomes one of the two usual errors."""
+    """Convert ``value`` with cattrs; any exception becomes ``ValueError`` or ``TypeError``."""
     from cattrs.errors import StructureHandlerNotFoundError  # slow to import
 
     if get_origin(hint) is Literal:
@@ -145,7 +145,7 @@ _STRICT: Mapping[type[Any], tuple[tuple[type[Any], ...], str]] = {
     bool: ((bool,), "true or false"),
     Path: ((str, Path), "a path"),
 }
-"""For each type: what is accepted in its place, and its name for people."""
+"""For each type: the accepted input types, and its name for errors."""
 
 
 def _strict(

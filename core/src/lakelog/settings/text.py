@@ -1,6 +1,6 @@
-"""Strings of sources that know no types, to the values that TOML would have given.
+"""Converts strings of sources without types to the values that TOML would give.
 
-What cannot be read is left as it is, so that the check of types refuses it and says why.
+Unreadable text is returned unchanged, so that the type check rejects it with a reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _BOOLS: Final = {"true": True, "false": False}
 
 
 def from_text(text: str, hint: Any) -> object:
-    """Read ``text`` for a field of the type ``hint``."""
+    """Convert ``text`` for a field of type ``hint``."""
     bare, optional = without_none(hint)
     if optional and not text:
         return None
@@ -32,5 +32,5 @@ def _number(text: str, kind: type[int] | type[float]) -> object:
 
 
 def _items(text: str) -> tuple[str, ...]:
-    """The parts of a list with commas; an empty text is an empty list."""
+    """The items of a list separated by commas; empty text is an empty list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""Values from TOML: a file given, the store's own file, the host's pyproject, a resource."""
+"""Values from TOML: a given file, the store's own file, ``pyproject.toml``, or a resource."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PYPROJECT: Final = "pyproject.toml"
 
 
 def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Layer:
-    """The settings of a TOML file, which must be there."""
+    """The settings of a TOML file, which must exist."""
     return from_table(parse_toml(read_bytes(file, origin), origin), catalog, origin)
 
 
 def from_store(path: Path, catalog: Catalog) -> Layer:
-    """The settings that a store directory keeps in itself, if any."""
+    """The settings file in the store directory, if any."""
     file = path / OWN_DIR / SETTINGS_FILE
     try:
         data = read_file(RealFileSystem(), file)
@@ -37,7 +37,7 @@ def from_store(path: Path, catalog: Catalog) -> Layer:
 def from_pyproject(cwd: Path, catalog: Catalog) -> Layer:
     """``[tool.lakelog]`` of the nearest ``pyproject.toml``, from ``cwd`` upwards.
 
-    A file without the word in it is not parsed.
+    A file that does not contain ``lakelog`` is not parsed.
     """
     file = next((at / PYPROJECT for at in (cwd, *cwd.parents) if _is_file(at / PYPROJECT)), None)
     data = read_bytes(file, str(file)) if file else b""
@@ -53,7 +53,7 @@ def from_pyproject(cwd: Path, catalog: Catalog) -> Layer:
 
 def parse_toml(data: bytes, origin: str) -> Mapping[str, Any]:
     """Parse TOML; ``origin`` is for the error."""
-    import tomllib  # most stores have no file of settings
+    import tomllib  # most stores have no settings file
 
     try:
         return tomllib.loads(data.decode())
@@ -74,7 +74,7 @@ def _unreadable(error: Exception, origin: str) -> SettingsError:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file is there that we may see."""
+    """Whether a readable file exists at ``path``."""
     try:
         return path.is_file()
     except OSError:

@@ -1,6 +1,6 @@
-"""Sizes, durations and shares that people can read, to the numbers that settings hold.
+"""Parses sizes, durations and ratios in readable form.
 
-Exact or refused: nothing is rounded, and a unit that has two meanings (``64M``) is not guessed.
+Exact or rejected: nothing is rounded, and an ambiguous unit (``64M``) is not guessed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from lakelog.errors import SettingsError
 
 Parser: TypeAlias = Callable[[object], "int | float"]
-"""Turns a value into the number that a field holds; raises :class:`SettingsError`."""
+"""Converts a value to the number that a field holds; raises :class:`SettingsError`."""
 
 SIZE_BYTES: Final[Mapping[str, int]] = {
     "b": 1,
@@ -34,7 +34,7 @@ UNIT_MS: Final[Mapping[str, int]] = {
     "_hours": 3_600_000,
     "_days": 86_400_000,
 }
-"""What one counts for in a field whose name ends like this."""
+"""Milliseconds per unit, by the suffix of a field's name."""
 
 SIZE_PATTERN: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgGtT][iI]?[bB]|[bB])?\s*$"
 DURATION_PATTERN: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h|d)?\s*$"
@@ -45,7 +45,7 @@ _DURATIONS: Final = "a duration such as '500ms', '2s', '1m', '3h', '2d'"
 
 
 def parse_size_bytes(value: object) -> int:
-    """Read a size: 1 kB is 1000 bytes, and 1 KiB is 1024.
+    """Parse a size: 1 kB is 1000 bytes, and 1 KiB is 1024.
 
     >>> parse_size_bytes("64 MiB"), parse_size_bytes("10kB"), parse_size_bytes("1024")
     (67108864, 10000, 1024)
@@ -54,7 +54,7 @@ def parse_size_bytes(value: object) -> int:
 
 
 def parse_duration_ms(value: object) -> int:
-    """Read a duration; a number without a unit counts milliseconds.
+    """Parse a duration; a number without a unit is in milliseconds.
 
     >>> parse_duration_ms("2s"), parse_duration_ms("1.5m"), parse_duration_ms(500)
     (2000, 90000, 500)
@@ -63,7 +63,7 @@ def parse_duration_ms(value: object) -> int:
 
 
 def parse_duration(value: object, suffix: str) -> int:
-    """Read a duration for a field whose name ends in ``suffix``, a key of :data:`UNIT_MS`.
+    """Parse a duration for a field whose name ends in ``suffix``, a key of :data:`UNIT_MS`.
 
     >>> parse_duration("3d", "_hours"), parse_duration(72, "_hours")
     (72, 72)
@@ -73,7 +73,7 @@ def parse_duration(value: object, suffix: str) -> int:
 
 
 def parse_ratio(value: object) -> float:
-    """Read a share of one: a number, or a percentage.
+    """Parse a ratio: a number from 0 to 1, or a percentage.
 
     >>> parse_ratio("75%"), parse_ratio(0.75), parse_ratio("0.75")
     (0.75, 0.75, 0.75)
@@ -82,7 +82,7 @@ def parse_ratio(value: object) -> float:
 
 
 def parse_percent(value: object) -> float:
-    """Read a percentage; a number without ``%`` counts percents.
+    """Parse a percentage; a number without ``%`` is in percent.
 
     >>> parse_percent("75%"), parse_percent(75)
     (75.0, 75.0)
@@ -91,7 +91,7 @@ def parse_percent(value: object) -> float:
 
 
 def parser_for(key: str) -> Parser | None:
-    """How values of a field are read, by the end of its name; ``None`` if it has no unit."""
+    """The parser for a field, by the suffix of its name; ``None`` if it has no unit."""
     for suffix, parse in _PARSERS.items():
         if key.endswith(suffix):
             return parse
@@ -99,7 +99,7 @@ def parser_for(key: str) -> Parser | None:
 
 
 def pattern_for(key: str) -> str | None:
-    """The regular expression of the strings that :func:`parser_for` this key accepts."""
+    """The regular expression of the strings accepted by :func:`parser_for` this key."""
     if key.endswith("_bytes"):
         return SIZE_PATTERN
     if key.endswith(("_ratio", "_percent")):
@@ -108,7 +108,7 @@ def pattern_for(key: str) -> str | None:
 
 
 def _scaled(value: object, units: Mapping[str, int], base: int, accepted: str) -> int:
-    """The count of ``base`` in ``value``; a bare number is a count already."""
+    """The count of ``base`` in ``value``; a bare number already is that count."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     parts = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
@@ -119,14 +119,14 @@ def _scaled(value: object, units: Mapping[str, int], base: int, accepted: str) -
 
 
 def _factor(unit: str, units: Mapping[str, int], base: int) -> int | None:
-    """How much a unit counts; durations are told apart by case, sizes are not."""
+    """The factor of a unit; case matters for durations, not for sizes."""
     if not unit:
         return base
     return units.get(unit.lower() if units is SIZE_BYTES else unit)
 
 
 def _exact(whole: str, fraction: str, factor: int, base: int, what: str) -> int:
-    """``whole.fraction * factor / base``, which has to be a whole number."""
+    """``whole.fraction * factor / base``, which must be a whole number."""
     scale: int = 10 ** len(fraction)
     count, rest = divmod(int(whole + fraction) * factor, base * scale)
     if rest:
@@ -135,7 +135,7 @@ def _exact(whole: str, fraction: str, factor: int, base: int, what: str) -> int:
 
 
 def _share(value: object, per_one: int) -> float:
-    """A percentage between 0 and 100; a number without ``%`` is multiplied by ``per_one``."""
+    """A percentage from 0 to 100; a number without ``%`` is multiplied by ``per_one``."""
     number = _number(value)
     if number is None:
         raise SettingsError(f"{value!r} is not a percentage such as '75%', nor a number")
