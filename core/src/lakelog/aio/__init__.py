@@ -1,12 +1,12 @@
-"""lakelog for event loops: the verbs of a store, none of which blocks the loop.
+"""lakelog for event loops: the methods of a store as coroutines that never block the loop.
 
 >>> async with lakelog.aio.open("/tmp/events") as store:             # doctest: +SKIP
 ...     result = await store.put(lakelog.Message("orders", b"hello"))
 ...     async for message in store.read("orders", 0, follow=True):
 ...         print(message.body)
 
-What is put from one loop is appended in the order of the calls. Files are read, and strategies are
-asked, in threads.
+Puts from one loop are appended in the order of the calls. Files are read, and strategies are
+called, in threads.
 """
 
 from __future__ import annotations

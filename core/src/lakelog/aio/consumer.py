@@ -1,4 +1,4 @@
-"""A consumer for event loops: files are read in threads, and no thread waits for messages."""
+"""A consumer for event loops: threads read files, and no thread waits for messages."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lakelog.runtime.threads import in_thread
 P = ParamSpec("P")
 T = TypeVar("T")
 _NAP_S: Final = 0.5
-"""How soon a waiting consumer notices that it was closed, or that there is another queue."""
+"""Interval at which a waiting consumer checks whether it was closed, or a queue was added."""
 
 
 class AsyncConsumer:
-    """What :class:`~lakelog.Consumer` is in threads; one task uses it at a time.
+    """The asynchronous form of :class:`~lakelog.Consumer`; used by one task at a time.
 
-    A call that is cancelled loses no message: what it fetched comes with the next call.
+    A cancelled call loses no message: the next call returns what it fetched.
 
-    :ivar group: whose offsets it keeps
-    :ivar topic: what it reads
+    :ivar group: the consumer group
+    :ivar topic: the topic
     """
 
     def __init__(self, consumer: Consumer, arrivals: Waiting) -> None:
@@ -42,10 +42,10 @@ class AsyncConsumer:
     async def poll(
         self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0
     ) -> list[StoredMessage]:
-        """The next messages, of all queues in turn.
+        """The next messages, from all queues in turn.
 
-        :param wait_ms: how long to wait for the first of them
-        :returns: at most ``max_messages``, none if there are none in time
+        :param wait_ms: longest wait for the first message
+        :returns: at most ``max_messages``; empty on timeout
         """
         max_messages = whole("max_messages", max_messages, 1)
         end = asyncio.get_running_loop().time() + span_ms("wait_ms", wait_ms) / 1000
@@ -53,10 +53,10 @@ class AsyncConsumer:
         return list(self._ready(max_messages))
 
     async def messages(self, *, follow: bool = True) -> AsyncIterator[StoredMessage]:
-        """One message after the other.
+        """Yield one message after the other.
 
-        A message counts as delivered once it was given; with the commit policy ``batch`` it is
-        committed when its successors are fetched.
+        A message counts as delivered once it is yielded. With the commit policy ``batch`` it is
+        committed when the following ones are fetched.
 
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
@@ -71,11 +71,11 @@ class AsyncConsumer:
                 yield message
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
-        """All messages, and then those that come."""
+        """Yield all messages, then new ones as they arrive."""
         return self.messages()
 
     async def _await_some(self, max_messages: int, end: float) -> bool:
-        """Whether messages are ready in time."""
+        """Wait until messages are ready, or until ``end``; returns whether there are any."""
         loop = asyncio.get_running_loop()
         while True:
             seen, found = await self._in_thread(self._look, max_messages)
@@ -88,7 +88,7 @@ class AsyncConsumer:
                 continue
 
     def _look(self, max_messages: int) -> tuple[int, bool]:
-        """The version before the look, and whether it found any."""
+        """The arrivals version before the fetch, and whether the fetch found messages."""
         seen = self._arrivals.version
         return seen, self._consumer.fetch(max_messages)
 
@@ -99,32 +99,32 @@ class AsyncConsumer:
                 return
             yield message
 
-    # --- its place ---
+    # --- positions ---
 
     async def commit(self) -> None:
-        """Keep the place of every queue: behind what was delivered; durable when it returns."""
+        """Commit the position after the last delivered message of every queue, durably."""
         await self._in_thread(self._consumer.commit)
 
     async def committed(self) -> dict[int, int]:
-        """By queue id: the next offset that the group committed."""
+        """The committed next offset, by queue id."""
         return await self._in_thread(self._consumer.committed)
 
     async def seek(self, queue_id: int, offset: int) -> None:
-        """Go on at ``offset`` in a queue."""
+        """Continue at ``offset`` in a queue."""
         await self._in_thread(self._consumer.seek, queue_id, offset)
 
     async def reset(self, to: Place | int) -> None:
-        """Go on elsewhere in all queues."""
+        """Continue at another place in all queues, and commit it."""
         await self._in_thread(self._consumer.reset, to)
 
     async def lag(self) -> dict[int, int]:
-        """How many messages are left, by queue id."""
+        """The number of messages not delivered yet, by queue id."""
         return await self._in_thread(self._consumer.lag)
 
     # --- end ---
 
     async def close(self) -> None:
-        """End reading; with the commit policy ``batch``, commit what was delivered."""
+        """Stop reading; with the commit policy ``batch``, commit what was delivered."""
         await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -136,12 +136,12 @@ class AsyncConsumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; after an error, without a commit, so that the batch comes again."""
+        """Close; after an error without a commit, so that the batch is delivered again."""
         self._closed = True
         await self._in_thread(self._consumer.__exit__, kind, error, traceback)
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """One thread at a time, also after a call whose task was cancelled."""
+        """Run ``work`` in a thread, after any call whose task was cancelled."""
         while self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
         under_way = asyncio.ensure_future(in_thread(work, *arguments, **named))

@@ -1,7 +1,7 @@
-"""Hands puts to a store in a thread of its own, in their order.
+"""A thread that passes an event loop's puts to a store, in order.
 
-``put_async`` itself may wait: for room in a ring, for a new segment, or for the successor of an
-owner that died. The thread takes what tasks have left meanwhile, and wakes the loop once for it.
+``put_async`` itself may block: for room in a ring, for a new segment, or for the next owner after
+one died. The thread takes all queued puts at once, and wakes the loop once for them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lakelog.status import PutStatus
 Begun: TypeAlias = "asyncio.Future[AwaitableFuture[Any]]"
 Given: TypeAlias = "tuple[Callable[[Any], AwaitableFuture[Any]], Any, Begun]"
 MOST_AT_ONCE: Final = 256
-"""How many puts are handed over before the loop hears of them."""
+"""Number of puts that are begun before the loop is notified."""
 
 
 class Handing:
-    """The way of puts out of one event loop."""
+    """The queue of puts from one event loop, and its thread."""
 
     def __init__(self) -> None:
         self._given: deque[Given] = deque()
@@ -36,7 +36,7 @@ class Handing:
     async def put(self, begin: Callable[[Any], AwaitableFuture[Any]], what: Any) -> Any:
         """Let the thread call ``begin``; then wait for the result.
 
-        Who is cancelled takes back what was not begun yet.
+        Cancellation withdraws a put that has not begun yet.
         """
         begun: Begun = asyncio.get_running_loop().create_future()
         self._give((begin, what, begun))
@@ -63,7 +63,7 @@ class Handing:
             _tell([(each, _begin(each)) for each in burst])
 
     def _next(self) -> list[Given]:
-        """What has been left; empty once all is closed and done."""
+        """The queued puts; empty once the queue is closed and drained."""
         with self._changed:
             while not (self._given or self._closed):
                 self._changed.wait()
@@ -71,7 +71,7 @@ class Handing:
             return [self._given.popleft() for _ in range(count)]
 
     def close(self) -> None:
-        """Hand over what was left, then stop; not to be called in the event loop."""
+        """Begin the queued puts, then stop; must not be called in the event loop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -85,18 +85,18 @@ def _begin(given: Given) -> AwaitableFuture[Any] | Exception | None:
         return None
     try:
         return begin(what)
-    except Exception as error:  # noqa: BLE001  # it is handed to who waits
+    except Exception as error:  # noqa: BLE001  # it is passed to the awaiting task
         return error
 
 
 def _tell(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
     loop = those[0][0][2].get_loop()
-    with suppress(RuntimeError):  # a loop that was closed waits for nothing
+    with suppress(RuntimeError):  # no task waits in a closed loop
         loop.call_soon_threadsafe(_finish, those)
 
 
 def _finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
-    """In the loop: whoever waits knows its put's future now."""
+    """Runs in the loop: give each waiting task the future of its put."""
     for (_, _, begun), found in those:
         if begun.cancelled():
             if isinstance(found, AwaitableFuture):

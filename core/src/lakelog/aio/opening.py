@@ -1,4 +1,4 @@
-"""Opens a store for an event loop: to recover a log, or to wait for an owner, may take a while."""
+"""Opens a store in a thread: recovering a log, or waiting for an owner, may take long."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lakelog.store.store import Store
 
 
 def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:
-    """Open the store in ``path``; ``async with`` gives it, and closes it at the end.
+    """Open the store in ``path``; use ``async with``, which closes it at the end.
 
-    ``await`` gives it, too, and leaves it to you to ``await store.close()``.
+    With ``await`` instead, the caller must ``await store.close()``.
 
-    :param arguments: those of :func:`lakelog.open`, which says what is raised
+    :param arguments: those of :func:`lakelog.open`, which also documents the errors
     """
-    if "mode" in arguments:  # here, where a warning finds who has given it
+    if "mode" in arguments:  # here, so that the warning names the caller's line
         arguments["mode"] = known_mode(arguments["mode"])
     return Opened(partial(open_store, path, **arguments))
 
 
 class Opened:
-    """A store that is about to be opened: for ``async with``, or to be awaited once."""
+    """A store to be opened: use it in ``async with``, or await it once."""
 
     def __init__(self, make: partial[Store]) -> None:
         self._make = make
@@ -43,7 +43,7 @@ class Opened:
         try:
             return AsyncStore(await asyncio.shield(opening))
         except asyncio.CancelledError:
-            opening.add_done_callback(_close)  # nobody else would
+            opening.add_done_callback(_close)  # the caller cannot close it any more
             raise
 
     async def __aenter__(self) -> AsyncStore:
@@ -61,7 +61,7 @@ class Opened:
 
 
 def _close(opening: asyncio.Future[Store]) -> None:
-    """Close in a thread what was opened for somebody who does not wait any more."""
+    """Close, in a thread, a store whose caller was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         close = opening.result().close
         soon_done(partial(asyncio.get_running_loop().run_in_executor, None), "asyncio", close)

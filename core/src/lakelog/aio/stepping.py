@@ -1,4 +1,4 @@
-"""Runs what only blocking code can do in threads, a batch of steps at a time."""
+"""Runs a blocking iterator in threads, one batch of items at a time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lakelog.runtime.threads import in_thread
 
 T = TypeVar("T")
 BATCH: Final = 256
-"""How many items are taken in one visit to a thread."""
+"""Number of items taken per call in a thread."""
 
 
 async def stepped(make: Callable[[], Iterator[T]], batch: int = BATCH) -> AsyncIterator[T]:
-    """What the iterator of ``make`` gives; it is made and advanced in threads only."""
+    """Yield the items of the iterator from ``make``; it is created and advanced only in threads."""
     iterator = await in_thread(make)
     while found := await in_thread(_some, iterator, batch):
         for each in found:

@@ -1,4 +1,4 @@
-"""A store for event loops: the verbs of :class:`~lakelog.Store`, each to be awaited."""
+"""A store for event loops: the methods of :class:`~lakelog.Store` as coroutines."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ T = TypeVar("T")
 
 
 class AsyncStore:
-    """An open store in an event loop; made by :func:`lakelog.aio.open`.
+    """An open store in an event loop; created by :func:`lakelog.aio.open`.
 
-    What a method returns and raises is what the method of :class:`~lakelog.Store` of the same name
-    does. A put whose task is cancelled is taken back if it was not begun yet, and goes on
-    otherwise, as every other call does: what a thread has begun it ends.
+    Methods return and raise the same as those of :class:`~lakelog.Store`. If the task of a put is
+    cancelled, a put that has not begun is withdrawn. Any other call runs to its end in its thread.
     """
 
     def __init__(self, store: Store) -> None:
-        """Serve a loop with ``store``, which nobody else closes."""
+        """Use ``store`` in a loop; the caller must not close it otherwise."""
         self._store = store
         self._handing = Handing()
         self._is_prepared = False
@@ -55,7 +54,7 @@ class AsyncStore:
 
     @property
     def settings(self) -> Settings:
-        """What it was opened with, and where each value came from."""
+        """The settings it was opened with, with the origin of each value."""
         return self._store.settings
 
     @property
@@ -65,24 +64,24 @@ class AsyncStore:
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken."""
+        """Whether puts are accepted."""
         return self._store.is_writable
 
     async def in_thread(
         self, work: Callable[Concatenate[Store, P], T], *arguments: P.args, **named: P.kwargs
     ) -> T:
-        """Do anything else with the store, such as ``lambda store: store.max_offset``."""
+        """Run any function of the store in a thread, such as ``lambda store: store.max_offset``."""
         return await in_thread(work, self._store, *arguments, **named)
 
     # --- writing ---
 
     async def put(self, message: Message) -> PutResult:
-        """Append one message; many tasks that do so at once share the waiting."""
+        """Append one message; concurrent puts of many tasks share one wait."""
         result: PutResult = await self._handing.put(self._store.put_async, message)
         return result
 
     async def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many messages, in their order and side by side."""
+        """Append many messages, in order and adjacent."""
         begin = self._store.put_batch_async
         results: Sequence[PutResult] = await self._handing.put(begin, messages)
         return results
@@ -104,17 +103,17 @@ class AsyncStore:
     def producer(
         self, topic: str, *, tags: str | None = None, queue: int | None = None
     ) -> AsyncProducer:
-        """What puts messages of one topic from their bodies and keys; raises as in a store."""
+        """A producer for messages of one topic; raises like the store's method."""
         return AsyncProducer(self, Producer(topic, tags, queue))
 
     async def flush(self) -> int:
-        """Make durable what was put before; the end of it."""
+        """Make all earlier puts durable; returns the durable end."""
         return await self.in_thread(Store.flush)
 
     # --- the log ---
 
     async def look_up(self, where: int | str) -> StoredMessage:
-        """The message at an offset of the log, or with an offset message id."""
+        """The message at a physical offset, or with an offset message id."""
         return await self.in_thread(Store.look_up, where)
 
     def scan(
@@ -124,16 +123,16 @@ class AsyncStore:
         *,
         on_damage: OnDamage | None = None,
     ) -> AsyncIterator[StoredMessage]:
-        """Every message of the log from ``start`` to ``end``, for ``async for``.
+        """Yield every message of the log from ``start`` to ``end``.
 
-        :param on_damage: is called in a thread
+        :param on_damage: called in a thread
         """
         return stepped(partial(self._store.scan, start, end, on_damage=on_damage))
 
     def scan_pieces(
         self, start: int | None = None, end: int | None = None, *, verify: bool = True
     ) -> AsyncIterator[Piece]:
-        """Record batches, blanks and damage in the log's order."""
+        """Yield record batches, blanks and damage in log order."""
         return stepped(partial(self._store.scan_pieces, start, end, verify=verify), batch=1)
 
     # --- by queue, time and key ---
@@ -149,7 +148,7 @@ class AsyncStore:
         tags: str | None = None,
         wait_ms: int = 0,
     ) -> GetResult:
-        """Messages of a queue from a queue offset on; no thread waits with it."""
+        """Messages of a queue from a queue offset on; waiting takes no thread."""
         await self._prepare()
         return await self._store.get_async(
             topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags, wait_ms=wait_ms
@@ -165,7 +164,7 @@ class AsyncStore:
         columns: Iterable[str] | None = None,
         **more: Any,
     ) -> ColumnsResult:
-        """What :meth:`get` gives, as an Arrow record batch.
+        """The messages of :meth:`get` as an Arrow record batch.
 
         :param more: ``max_bytes``, ``tags``, ``decompress``, ``verify``
         """
@@ -181,22 +180,22 @@ class AsyncStore:
         follow: bool = False,
         tags: str | None = None,
     ) -> AsyncIterator[StoredMessage]:
-        """Messages of a queue in order, to its end; with ``follow`` until the store is closed."""
+        """Yield messages of a queue to its end; with ``follow``, until the store is closed."""
         await self._prepare()
         reading = self._store.read_async(topic, queue_id, start, follow=follow, tags=tags)
         async for message in reading:
             yield message
 
     async def topics(self) -> list[str]:
-        """Every topic that has a queue."""
+        """All topics that have a queue."""
         return await self.in_thread(Store.topics)
 
     async def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """Every queue, or those of one topic."""
+        """All queues, or those of one topic."""
         return await self.in_thread(Store.queues, topic)
 
     async def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """The first queue offset that is there and the next that will be."""
+        """The first queue offset that exists, and the next one to be written."""
         return await self.in_thread(Store.queue_bounds, topic, queue_id)
 
     async def offset_by_time(
@@ -218,11 +217,11 @@ class AsyncStore:
         until_ms: int | None = None,
         max_messages: int = 64,
     ) -> list[StoredMessage]:
-        """Messages with a key, the newest first."""
+        """Messages with a key, newest first."""
         work = partial(Store.query, since_ms=since_ms, until_ms=until_ms, max_messages=max_messages)
         return await self.in_thread(work, topic, key)
 
-    # --- for groups of consumers ---
+    # --- consumer groups ---
 
     async def consumer(
         self,
@@ -234,7 +233,7 @@ class AsyncStore:
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> AsyncConsumer:
-        """A consumer that goes on where its group committed last."""
+        """A consumer that continues at its group's committed offsets."""
         work = partial(Store.consumer, start=start, commit=commit, tags=tags)
         made = await self.in_thread(work, group, topic, queue_ids)
         return AsyncConsumer(made, self._store._current.arrivals())
@@ -243,40 +242,40 @@ class AsyncStore:
         """The committed offsets of every group, by topic and queue."""
         return await self.in_thread(Store.groups)
 
-    # --- behind the append ---
+    # --- dispatching and deletion ---
 
     async def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
-        """Wait until queues and index know everything before ``offset``; it takes a thread."""
+        """Wait until queues and index reach ``offset``; occupies a thread."""
         return await self.in_thread(Store.wait_dispatched, offset, timeout_ms)
 
     async def resume_dispatch(self) -> None:
-        """Go on after a dispatcher failed and what it failed at was seen to."""
+        """Resume dispatching after the cause of a dispatcher's failure was removed."""
         await self.in_thread(Store.resume_dispatch)
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove the queues of ``topic`` for good."""
+        """Remove the queues of ``topic`` permanently."""
         await self.in_thread(Store.delete_topic, topic)
 
     async def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics of which the log holds nothing any more."""
+        """Remove the queues of topics without remaining messages."""
         return await self.in_thread(Store.delete_unused_topics)
 
     async def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
-        """Delete now what the store's cleaner lets go."""
+        """Delete now the segments that the cleaner chooses."""
         return await self.in_thread(partial(Store.delete_expired, dry_run=dry_run))
 
     async def disk(self) -> DiskReport | None:
-        """How full the disks are."""
+        """The usage of the disks."""
         return await self.in_thread(Store.disk)
 
     # --- lifecycle ---
 
     async def close(self) -> None:
-        """Append what was given, flush and close."""
+        """Append queued puts, flush and close."""
         try:
             await asyncio.shield(in_thread(self._close))
         except ThreadNotStarted:
-            self._close()  # a store can always be closed, though the loop waits for it here
+            self._close()  # closing must always succeed, even if it blocks the loop
 
     def _close(self) -> None:
         self._handing.close()
@@ -297,17 +296,17 @@ class AsyncStore:
         return f"<lakelog.aio.AsyncStore of {self._store!r}>"
 
     async def _prepare(self) -> None:
-        """What finds messages is put together at the first question, in a thread."""
+        """Build the objects for reading, in a thread, before the first read."""
         if not self._is_prepared:
             await in_thread(lambda: self._store._find)
             self._is_prepared = True
 
 
 class AsyncProducer:
-    """Puts messages of one topic; made by :meth:`AsyncStore.producer`."""
+    """Puts messages of one topic; created by :meth:`AsyncStore.producer`."""
 
     def __init__(self, store: AsyncStore, checked: Producer) -> None:
-        """Put what :class:`~lakelog.store.producer.Producer` of the same fields would."""
+        """Put the same messages as ``checked``, a :class:`~lakelog.store.producer.Producer`."""
         self._store = store
         self._of = checked
 
@@ -319,13 +318,13 @@ class AsyncProducer:
     async def put_many(
         self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None
     ) -> Sequence[PutResult]:
-        """Append many messages side by side."""
+        """Append many adjacent messages."""
         of = self._of
         put = self._store.put_columns
         return await put(of.topic, bodies, queue_ids=of.queue, tags=of.tags, keys=keys)
 
 
 def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    from lakelog.codec.bodycolumn import body_column  # brings NumPy
+    from lakelog.codec.bodycolumn import body_column  # imports NumPy
 
     return MessageColumns(topic, body_column(bodies), *columns)
