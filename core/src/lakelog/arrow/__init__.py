@@ -1,12 +1,12 @@
-"""Records as Arrow record batches: the columns of the table, and how they are made of records.
+"""Converts records to Arrow record batches; defines the columns of the message table.
 
-Needs pyarrow, which the extra ``arrow`` brings.
+Needs pyarrow, from the extra ``arrow``.
 """
 
 from __future__ import annotations
 
 try:
-    import pyarrow as _pyarrow  # noqa: F401  # tells at once what is missing
+    import pyarrow as _pyarrow  # noqa: F401  # fails early if it is missing
 except ImportError as error:
     raise ImportError(
         "columns need pyarrow, which is not installed: pip install lakelog-core[arrow]"

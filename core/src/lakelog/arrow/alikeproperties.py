@@ -1,6 +1,6 @@
-"""Property strings that are built alike: of one length, the same names in the same places.
+"""Detects property strings of equal layout: same length, same names at the same positions.
 
-So are those of messages that one producer wrote. A column is then a part of a table.
+Messages of one producer often have such strings. Each property is then a slice of a table.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 
 def alike_properties(table: Octets) -> dict[bytes, slice] | None:
-    """By name, which columns of ``table`` its last value is; ``None`` if they are not alike.
+    """The columns of ``table`` with the last value of each name; ``None`` if layouts differ.
 
-    :param table: a property string in each row, at least one
+    :param table: one property string per row, at least one row
     """
     values, fixed = _parts(table[0].tobytes())
     marks = np.count_nonzero(table == NAME_VALUE_SEPARATOR[0])
     marks += np.count_nonzero(table == PROPERTY_SEPARATOR[0])
     first = table[0]
     of_first = np.isin(first, (NAME_VALUE_SEPARATOR[0], PROPERTY_SEPARATOR[0]))
-    # Every separator of the first row in every row, and no other one in any.
+    # Every separator of the first row must be in every row, and there must be no others.
     if marks != len(table) * int(of_first.sum()):
         return None
     fixed |= of_first
@@ -29,7 +29,7 @@ def alike_properties(table: Octets) -> dict[bytes, slice] | None:
 
 
 def _parts(row: bytes) -> tuple[dict[bytes, slice], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Where the value of each name stands in a row, and which of its bytes belong to names."""
+    """The position of each name's value in a row, and a mask of the bytes that belong to names."""
     values: dict[bytes, slice] = {}
     names = np.zeros(len(row), np.bool_)
     start = 0

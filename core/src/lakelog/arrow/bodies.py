@@ -1,4 +1,4 @@
-"""Bodies as a column, as stored or unpacked."""
+"""The column of bodies, as stored or decompressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakelog.format.sysflag import COMPRESSED
 
 
 def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
-    """The bodies; with ``unpack`` those that are compressed are decompressed."""
+    """The bodies; with ``unpack``, compressed ones are decompressed."""
     if batch.decoder is None:
         stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
     else:
@@ -31,7 +31,7 @@ def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
 
 
 def sys_flags(batch: RecordBatch) -> NDArray[np.int32]:
-    """The system flags, which say of a body as it is given how it is compressed."""
+    """The system flags, which state the compression of the bodies returned to readers."""
     if batch.decoder is None:
         return batch.sys_flags
     return np.array([each.sys_flag for each in batch.decoded], np.int32)

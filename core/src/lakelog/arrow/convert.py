@@ -1,7 +1,7 @@
-"""A run of records to an Arrow record batch; a column that is not asked for costs nothing.
+"""Converts records to an Arrow record batch; columns that are not requested cost nothing.
 
-No step goes record by record, but for bodies to be unpacked, and hosts, each different one of
-which is written out once.
+Conversion is vectorised, except for decompression of bodies, and for hosts: each distinct host is
+formatted once.
 """
 
 from __future__ import annotations
@@ -29,24 +29,22 @@ _TRANSACTIONS: Final = tuple(Transaction(each << 2).name for each in range(4))
 def to_arrow(
     batch: RecordBatch, columns: Iterable[str] | None = None, decompress: bool = False
 ) -> pa.RecordBatch:
-    """The records of ``batch`` as rows, in their order; nothing refers to its buffer afterwards.
+    """Convert the records of ``batch`` to rows, in order; the result does not refer to its buffer.
 
-    Every column says what the record says: the topic and queue offset of a message that was
-    found in a light queue are those of its own queue. Broken UTF-8 is replaced.
-    ``transaction_type`` is a name of ``Transaction``. ``keys`` is empty,
-    ``tags`` and ``unique_key`` are null where the property is missing. Times beyond what
-    microseconds can say become the last or first one.
+    Every column holds the record's own values. A message found through a light queue has the topic
+    and queue offset of its own queue. Invalid UTF-8 is replaced.
 
-    :param batch: records that were checked, at any places of its buffer and in any order
-    :param columns: names of :data:`~lakelog.arrow.COLUMNS`, in the order wanted; all of them
-        without it
+    ``transaction_type`` is a name of ``Transaction``. If the property is missing, ``keys`` is
+    empty, and ``tags`` and ``unique_key`` are null. Times outside the range of microseconds are
+    clipped. ``body`` and ``sys_flag`` come from the batch's decoder, if it has one.
+
+    :param batch: checked records, at any positions of its buffer and in any order
+    :param columns: names of :data:`~lakelog.arrow.COLUMNS`, in the desired order; ``None`` is all
     :param decompress: whether compressed bodies are unpacked; ``sys_flag`` stays as stored
 
-    ``body`` and ``sys_flag`` are those that the batch's decoder gives, if it has one.
-
-    Raises ``ValueError`` for a column that does not exist,
-    :class:`~lakelog.errors.CorruptRecord` for a body that cannot be unpacked, and
-    :class:`~lakelog.errors.DecodeFailed` for one that cannot be had as it was put.
+    Raises ``ValueError`` for an unknown column, :class:`~lakelog.errors.CorruptRecord` for a body
+    that cannot be unpacked, and :class:`~lakelog.errors.DecodeFailed` for one whose original cannot
+    be restored.
     """
     wanted = schema(columns)
     rows = _Rows(batch, decompress)
@@ -55,7 +53,7 @@ def to_arrow(
 
 
 class _Rows:
-    """A batch, and what several columns share."""
+    """A batch, with intermediate results shared by several columns."""
 
     def __init__(self, batch: RecordBatch, decompress: bool) -> None:
         self.batch = batch

@@ -20,12 +20,12 @@ _DIGITS: Final = np.frombuffer("".join(f"{each:02X}" for each in range(256)).enc
 
 
 def born_hosts(batch: RecordBatch) -> pa.StringArray:
-    """``address:port`` of who sent each record."""
+    """``address:port`` of the sender of each record."""
     return _hosts(batch, batch.starts + AT_BORN_HOST, _lengths(batch, BORN_HOST_V6))
 
 
 def store_hosts(batch: RecordBatch) -> pa.StringArray:
-    """``address:port`` of the store of each record."""
+    """``address:port`` of the store host of each record."""
     return _hosts(batch, *_store_hosts(batch))
 
 

@@ -18,11 +18,11 @@ from lakelog.format.properties import KEY_SEPARATOR
 from lakelog.runtime.cached import cached_property
 
 _LARGEST_TABLE: Final = 16
-"""A table of rows by names may have this many cells per property."""
+"""Largest size of a rows-by-names table, in cells per property."""
 
 
 class PropertyColumns:
-    """The properties of the records of one batch; of a name that repeats, the last value."""
+    """The properties of the records of one batch; the last value wins if a name repeats."""
 
     def __init__(self, batch: RecordBatch) -> None:
         self._count = len(batch)
@@ -31,7 +31,7 @@ class PropertyColumns:
 
     @cached_property
     def _table(self) -> Octets | None:
-        """All property strings, if they have one length."""
+        """All property strings as rows of a table, if they have equal length."""
         width = int(self._bounds[1] - self._bounds[0]) if self._count else 0
         if not width or (np.diff(self._bounds) != width).any():
             return None
@@ -44,7 +44,7 @@ class PropertyColumns:
 
     @cached_property
     def _pieces(self) -> tuple[Split, Longs]:
-        """The properties, and where the value of each starts."""
+        """The properties, with the position of the separator after each name."""
         pieces = split(self._octets, self._bounds, PROPERTY_SEPARATOR[0])
         marks = first_mark(self._octets, pieces, NAME_VALUE_SEPARATOR[0])
         named = marks >= 0
@@ -63,7 +63,8 @@ class PropertyColumns:
         pieces, marks = self._pieces
         found = np.full(self._count, -1)
         these = self._named(name.encode())
-        found[pieces.rows[these]] = these  # the last of a name is written last
+        # the last assignment wins, as required for a repeated name
+        found[pieces.rows[these]] = these
         there = found >= 0
         chosen = found[there]
         begins = marks[chosen] + 1
@@ -74,7 +75,7 @@ class PropertyColumns:
         return values.take(pa.array(places, mask=~there))
 
     def _named(self, name: bytes) -> Longs:
-        """Which properties have this name."""
+        """The indices of properties with this name."""
         pieces, marks = self._pieces
         these = np.flatnonzero(marks - pieces.starts == len(name))
         if not len(these):
@@ -87,14 +88,14 @@ class PropertyColumns:
         return as_text(self.values(name))
 
     def words(self, name: str) -> pa.ListArray:
-        """The words of the property ``name`` in each record; none where it is missing."""
+        """The words of the property ``name`` in each record; empty if it is missing."""
         octets, bounds = parts_of(self.values(name))
         words = split(octets, bounds, ord(KEY_SEPARATOR))
         texts = as_text(slices(octets.data, words.starts, words.ends - words.starts))
         return pa.ListArray.from_arrays(self._offsets(words.rows), texts)
 
     def _offsets(self, rows: Longs) -> pa.Array:
-        """Where the elements of each row start, for elements in the order of rows."""
+        """The start of each row's elements, for elements in row order."""
         offsets = np.zeros(self._count + 1, np.int32)
         np.cumsum(np.bincount(rows, minlength=self._count), out=offsets[1:])
         return pa.array(offsets)
@@ -118,9 +119,9 @@ class PropertyColumns:
 
 
 def _last_of_each(rows: Longs, names: pa.BinaryArray, count: int) -> NDArray[np.bool_]:
-    """For each property, whether none of its name follows in its record.
+    """For each property, whether it is the last of its name in its record.
 
-    Names that are no UTF-8 count as they will be written, with what is broken replaced.
+    Names with invalid UTF-8 are compared after replacement of the invalid bytes.
     """
     if not len(rows):
         return np.ones(0, np.bool_)

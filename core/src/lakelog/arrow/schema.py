@@ -1,6 +1,6 @@
-"""Names and types of the columns of a table of messages; all of them can be null.
+"""Names and types of the columns of a message table; all are nullable.
 
-Times are microseconds since 1970 in UTC, because Spark and Iceberg know no milliseconds.
+Times are microseconds since 1970 in UTC, because Spark and Iceberg do not support milliseconds.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ _TYPES: Final[dict[str, Any]] = {
     "prepared_transaction_offset": pa.int64(),
 }
 COLUMNS: Final = tuple(_TYPES)
-"""All names, in the order of the table."""
+"""All column names, in table order."""
 
 
 def schema(columns: Iterable[str] | None = None) -> pa.Schema:
-    """The schema of some columns, in the order given; of all of them without ``columns``.
+    """The schema of ``columns`` in the given order, or of all columns.
 
-    Raises ``ValueError`` for a name that is none of :data:`COLUMNS`, or is given twice, and
-    ``TypeError`` for one name in place of several.
+    Raises ``ValueError`` for an unknown or repeated name, and ``TypeError`` for a single string.
     """
     if isinstance(columns, str):
         raise wrong_type("columns", columns, f"a list such as [{columns!r}]")

@@ -1,8 +1,8 @@
-"""Parts of a buffer as Arrow arrays: copied once, by NumPy as a table, or by Arrow's ``take``.
+"""Copies parts of a buffer into Arrow arrays: once, by NumPy as a table, or by Arrow's ``take``.
 
-Short parts of one length are the rows of a table. Else the buffer itself becomes an array whose
-odd elements are the gaps between the parts; ``take`` then copies the even ones. Elements in any
-order come from permuted indices, since offsets must ascend.
+Short parts of equal length become the rows of a table. Otherwise the whole buffer becomes an array
+that alternates parts and gaps; ``take`` then copies the parts. Offsets must ascend, so parts in
+another order are selected by permuted indices.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
 
 
 def table_of(buffer: Body, positions: Longs, width: int) -> Octets:
-    """The ``width`` bytes, at least one, from each position on, one row each."""
+    """The ``width`` bytes at each position, one row per position."""
     found = anywhere(buffer, np.dtype((np.void, width)))[positions]
     return found.view(np.uint8).reshape(-1, width)
 
 
 def of_one_width(table: Octets) -> pa.BinaryArray:
-    """Each row of ``table`` as a value; they stand back to back."""
+    """Each row of ``table`` as a value."""
     count, width = table.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     parts = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
@@ -67,7 +67,7 @@ def _laid_over(buffer: Body, base: int, positions: Longs, ends: Longs) -> pa.Bin
 
 
 def _even(count: int, order: Longs | None) -> Longs:
-    """Where each element stands among the gaps, in the order that was asked for."""
+    """The index of each part among parts and gaps, in the requested order."""
     if order is None:
         return np.arange(0, 2 * count, 2)
     places = np.empty(count, np.int64)
@@ -76,7 +76,7 @@ def _even(count: int, order: Longs | None) -> Longs:
 
 
 def _one_by_one(buffer: Body, positions: Longs, ends: Longs, order: Longs | None) -> Any:
-    """Parts that overlap, or lie too far apart for 32 bits."""
+    """Copy parts that overlap, or whose distances exceed 32 bits."""
     view = memoryview(buffer)
     parts = [view[a:b] for a, b in zip(positions.tolist(), ends.tolist(), strict=True)]
     made = pa.array([bytes(part) for part in parts], pa.binary())
@@ -84,7 +84,7 @@ def _one_by_one(buffer: Body, positions: Longs, ends: Longs, order: Longs | None
 
 
 def as_text(array: pa.BinaryArray) -> pa.StringArray:
-    """``array`` as strings; what is no UTF-8 is replaced, as ``bytes.decode`` replaces it."""
+    """``array`` as strings; invalid UTF-8 is replaced as by ``bytes.decode``."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -95,7 +95,7 @@ def as_text(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def parts_of(array: pa.BinaryArray) -> tuple[NDArray[np.uint8], Longs]:
-    """The bytes of a whole array and its offsets in them, of which there is one more."""
+    """The bytes of a whole array, and the offset of each element, plus the last end."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     octets = np.frombuffer(data, np.uint8) if data is not None and data.size else _NOTHING
@@ -106,7 +106,7 @@ _NOTHING: Final = np.empty(0, np.uint8)
 
 
 def of_few(array: pa.BinaryArray, name: Any) -> pa.StringArray:
-    """Strings that ``name`` makes of the values, called once for each different one."""
+    """Apply ``name`` to the values; called once for each distinct value."""
     coded = array.dictionary_encode()
     names = pa.array([name(each) for each in coded.dictionary.to_pylist()], pa.string())
     return pc.take(names, coded.indices)

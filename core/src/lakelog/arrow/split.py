@@ -1,4 +1,4 @@
-"""Bytes split at a separator, many rows at once."""
+"""Splits many rows of bytes at a separator, vectorised."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Octets = NDArray[np.uint8]
 
 @attrs.frozen(eq=False)
 class Split:
-    """Pieces that are not empty, in order; arrays with one element per piece.
+    """Non-empty pieces in order, as arrays with one element per piece.
 
-    :ivar rows: the row each stands in
-    :ivar starts: its first byte
-    :ivar ends: behind its last byte
+    :ivar rows: row of the piece
+    :ivar starts: position of its first byte
+    :ivar ends: position after its last byte
     """
 
     rows: Longs
@@ -28,9 +28,9 @@ class Split:
 
 
 def split(octets: Octets, bounds: Longs, separator: int) -> Split:
-    """The pieces of each row.
+    """The non-empty pieces of each row.
 
-    :param bounds: where each row starts in ``octets``, and where the last one ends
+    :param bounds: start of each row in ``octets``, and the end of the last one
     """
     low = int(bounds[0])
     marks = np.flatnonzero(octets[low : int(bounds[-1])] == separator) + low
@@ -43,7 +43,7 @@ def split(octets: Octets, bounds: Longs, separator: int) -> Split:
 
 
 def first_mark(octets: Octets, pieces: Split, mark: int) -> Longs:
-    """Where the first ``mark`` stands in each piece; -1 where there is none."""
+    """The position of the first ``mark`` in each piece; -1 if there is none."""
     if not len(pieces):
         return np.empty(0, np.int64)
     low = int(pieces.starts[0])
