@@ -1,8 +1,8 @@
-"""One JSON file of ``config/`` and its ``.bak``: which of them counts, and how they are replaced.
+"""Reads and replaces a JSON file of ``config/`` and its ``.bak``.
 
-RocketMQ writes in place and without a sync, so that a file may be torn; it then reads the ``.bak``,
-which holds what the file held before. lakelog does the same, and says so. What it writes itself is
-never torn: the ``.bak`` and then the file are each replaced by a rename.
+RocketMQ writes the file in place without a sync, so that it may be torn. It then reads the
+``.bak``, which holds the former content. lakelog does the same, and logs a warning. Files that
+lakelog writes are never torn: first the ``.bak``, then the file is replaced by a rename.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Read = TypeVar("Read")
 
 @attrs.frozen
 class Loaded(Generic[Read]):
-    """What was read from a file of ``config/``.
+    """The content of a file of ``config/``.
 
-    :ivar value: what its content means; of nothing, if neither file is there
-    :ivar content: all of its content, with what lakelog does not know
-    :ivar from_backup: whether the ``.bak`` was read, because the file itself could not be
+    :ivar value: the parsed content; that of an empty object if neither file exists
+    :ivar content: the whole content, including keys unknown to lakelog
+    :ivar from_backup: whether the ``.bak`` was read because the file itself was unreadable
     """
 
     value: Read
@@ -46,10 +46,10 @@ def load_config(
 ) -> Loaded[Read]:
     """Read a file, or else its ``.bak``, as RocketMQ does.
 
-    :param read: makes a value of the content; ``ValueError`` if it cannot
+    :param read: converts the content to a value; raises ``ValueError`` if it cannot
 
-    Raises :class:`~lakelog.errors.CorruptConfig` where something is there and nothing can be read,
-    and :class:`~lakelog.errors.StoreError` where the system does not let us.
+    Raises :class:`~lakelog.errors.CorruptConfig` if a file exists but none can be parsed, and
+    :class:`~lakelog.errors.StoreError` if the system refuses to read it.
     """
     problems: list[str] = []
     for each in (path, backup_of(path)):
@@ -79,7 +79,7 @@ def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None
     if data == b"":
         problems.append(f"{path.name} is empty")
     elif data is None and not path.name.endswith(_BACKUP):
-        # Said only if the .bak is there: then somebody lost the file.
+        # Report it only if the .bak exists: then the file was lost.
         with suppress(OSError):
             if read_file(files, backup_of(path)) is not None:
                 problems.append(f"{path.name} is missing")
@@ -92,10 +92,10 @@ def _say(path: Path, problems: list[str]) -> None:
 
 
 def save_config(files: FileSystem, path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a file durably; a sound former content goes to the ``.bak`` first.
+    """Replace a file durably; valid former content is saved as the ``.bak`` first.
 
-    A crash at any moment leaves a file that can be read, with the former or the new content.
-    ``OSError`` leaves both files as they were, or the ``.bak`` alone replaced.
+    A crash at any time leaves a readable file, with the former or the new content. After an
+    ``OSError``, at most the ``.bak`` was replaced.
     """
     files.make_dir(path.parent)
     former = read_file(files, path)
@@ -106,17 +106,17 @@ def save_config(files: FileSystem, path: Path, content: Mapping[str, Any]) -> No
 
 
 def encode(content: Mapping[str, Any]) -> bytes:
-    """Strict JSON, indented by tabs as RocketMQ's."""
+    """Encode as strict JSON, indented by tabs like RocketMQ's."""
     return json.dumps(content, indent="\t", ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def backup_of(path: Path) -> Path:
-    """Where the former content of a file stands."""
+    """The path of the ``.bak`` of a file."""
     return path.with_name(path.name + _BACKUP)
 
 
 def _is_sound(data: bytes) -> bool:
-    """A torn file must not take the place of the ``.bak`` that stands in for it."""
+    """Whether the content is valid; a torn file must not replace a valid ``.bak``."""
     try:
         parse_object(data)
     except ValueError:
@@ -125,7 +125,7 @@ def _is_sound(data: bytes) -> bool:
 
 
 def _replace(files: FileSystem, path: Path, data: bytes) -> None:
-    """Sync the new content before it gets the name; the name is for the caller to make durable."""
+    """Write and sync the new content, then rename it; the caller syncs the directory."""
     temporary = path.with_name(path.name + _TEMPORARY)
     try:
         overwrite_file(files, temporary, data)

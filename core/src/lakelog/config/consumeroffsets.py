@@ -1,8 +1,8 @@
 """``config/consumerOffset.json``: the next queue offset of each group, topic and queue.
 
-Source: RocketMQ 5.3.3, ``ConsumerOffsetManager``: ``offsetTable`` maps ``TOPIC@GROUP`` to a map
-of queue ids to offsets; ``dataVersion`` has a counter and a time; ``groupTopicMap`` follows from
-the table and is written for people only.
+Source: RocketMQ 5.3.3, ``ConsumerOffsetManager``. ``offsetTable`` maps ``TOPIC@GROUP`` to a map of
+queue ids to offsets. ``dataVersion`` has a counter and a time. ``groupTopicMap`` is derived from
+the table and is informative only.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ FILE: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
 
 Offsets: TypeAlias = dict[str, dict[int, int]]
-"""By ``TOPIC@GROUP`` and queue id: the next queue offset to read."""
+"""Next queue offset to read, by ``TOPIC@GROUP`` and queue id."""
 
 
 def load_offsets(files: FileSystem, path: Path) -> Loaded[Offsets]:
-    """The offsets in the store directory ``path``; raises ``CorruptConfig``."""
+    """Load the offsets of the store directory ``path``; raises ``CorruptConfig``."""
     return load_config(files, path / CONFIG_DIR / FILE, read_offsets)
 
 
 def read_offsets(content: Mapping[str, Any]) -> Offsets:
-    """The offsets that a file's content states; raises ``ValueError``."""
+    """Parse the offsets in a file's content; raises ``ValueError``."""
     table = object_table(content, "offsetTable")
     return {name: integer_table(found, name) for name, found in table.items()}
 
@@ -37,9 +37,9 @@ def read_offsets(content: Mapping[str, Any]) -> Offsets:
 def save_offsets(
     files: FileSystem, path: Path, former: Mapping[str, Any], offsets: Offsets, now_ms: int
 ) -> dict[str, Any]:
-    """Replace the file durably; the content that stands there then.
+    """Replace the file durably; returns its new content.
 
-    :param former: the content before; what lakelog does not know in it is kept
+    :param former: the former content; its unknown keys are kept
     """
     content = {
         **former,
@@ -55,7 +55,7 @@ def save_offsets(
 
 
 def next_version(former: object, now_ms: int) -> dict[str, Any]:
-    """RocketMQ's ``DataVersion`` after one more change."""
+    """RocketMQ's ``DataVersion``, incremented."""
     known = dict(former) if isinstance(former, Mapping) else {}
     counter = known.get("counter")
     return {
@@ -67,7 +67,7 @@ def next_version(former: object, now_ms: int) -> dict[str, Any]:
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Topic and group of a key of the table; ``None`` for one that RocketMQ passes over too."""
+    """Topic and group of a key of the table; ``None`` for a key that RocketMQ ignores too."""
     parts = name.split(SEPARATOR)
     return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
 

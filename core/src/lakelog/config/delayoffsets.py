@@ -1,4 +1,4 @@
-"""``config/delayOffset.json``: how far RocketMQ has delivered each delay level; never changed.
+"""``config/delayOffset.json``: RocketMQ's progress at each delay level; read only.
 
 Source: RocketMQ 5.3.3, ``ScheduleMessageService`` and ``DelayOffsetSerializeWrapper``. Queue
 ``level - 1`` of ``SCHEDULE_TOPIC_XXXX`` holds the messages of a level.
@@ -24,5 +24,5 @@ def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
 
 
 def read_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
-    """The offsets that a file's content states; raises ``ValueError``."""
+    """Parse the offsets in a file's content; raises ``ValueError``."""
     return integer_table(content.get("offsetTable") or {}, "offsetTable")

@@ -1,8 +1,8 @@
-"""Reads what fastjson writes: JSON in which keys may lack their quotes.
+"""Parses JSON as fastjson writes it, with unquoted keys.
 
-fastjson writes the integer keys of a map as they are, ``{0:500,1:490}``, which is no JSON. The
-text is cut into strings, bare words and punctuation; a bare word before a colon gets its quotes.
-The inside of a string is never touched.
+fastjson writes integer keys of a map without quotes, ``{0:500,1:490}``, which is not JSON. The text
+is split into strings, bare words and punctuation; a bare word before a colon is quoted. Strings are
+never changed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _TOKEN: Final = re.compile(
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """The object that a file holds; of a key that repeats, the last value, as in fastjson.
+    """The object in a file; the last value wins if a key repeats, as in fastjson.
 
-    Raises ``ValueError`` for everything else.
+    Raises ``ValueError`` if the content is anything else.
 
     >>> parse_object(b'{"offsetTable":{"T@g":{0:500,-1:490}},"note":"{2:3}"}')
     {'offsetTable': {'T@g': {'0': 500, '-1': 490}}, 'note': '{2:3}'}
@@ -35,7 +35,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 
 def quote_keys(text: str) -> str:
-    """The same text with quotes around every bare key."""
+    """Quote every bare key in ``text``."""
     return _TOKEN.sub(_mended, text)
 
 

@@ -1,4 +1,4 @@
-"""Reads the maps with integer keys that RocketMQ keeps in its JSON files."""
+"""Reads maps with integer keys in RocketMQ's JSON files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def integer_table(found: object, where: str) -> dict[int, int]:
 
 
 def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The map of a name in an object, empty if it is missing or null."""
+    """The map under ``name``; empty if it is missing or null."""
     found = content.get(name)
     return {} if found is None else dict(_map(found, name))
 

@@ -1,4 +1,4 @@
-"""``config/topics.json``: what RocketMQ's broker knows of each topic; read, never changed.
+"""``config/topics.json``: the broker's configuration of each topic; read only.
 
 Source: RocketMQ 5.3.3, ``TopicConfigManager`` and ``TopicConfig``, with its defaults.
 """
@@ -25,11 +25,11 @@ _READ_AND_WRITE: Final = 6
 
 @attrs.frozen
 class TopicConfig:
-    """One topic.
+    """The configuration of one topic.
 
-    :ivar read_queues: how many queues consumers read
-    :ivar write_queues: how many queues producers choose from
-    :ivar permission: 4 to read, 2 to write, 1 to be inherited, added up
+    :ivar read_queues: number of queues for consumers
+    :ivar write_queues: number of queues for producers
+    :ivar permission: sum of 4 (read), 2 (write) and 1 (inherit)
     :ivar attributes: names and values, such as ``queue.type``
     """
 
@@ -41,17 +41,17 @@ class TopicConfig:
 
     @property
     def has_batch_queues(self) -> bool:
-        """Whether its queues are queues of batches."""
+        """Whether its queues are batch queues."""
         return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 
 def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:
-    """The topics that the store directory ``path`` knows of; raises ``CorruptConfig``."""
+    """Load the topics of the store directory ``path``; raises ``CorruptConfig``."""
     return load_config(files, path / CONFIG_DIR / FILE, read_topics)
 
 
 def read_topics(content: Mapping[str, Any]) -> dict[str, TopicConfig]:
-    """The topics that a file's content states; raises ``ValueError``."""
+    """Parse the topics in a file's content; raises ``ValueError``."""
     table = object_table(content, "topicConfigTable")
     return {topic: _topic(topic, found) for topic, found in table.items()}
 
