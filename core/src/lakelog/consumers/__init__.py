@@ -1,1 +1,1 @@
-"""Consumers: groups that remember how far they have read each queue."""
+"""Consumers: groups that commit how far they have read each queue."""

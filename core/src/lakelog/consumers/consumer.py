@@ -1,8 +1,8 @@
-"""A consumer: one member of a group, which reads some queues of a topic and remembers the place.
+"""A consumer: a member of a group that reads queues of a topic and commits its position.
 
-Delivery is at least once: what was returned and not committed before a crash comes again. Members
-of a group must read different queues; lakelog does not divide them. One thread uses a consumer at
-a time, but :meth:`Consumer.close` may come from any.
+Delivery is at least once: messages delivered but not committed before a crash are delivered again.
+Members of a group must read different queues; lakelog does not assign them. One thread uses a
+consumer at a time, except that :meth:`Consumer.close` is thread-safe.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
-"""How often a consumer of all queues looks for new ones while it finds messages."""
+"""Longest interval between two listings of queues, for a consumer of all queues."""
 _NAP_S: Final = 0.5
-"""How soon a waiting consumer notices that it was closed."""
+"""Interval at which a waiting consumer checks whether it was closed."""
 
 
 class Consumer:
-    """Made by ``Store.consumer``; reads messages in the order of each queue.
+    """Reads messages in the order of each queue; created by ``Store.consumer``.
 
-    :ivar group: whose offsets it keeps
-    :ivar topic: what it reads
+    :ivar group: the consumer group
+    :ivar topic: the topic
     """
 
     def __init__(
@@ -51,18 +51,17 @@ class Consumer:
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> None:
-        """Find the place in each queue: what the group committed, or else ``start``.
+        """Find the position in each queue: the committed offset, or else ``start``.
 
-        :param queue_ids: the queues to read; ``None`` is all of them, those to come included
-        :param start: where a queue begins for which the group committed nothing. Where a consumer
-            of all queues meets a queue that was made after the group had begun, it begins with
-            its first message.
-        :param commit: ``explicit``: by :meth:`commit` only; ``batch``: what a poll returned is
+        :param queue_ids: the queues to read; ``None`` is all, including future ones
+        :param start: position in a queue for which the group committed nothing. A consumer of all
+            queues reads a queue that is created later from its first message.
+        :param commit: ``explicit``: only by :meth:`commit`; ``batch``: the messages of a poll are
             committed when the next one begins, and at close
 
         Raises :class:`~lakelog.errors.SettingsError`, and ``StoreReadOnly`` for ``batch`` in a
-        store that is open for reading; ``TypeError`` for arguments of a wrong type, and
-        ``ValueError`` for tags without one.
+        read-only store. Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for
+        an empty tag filter.
         """
         offsets_name(topic, group)
         _check(commit, queue_ids, offsets)
@@ -87,10 +86,10 @@ class Consumer:
     # --- reading ---
 
     def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[StoredMessage]:
-        """The next messages, of all queues in turn.
+        """The next messages, from all queues in turn.
 
-        :param wait_ms: how long to wait for the first of them
-        :returns: at most ``max_messages``, none if there are none in time
+        :param wait_ms: longest wait for the first message
+        :returns: at most ``max_messages``; empty on timeout
         """
         max_messages, wait_ms = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
         self._begin()
@@ -103,10 +102,10 @@ class Consumer:
         return [each.message for each in found]
 
     def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
-        """One message after the other.
+        """Yield one message after the other.
 
-        A message counts as delivered once it was yielded; with ``commit="batch"`` it is committed
-        when its successors are fetched.
+        A message counts as delivered once it is yielded. With ``commit="batch"`` it is committed
+        when the following ones are fetched.
 
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
@@ -125,7 +124,7 @@ class Consumer:
             yield next_one.message
 
     def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
-        """Have messages ready for :meth:`take`; whether there are any."""
+        """Fetch messages for :meth:`take`; returns whether there are any."""
         if not self._waiting:
             self._begin()
             self._fill(max_messages, 0)
@@ -134,7 +133,7 @@ class Consumer:
         return bool(self._waiting)
 
     def take(self) -> StoredMessage | None:
-        """The next message that is ready, which counts as delivered now; touches no file."""
+        """The next fetched message, which now counts as delivered; reads no file."""
         if not self._waiting:
             return None
         found = self._waiting.popleft()
@@ -143,7 +142,7 @@ class Consumer:
         return found.message
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """All messages, and then those that come, until the consumer is closed."""
+        """Yield all messages, then new ones as they arrive, until the consumer is closed."""
         return self.messages()
 
     def _begin(self) -> None:
@@ -153,7 +152,7 @@ class Consumer:
             self.commit()
 
     def _fill(self, max_messages: int, wait_ms: float) -> None:
-        """Fetch; wait if there is nothing."""
+        """Fetch messages, and wait if there are none."""
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             seen = self._access.arrivals.version
@@ -166,7 +165,7 @@ class Consumer:
             self._access.arrivals.wait(seen, min(left, _NAP_S))
 
     def _is_over(self) -> bool:
-        """Whether it is of no use to wait for more."""
+        """Whether no further messages can arrive."""
         return self._closed or self._access.arrivals.closed
 
     def _deliver(self, *fetched: Fetched) -> None:
@@ -174,21 +173,21 @@ class Consumer:
             self._delivered[each.queue_id] = each.next_offset
 
     def _settle(self) -> None:
-        """With nothing waiting, everything that was passed over counts as delivered too."""
+        """Advance past filtered messages once no fetched message is left."""
         if not self._waiting:
             self._delivered.update(self._fetching.positions)
 
-    # --- places ---
+    # --- positions ---
 
     def position(self, queue_id: int) -> int:
-        """The queue offset behind the last message that was delivered."""
+        """The queue offset after the last delivered message."""
         self._check_queue(queue_id)
         return self._delivered[queue_id]
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Go on elsewhere in a queue; nothing is committed.
+        """Continue at ``offset`` in a queue; commits nothing.
 
-        An offset beyond the queue's ends is corrected by the next poll, as in RocketMQ.
+        The next poll corrects an offset outside the queue's bounds, as in RocketMQ.
         """
         self._check_queue(queue_id)
         offset = whole("offset", offset)
@@ -196,12 +195,12 @@ class Consumer:
         self._delivered[queue_id] = self._fetching.positions[queue_id] = offset
 
     def reset(self, to: Place | int) -> None:
-        """Go elsewhere in every queue, and commit that.
+        """Continue at another place in every queue, and commit it.
 
-        :param to: ``earliest``, ``latest``, a time with its time zone, or a queue offset; of
-            places beyond a queue's ends, the nearest end
+        :param to: ``earliest``, ``latest``, a time with its time zone, or a queue offset; a place
+            outside a queue's bounds means the nearest bound
 
-        Raises :class:`~lakelog.errors.SettingsError` for what is no place, ``ValueError`` for an
+        Raises :class:`~lakelog.errors.SettingsError` for an invalid place, ``ValueError`` for an
         offset below 0.
         """
         if isinstance(to, int):
@@ -218,9 +217,9 @@ class Consumer:
         return find(self._access, self.topic, queue_id, to)
 
     def lag(self) -> dict[int, int]:
-        """By queue id: how many messages were not delivered yet; sum the values for all queues.
+        """The number of messages not delivered yet, by queue id.
 
-        Messages that were deleted before they were read do not count.
+        Messages that were deleted unread do not count.
         """
         return {queue: self._lag(queue, at) for queue, at in sorted(self._delivered.items())}
 
@@ -234,7 +233,7 @@ class Consumer:
             raise WrongValue(f"this consumer does not read queue {queue_id}, but {known}")
 
     def _relist(self, now_s: float) -> None:
-        """Now and then, look for queues that are new."""
+        """List the queues again from time to time, to find new ones."""
         if self._all_queues and now_s - self._listed_at >= _RELIST_S:
             self._listed_at = now_s
             self._take_in(self._access.queues(self.topic))
@@ -253,13 +252,13 @@ class Consumer:
     # --- committing ---
 
     def commit(self) -> None:
-        """Keep the place of every queue: behind what was delivered.
+        """Commit the position after the last delivered message of every queue.
 
-        Returns when that is durable (or, with ``commit_interval_ms``, soon will be). An attached
-        store has its owner do it; over the owner's death it goes on with the next one.
+        Returns when the commit is durable, or, with ``commit_interval_ms``, before that. In an
+        attached store the owner writes it; if that owner dies, the next one does.
 
-        Raises :class:`~lakelog.errors.StoreReadOnly`, and ``StoreError`` if the file cannot be
-        written, or if the owner is gone and no other one comes; it can be tried again then.
+        Raises :class:`~lakelog.errors.StoreReadOnly`. Raises ``StoreError`` if the file cannot be
+        written, or if no owner takes over; the commit can be retried.
         """
         changed = {
             queue: offset
@@ -271,11 +270,11 @@ class Consumer:
             self._committed.update(changed)
 
     def committed(self) -> dict[int, int]:
-        """By queue id: the next offset that the group committed, as the store has it now."""
+        """The committed next offset of the group, by queue id, as currently stored."""
         return self._offsets.committed(self.group, self.topic)
 
     def close(self) -> None:
-        """End reading; with ``commit="batch"``, commit what was delivered."""
+        """Stop reading; with ``commit="batch"``, commit what was delivered."""
         self._end(commit=self._by_batch)
 
     def _end(self, *, commit: bool) -> None:
@@ -293,7 +292,7 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; after an error, without a commit, so that the batch comes again."""
+        """Close; after an error without a commit, so that the batch is delivered again."""
         self._end(commit=self._by_batch and kind is None)
 
 

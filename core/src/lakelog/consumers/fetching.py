@@ -1,7 +1,7 @@
-"""Fetches from several queues in turn, and keeps the place in each.
+"""Fetches from several queues in turn, and tracks the position in each.
 
-Every queue gets its share of a fetch, and each fetch begins with another queue, so that a busy
-queue never keeps the others waiting.
+Every queue gets its share of a fetch, and each fetch starts with another queue. So a busy queue
+cannot starve the others.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 @attrs.define
 class Fetched:
-    """A message, the queue that it was read from, and where to go on behind it.
+    """A message, its queue, and the next offset to read there.
 
-    A light queue holds records of other topics, so that the message itself may not tell.
+    The queue cannot be derived from the message: a light queue holds records of other topics.
     """
 
     message: StoredMessage
@@ -32,9 +32,9 @@ class Fetched:
 
 
 class Fetching:
-    """Where to read on in each queue of a topic.
+    """The read positions in the queues of a topic.
 
-    :ivar positions: by queue id, the next queue offset to fetch
+    :ivar positions: next queue offset to fetch, by queue id
     """
 
     def __init__(self, access: QueueAccess, topic: str, tags: str | None) -> None:
@@ -45,7 +45,7 @@ class Fetching:
         self._first = 0
 
     def fetch(self, max_messages: int) -> list[Fetched]:
-        """What can be read now; empty only when every queue is at its end."""
+        """Fetch available messages; empty only if every queue is at its end."""
         while True:
             before = dict(self.positions)
             found = self._rounds(max_messages)
@@ -53,7 +53,7 @@ class Fetching:
                 return found
 
     def _rounds(self, max_messages: int) -> list[Fetched]:
-        """Give each queue its share, then what is left to those that have more."""
+        """Give each queue its share, then distribute the remainder to queues with more messages."""
         found: list[Fetched] = []
         queues = self._in_turn()
         while queues and len(found) < max_messages:
@@ -68,7 +68,7 @@ class Fetching:
         return found
 
     def _in_turn(self) -> list[int]:
-        """The queues, beginning with another one each time."""
+        """The queues, starting with another one each time."""
         queues = sorted(self.positions)
         if not queues:
             return []
@@ -77,7 +77,7 @@ class Fetching:
         return queues[first:] + queues[:first]
 
     def _fetch(self, queue_id: int, count: int) -> list[Fetched]:
-        """Read one queue, and go where the result says, as a client of RocketMQ does."""
+        """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
         offset = self.positions[queue_id]
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
         if result.status in _CORRECTED:
@@ -94,7 +94,7 @@ class Fetching:
         return self._placed(result, queue_id, offset)
 
     def _placed(self, result: GetResult, queue_id: int, offset: int) -> list[Fetched]:
-        """Each message with where to go on; where it does not tell, only the last one moves on."""
+        """Add the next offset to each message; in a light queue, only the last one advances it."""
         if not result.messages:
             return []
         *others, last = result.messages
@@ -105,12 +105,12 @@ class Fetching:
         return [*found, Fetched(last, queue_id, result.next_offset)]
 
     def add(self, queue_ids: Sequence[int], place_of: Callable[[int], int]) -> None:
-        """Take queues in that are not known yet, at the places that ``place_of`` says."""
+        """Add new queues, at the positions returned by ``place_of``."""
         for queue_id in queue_ids:
             if queue_id not in self.positions:
                 self.positions[queue_id] = place_of(queue_id)
 
 
 def _share(left: int, queues: int) -> int:
-    """What the next of some queues gets of what is left; at least 1 while anything is."""
+    """The share of the next of ``queues`` queues; at least 1 while anything is left."""
     return -(-left // queues)

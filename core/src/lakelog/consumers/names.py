@@ -1,4 +1,4 @@
-"""Names of groups and topics that offsets can be kept under.
+"""Validates names of consumer groups and topics for which offsets are committed.
 
 Source: RocketMQ 5.3.3, ``Validators`` and ``TopicValidator``.
 """
@@ -17,7 +17,7 @@ _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_group(group: str) -> str:
-    """The name of a group, if RocketMQ allows it; raises ``SettingsError``."""
+    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
     if not isinstance(group, str):
         raise wrong_type("group", group, "a str such as 'billing'")
     if not _GROUP.fullmatch(group):

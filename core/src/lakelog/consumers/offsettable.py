@@ -1,12 +1,12 @@
-"""The offsets of all groups of one store: kept in ``config/consumerOffset.json`` by all processes.
+"""Committed offsets of all groups, in ``config/consumerOffset.json``, shared by all processes.
 
-Each write reads the file again, if another process has replaced it, and changes only what was
-committed here since the last one: so no process overwrites another's offsets. A lock on a byte of
+Each write first reads the file again if another process has replaced it, and changes only offsets
+committed here since the last write. So no process overwrites another's offsets. A lock on a byte of
 ``lock`` is held meanwhile.
 
-A commit returns when its offsets are durable. Commits that come while the file is being written
-share the next write. With ``commit_interval_ms`` a commit returns at once, and the file is written
-at most that often and at close: a crash then takes back at most that much (RocketMQ: 5 s).
+A commit returns when its offsets are durable. Commits during a write share the next one. With
+``commit_interval_ms`` a commit returns at once; the file is written at that interval and at close.
+A crash then loses at most the commits of one interval (RocketMQ: 5 s).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger("lakelog")
 
 
 COMMITTING: Final = 11
-"""The byte of ``lock`` that is locked while the file is read and replaced."""
+"""The byte of ``lock`` that is held while the file is read and replaced."""
 _REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
@@ -53,9 +53,9 @@ _MOST_OFFSET: Final = (1 << 63) - 1
 
 @attrs.define
 class _State:
-    """What the file holds.
+    """The content of the file.
 
-    :ivar identity: tells the file from another one of its name
+    :ivar identity: identifies this version of the file
     """
 
     offsets: Offsets
@@ -64,9 +64,9 @@ class _State:
 
 
 class OffsetTable:
-    """All committed offsets of a store; methods may be called from any thread.
+    """All committed offsets of a store; thread-safe.
 
-    The file is read at each use, if it is another one than before.
+    The file is read again at each use if it was replaced.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OffsetTable:
         read_only: bool = False,
         commit_interval_ms: int = 0,
     ) -> None:
-        """Touch no file yet.
+        """Create the table; touches no file yet.
 
         :param path: the store directory
         :param commit_interval_ms: 0 makes every commit durable before it returns
@@ -99,13 +99,13 @@ class OffsetTable:
     # --- reading ---
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The next offset of each queue that ``group`` committed; raises ``CorruptConfig``."""
+        """The committed next offset of ``group``, by queue id; raises ``CorruptConfig``."""
         name = offsets_name(topic, group)
         with self._lock:
             return self._merged().get(name, {})
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """By group, topic and queue id: the next offset to read."""
+        """The next offset to read, by group, topic and queue id."""
         found: dict[str, dict[str, dict[int, int]]] = {}
         with self._lock:
             for name, table in self._merged().items():
@@ -117,26 +117,26 @@ class OffsetTable:
     # --- committing ---
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Keep the next offset of some queues.
+        """Commit the next offset of some queues.
 
-        Raises ``StoreReadOnly``, ``StoreClosed``, ``CorruptConfig``, and ``StoreError`` if the
-        file cannot be written: the offsets then stay in memory for the next try.
+        Raises ``StoreReadOnly``, ``StoreClosed`` and ``CorruptConfig``. Raises ``StoreError`` if
+        the file cannot be written; the offsets then stay in memory for the next attempt.
         """
         self.commit_all([(group, topic, offsets)])
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Keep several commits by one write; raises as :meth:`commit`, and then keeps none."""
+        """Write several commits at once; raises like :meth:`commit`, and then commits none."""
         named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in commits]
         with self._lock:
             self._check_open()
-            self._state()  # a file that cannot be read takes no commit
+            self._state()  # fail before changing anything if the file cannot be read
             for name, offsets in named:
                 self._pending.setdefault(name, {}).update(offsets)
             change = self._changed()
         self._keep(change)
 
     def forget(self, group: str, topic: str | None = None) -> None:
-        """Remove what ``group`` committed, for one topic or for all."""
+        """Remove the committed offsets of ``group``, for one topic or for all."""
         with self._lock:
             self._check_open()
             for name, table in self._merged().items():
@@ -147,13 +147,13 @@ class OffsetTable:
         self._keep(change)
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write pending commits."""
         with self._lock:
             change = self._changes
         self._write(change)
 
     def close(self) -> None:
-        """Write what is not written yet; nothing can be committed any more."""
+        """Write pending commits; later commits raise ``StoreClosed``."""
         with self._lock:
             self._closed = True
             timer, self._timer = self._timer, None
@@ -172,7 +172,7 @@ class OffsetTable:
             raise StoreClosed("the store is closed", path=self._path)
 
     def _state(self) -> _State:
-        """What the file holds now."""
+        """The current content of the file."""
         identity = self._identity()
         if self._loaded is None or self._loaded.identity != identity:
             loaded = load_offsets(self._files, self._path)
@@ -183,7 +183,7 @@ class OffsetTable:
         return identity_at(self._path / CONFIG_DIR / FILE)
 
     def _merged(self) -> Offsets:
-        """What the file holds, with what was committed here since."""
+        """The file's content with the pending commits applied."""
         found = {name: dict(table) for name, table in self._state().offsets.items()}
         for name, changes in (*self._being_written.items(), *self._pending.items()):
             table = found.setdefault(name, {})
@@ -232,7 +232,7 @@ class OffsetTable:
         try:
             now_ms = time.time_ns() // 1_000_000
             content = save_offsets(self._files, self._path, former, offsets, now_ms)
-        except BaseException:  # Ctrl-C too: what was to be written is for the next try
+        except BaseException:  # including Ctrl-C: keep the commits for the next attempt
             with self._lock:
                 for name, newer in self._pending.items():
                     self._being_written.setdefault(name, {}).update(newer)
@@ -244,7 +244,7 @@ class OffsetTable:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Nobody else replaces the file meanwhile."""
+        """Keep other processes from replacing the file."""
         file = self._files.open(self._path / LOCK_FILE, write=True, create=True)
         try:
             with Turn(file, COMMITTING):
@@ -260,17 +260,17 @@ class OffsetTable:
                 self._timer = started(timer)
 
     def _write_now(self) -> None:
-        """The timer's work; what fails is tried again at the next commit and at close."""
+        """Called by the timer; a failed write is retried at the next commit and at close."""
         with self._lock:
             self._timer = None
         try:
             self.flush()
         except StoreError as error:
-            _log.error("%s", error)  # the message says it all
+            _log.error("%s", error)  # no traceback: the message is complete
 
 
 def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
-    """The name in the table; raises ``StoreError``, ``SettingsError`` for what cannot be kept."""
+    """The key in the table; raises ``StoreError`` or ``SettingsError`` for invalid values."""
     name = offsets_name(topic, group)
     try:
         encode_topic(topic)

@@ -1,4 +1,4 @@
-"""Places in a queue that are named otherwise than by their offset."""
+"""Symbolic positions in a queue: ``earliest``, ``latest``, or a time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 Place: TypeAlias = str | datetime
-"""``earliest``, ``latest``, or the time at which a message was stored, with its time zone."""
+"""``earliest``, ``latest``, or a store time with its time zone."""
 
 
 def check_place(place: Place, argument: str = "start") -> Place:
-    """The place, if it is one; raises ``SettingsError``."""
+    """The place, if it is valid; raises ``SettingsError``."""
     if isinstance(place, datetime):
         if place.tzinfo is None:
             raise SettingsError(
@@ -31,7 +31,7 @@ def check_place(place: Place, argument: str = "start") -> Place:
 
 
 def find(access: QueueAccess, topic: str, queue_id: int, place: Place) -> int:
-    """The queue offset of a place; 0 in a queue that is not there yet."""
+    """The queue offset of a place; 0 if the queue does not exist yet."""
     bounds = access.bounds(topic, queue_id)
     if bounds is None:
         return 0
@@ -42,5 +42,5 @@ def find(access: QueueAccess, topic: str, queue_id: int, place: Place) -> int:
 
 
 def within(offset: int, bounds: tuple[int, int] | None) -> int:
-    """The offset, or the end of the queue that is nearest to it."""
+    """``offset``, limited to the bounds of its queue."""
     return max(offset, 0) if bounds is None else max(bounds[0], min(offset, bounds[1]))

@@ -1,4 +1,4 @@
-"""What a consumer needs of a store: to read queues, to know their ends, to wait."""
+"""The interface through which a consumer reads a store's queues and waits for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakelog.reading.results import GetResult
 
 
 class Get(Protocol):
-    """Reads one queue, as ``Store.get``."""
+    """Reads one queue, like ``Store.get``."""
 
     def __call__(
         self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
@@ -20,18 +20,18 @@ class Get(Protocol):
 
 
 class Waits(Protocol):
-    """Lets a reader sleep until something new can be read."""
+    """Lets a reader wait for new messages."""
 
     @property
     def version(self) -> int:
-        """Grows whenever something new can be read; to be looked at before looking for it."""
+        """A counter that grows with new messages; read it before looking for messages."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more messages will arrive."""
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until ``version`` is not ``seen`` any more, or for so long; the version then."""
+        """Wait until ``version`` differs from ``seen``, or for the timeout; returns the version."""
 
 
 @attrs.frozen
@@ -39,11 +39,11 @@ class QueueAccess:
     """The queues of one store.
 
     :ivar get: reads one queue
-    :ivar queues: the queue ids of a topic
-    :ivar bounds: first and next queue offset of a topic and queue id; ``None`` if it is not there
-    :ivar offset_by_time: of a topic, a queue id and a time in ms: the first queue offset whose
-        message was stored then or later
-    :ivar arrivals: what to wait for
+    :ivar queues: returns the queue ids of a topic
+    :ivar bounds: returns first and next queue offset of a topic and queue id; ``None`` if missing
+    :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
+        whose message was stored then or later
+    :ivar arrivals: lets a reader wait for new messages
     """
 
     get: Get
