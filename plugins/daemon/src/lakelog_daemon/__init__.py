@@ -1,1 +1,1 @@
-"""``lakelog serve``: the process that owns a store, what it runs beside it, and what it says."""
+"""``lakelog serve``: owns a store, supervises services beside it, and reports their status."""

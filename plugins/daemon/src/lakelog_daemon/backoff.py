@@ -1,6 +1,7 @@
-"""How long a service that ended is left alone: twice as long each time, and by chance a little off.
+"""Delays before a service is restarted: doubled after each end, with random variation.
 
-Chance keeps services that fell together, such as over a full disk, from coming back together.
+The variation keeps services that ended together, for example on a full disk, from restarting
+together.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _MOST_DOUBLINGS: Final = 30
 
 @attrs.define
 class Backoff:
-    """The pauses of one service.
+    """The restart delays of one service.
 
-    :ivar chance: a number from 0 to 1, each time another
+    :ivar chance: returns a random number from 0 to 1
     """
 
     settings: ServeSettings
@@ -29,7 +30,7 @@ class Backoff:
     _ends: int = 0
 
     def after(self, ran_seconds: float) -> float:
-        """How many seconds to wait now that the service has ended after so many."""
+        """The delay in seconds before the restart of a service that ran for ``ran_seconds``."""
         if ran_seconds * 1000 >= self.settings.restart_settled_ms:
             self._ends = 0
         doubled = self.settings.restart_first_ms << min(self._ends, _MOST_DOUBLINGS)

@@ -1,4 +1,4 @@
-"""One running program of a service: its process, what it prints, and what it says of itself."""
+"""One running program of a service: its process, its output, and its notifications."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from lakelog_daemon.notify import Ear
 from lakelog_daemon.specs import Spec
 
 SERVES: Final = "SERVICE_OF_LAKELOG"
-"""In a service's environment: the store that it belongs to; by this its successor knows it."""
+"""Environment variable with the store of a service; the next ``serve`` finds leftovers by it."""
 _NOT_INHERITED: Final = (notify.SOCKET, notify.WATCHDOG_US, notify.WATCHDOG_PID, "LISTEN_FDS")
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _CHUNK: Final = 1 << 16
 
 
 class Watching(Protocol):
-    """Who tells when a descriptor can be read."""
+    """Calls back when a descriptor becomes readable."""
 
     def watch(self, what: int | HasFileno, act: Callable[[], None]) -> None:
-        """Call ``act`` then."""
+        """Call ``act`` whenever ``what`` is readable."""
 
     def unwatch(self, what: int | HasFileno) -> None:
-        """No more."""
+        """Stop watching ``what``."""
 
 
 @attrs.frozen
 class Heard:
-    """Whom a child's life concerns.
+    """Callbacks for the events of a child.
 
-    :ivar line: told of each line that it prints
-    :ivar said: told of each line of its notifications
-    :ivar ended: told of its exit status, negative for a signal, once it is gone
+    :ivar line: called with each line of output
+    :ivar said: called with each line of its notifications
+    :ivar ended: called with its exit status, negative for a signal, after it ended
     """
 
     line: Callable[[str], None]
@@ -50,16 +50,16 @@ class Heard:
 
 
 class Child:
-    """A program from its start to its end; everything is called from the loop.
+    """A program from start to end; all methods are called from the loop.
 
-    It is the leader of a session of its own: a Ctrl-C at the terminal is for ``serve``, and what it
-    starts itself can be killed with it.
+    It leads its own session. So Ctrl-C at the terminal reaches ``serve`` alone, and the program can
+    be killed together with the processes that it started.
     """
 
     def __init__(
         self, spec: Spec, store: Path, hang_seconds: float, loop: Watching, heard: Heard
     ) -> None:
-        """Start it; raises ``OSError`` where no process can be had."""
+        """Start the program; raises ``OSError`` if no process can be created."""
         self._loop = loop
         self._heard = heard
         self._rest = b""
@@ -79,11 +79,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """The id of the process, and of its process group."""
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the program alone, or to all that it has started if it is SIGKILL."""
+        """Send a signal to the program; SIGKILL goes to its whole process group."""
         with suppress(ProcessLookupError):
             if number is signal.SIGKILL:
                 os.killpg(self.pid, number)
@@ -101,19 +101,19 @@ class Child:
         if not data:
             self._loop.unwatch(self._output)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) >= _CHUNK:  # no line at all
+        if len(self._rest) >= _CHUNK:  # a line without end
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
             self._heard.line(line.decode(errors="replace"))
 
     def _read(self) -> bytes | None:
-        """What was printed; empty at its end, ``None`` if there is nothing now."""
+        """Read available output; empty at its end, ``None`` if there is none yet."""
         with suppress(BlockingIOError):
             return os.read(self._output, _CHUNK)
         return None
 
     def _ended(self) -> None:
-        """Not reaped yet, so that nobody else has its id: the rest of its group goes as well."""
+        """Kill the rest of its process group; its id is not reused, since it is not reaped yet."""
         self.send(signal.SIGKILL)
         self._said()
         for line in self._last_lines():
@@ -125,7 +125,7 @@ class Child:
         data = self._rest
         while more := self._read():
             data += more
-            if len(data) > 16 * _CHUNK:  # somebody who left the group goes on printing
+            if len(data) > 16 * _CHUNK:  # a process outside the group may print without end
                 break
         yield from data.decode(errors="replace").splitlines()
 
@@ -151,7 +151,7 @@ def _start(spec: Spec, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
 
 def _give_up(process: subprocess.Popen[bytes]) -> None:
-    """Nobody could watch it."""
+    """Kill a process that cannot be watched."""
     process.kill()
     process.wait()
     if process.stdout is not None:
@@ -159,7 +159,7 @@ def _give_up(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environ(store: Path, address: str, hang_seconds: float) -> dict[str, str]:
-    """Ours, but for what our own manager told us alone."""
+    """Our environment, without the variables that our own service manager set for us."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     watchdog = {notify.WATCHDOG_US: str(round(hang_seconds * 1e6))} if hang_seconds else {}
     return kept | watchdog | {notify.SOCKET: address, SERVES: str(store)}

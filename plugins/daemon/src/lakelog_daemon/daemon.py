@@ -1,10 +1,9 @@
-"""Serves a store: owns it, runs what belongs to it, says how it is, and stops in order.
+"""Serves a store: owns it, runs its services, reports status, and stops in order.
 
-The order of a stop, begun by SIGTERM or SIGINT: services stop; what
-is in the log is flushed; the store is closed, which leaves the directory as RocketMQ's clean stop
-does. A second signal kills services that have not stopped. If all that takes too long, the process
-ends without it, and the next owner recovers the store. A store that failed (a write or a sync) is
-let go at once, too: only a reopen helps.
+SIGTERM or SIGINT starts a stop: services stop, the log is flushed, and the store is closed, which
+leaves the directory as RocketMQ's clean stop does. A second signal kills the remaining services. If
+the stop takes too long, the process exits, and the next owner recovers the store. A store that
+failed (in a write or sync) is closed at once, because only reopening it helps.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from lakelog_daemon.supervisor import Supervisor
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 FOR_SERVICES: Final = 0.6
-"""The part of the time for a stop after which services are killed; the rest is for the store."""
+"""Fraction of the stop timeout after which services are killed; the rest is for the store."""
 STALE_MS: Final = 10_000
-"""The owner's threads are stuck if their heartbeat is so old; then the manager hears nothing."""
+"""If the owner's heartbeat is older, its threads are stuck; the watchdog is then not notified."""
 
 
 @unique
@@ -50,12 +49,12 @@ class Ending(Enum):
 
 
 class Daemon:
-    """One store, served until somebody says stop."""
+    """Serves one store until a stop is requested."""
 
     def __init__(self, plan: Plan, log: LogWriter, late_code: int) -> None:
-        """Keep what is needed.
+        """Prepare to serve; opens nothing yet.
 
-        :param late_code: the exit code of a stop that took too long
+        :param late_code: exit code of a stop that exceeds its timeout
         """
         self._plan = plan
         self._writer = log
@@ -119,7 +118,7 @@ class Daemon:
             self._manager.tell(STATUS + said)
 
     def _live(self, reporter: Reporter) -> None:
-        """Tell the manager, unless this process only seems to live."""
+        """Notify the service manager's watchdog, unless the store's threads are stuck."""
         age_ms = time.time_ns() // 1_000_000 - reporter.page.heartbeat_ms
         if age_ms < STALE_MS and not reporter.has_failed:
             self._manager.tell(WATCHDOG)
@@ -147,7 +146,7 @@ class Daemon:
         )
 
     def _on_disk(self, act: Callable[[], None]) -> None:
-        """Write a file about ourselves; that there is no room is told once, and harms nobody."""
+        """Write a file of ``serve``; a failure is logged once, and does not stop the store."""
         try:
             act()
         except OSError as error:
@@ -164,11 +163,11 @@ class Daemon:
         with Deadline(seconds, self._late_code, self._writer):
             self._state = NOW_STOPPING
             self._manager.tell(STOPPING)
-            with suppress(Exception):  # a status that cannot be told keeps nobody from stopping
+            with suppress(Exception):  # a failed status report must not prevent the stop
                 self._report(reporter)
             self._supervisor.stop(seconds * FOR_SERVICES, lambda: self._stops > 1)
             self._state = STOPPED
-            with suppress(Exception):  # as little as above
+            with suppress(Exception):  # likewise
                 self._report(reporter)
             ending = self._close(store)
         took = time.monotonic() - begun

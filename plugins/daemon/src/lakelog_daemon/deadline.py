@@ -1,4 +1,4 @@
-"""Bounds of time: a stop that takes too long ends the process, and a signal ends an opening."""
+"""Time limits: a stop that takes too long exits the process, and a signal aborts an opening."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LAST_WORDS_SECONDS: Final = 0.5
 
 
 class Deadline:
-    """Inside of ``with``: the process ends if that takes longer, whatever it hangs in."""
+    """Exits the process if the ``with`` block takes longer, wherever it hangs."""
 
     def __init__(self, seconds: float, code: int, log: LogWriter) -> None:
-        """Keep what is needed.
+        """Set the limit.
 
-        :param code: the exit code then
-        :param log: has its last words written
+        :param code: exit code on timeout
+        :param log: the log, whose pending lines are written before the exit
         """
         self._seconds = seconds
         self._code = code
@@ -53,7 +53,7 @@ class Deadline:
 
 @contextmanager
 def ending_by(number: signal.Signals) -> Iterator[None]:
-    """Let a signal do what Ctrl-C does; main thread only."""
+    """Let a signal raise ``KeyboardInterrupt``, as Ctrl-C does; main thread only."""
     former = signal.signal(number, _interrupt)
     try:
         yield

@@ -1,10 +1,12 @@
-"""Run as a program by ``serve``: one follower of a store's settings, until SIGTERM.
+"""The program that ``serve`` starts for each follower; it runs until SIGTERM.
 
-``python -m lakelog_daemon.follower STORE NAME JSON``; the JSON object has what the store was
-opened with: ``settings`` and ``broker_conf`` (files, or null) and ``arguments`` (by dotted key).
-While the follower is well it tells ``serve`` so (``WATCHDOG=1``), three times in the time that
-``serve`` waits for it; where it says by ``is_well`` that it is not, nothing is told, and it is
-started again. A follower that has a ``command`` is replaced by that program.
+``python -m lakelog_daemon.follower STORE NAME JSON``. The JSON object holds the arguments with
+which the store was opened: ``settings`` and ``broker_conf`` (files, or null), and ``arguments`` (by
+dotted key).
+
+A healthy follower sends ``WATCHDOG=1`` three times per watchdog period. If its ``is_well`` returns
+``False``, nothing is sent, and ``serve`` restarts it. A follower with a ``command`` is replaced by
+that program.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ from lakelog.store.strategies import with_accelerator
 from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
 
 BEATS: Final = 3
-"""How often to tell in the time in which it has to be told once."""
+"""Number of watchdog notifications per period."""
 UNUSABLE: Final = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a follower; the exit code."""
+    """Run a follower; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     path, name, told = arguments
     given = json.loads(told)
@@ -72,11 +74,11 @@ def make(opening: Opening, name: str) -> Follower:
 
 
 def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
-    """Let it follow until ``stop``."""
+    """Run the follower until ``stop`` is set."""
     if isinstance(follower, FollowerProgram):
         _become(follower.command())
     follower.start()
-    manager.tell(READY, WATCHDOG)  # from now on it is missed
+    manager.tell(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
     try:
         while not stop.wait(None if seconds is None else seconds / BEATS):
@@ -88,7 +90,7 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
 
 
 def _become(command: Sequence[str]) -> None:
-    """Run that program in this process: who started us watches it as us."""
+    """Replace this process by ``command``, so that ``serve`` keeps watching the same process."""
     os.execvp(command[0], list(command))
 
 

@@ -1,7 +1,7 @@
-"""What a view of a store says of an owner that is held, which cannot say so by itself.
+"""Corrects a status view for processes that are stopped by a signal or a debugger.
 
-A living owner stores its heartbeat on the shared page every half second. One that a signal or
-a debugger holds does not, and its last word is that all is well; Linux knows better.
+A running owner writes its heartbeat to the shared page every 500 ms. A stopped owner does not, and
+its last status still reports that all is well. Linux reports the true state.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lakelog.files.pages.page_view import PageView
 from lakelog_daemon.procstat import look_at
 
 SILENT_MS: Final = 3000
-"""From this age of a heartbeat on it is worth a word; it is stored every 500 ms."""
+"""Age of a heartbeat, in ms, from which it is reported; it is written every 500 ms."""
 
 
 def as_seen(view: Mapping[str, Any], page: PageView | None) -> dict[str, Any]:
-    """``view`` with what its owner cannot have told: its silence, and processes that are held."""
+    """``view`` with two additions: a missing heartbeat of the owner, and stopped processes."""
     rows = [_row(each) for each in view["processes"]]
     silence = None if page is None else _silence(page)
     if silence is None:

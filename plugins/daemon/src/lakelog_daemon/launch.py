@@ -1,8 +1,8 @@
-"""Run as a script: becomes the program of a service, which ends when who started it does.
+"""Script that becomes the program of a service, and ends when its parent does.
 
-``launch.py PARENT PROGRAM ARGUMENTS``; by path and without site-packages, as it is run each time a
-service starts. Linux sends the signal when the parent's thread ends, however that happens; it stays
-so over ``exec``. See prctl(2), ``PR_SET_PDEATHSIG``.
+``launch.py PARENT PROGRAM ARGUMENTS``; run by path and without site-packages, to start fast. Linux
+sends the signal when the parent's thread ends for any reason; the setting survives ``exec``. See
+prctl(2), ``PR_SET_PDEATHSIG``.
 """
 
 import ctypes
@@ -12,14 +12,14 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 NOT_RUN = 127
-"""What a shell says of a program that it cannot run."""
+"""The exit code that a shell returns for a program that it cannot run."""
 
 
 def main() -> None:
-    """Become the program."""
+    """Execute the program."""
     parent, *command = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it ended before Linux was asked
+    if os.getppid() != int(parent):  # the parent ended before prctl took effect
         sys.exit(NOT_RUN)
     try:
         os.execvp(command[0], command)

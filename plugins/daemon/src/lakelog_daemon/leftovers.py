@@ -1,7 +1,7 @@
-"""Services of a former ``serve`` that was killed: ended before they are started again.
+"""Ends services left by a ``serve`` that was killed, before they are started again.
 
-Linux asked them to stop when it ended. One that hangs, or is held by a signal, may still be there;
-it is known by its environment, so that no other process that has its id now is harmed.
+Linux sent them SIGTERM when it ended. A service that hangs or is stopped may still exist. It is
+identified by its environment, so that an unrelated process with a reused id is not killed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lakelog_daemon.runfiles import read_status
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 GRACE_SECONDS: Final = 5.0
-"""How long one may take to stop by itself."""
+"""Time that a leftover has to stop by itself, in seconds."""
 
 
 class Later(Protocol):
-    """Who calls later."""
+    """Schedules calls."""
 
     def later(self, seconds: float, act: Callable[[], None]) -> object:
-        """Call ``act`` once, then."""
+        """Call ``act`` once, after ``seconds``."""
 
 
 def end_leftovers(files: FileSystem, path: Path, loop: Later) -> None:
-    """Ask them to stop, and kill them later; the caller owns the store, and runs no service yet."""
+    """Ask leftovers to stop, and kill them later; call it as owner, before starting services."""
     for pid in _named(files, path):
         if _serves(pid, path):
             _LOG.warning("process %d is of a former run", pid, extra=fields("leftover", pid=pid))
@@ -43,7 +43,7 @@ def end_leftovers(files: FileSystem, path: Path, loop: Later) -> None:
 
 
 def _named(files: FileSystem, path: Path) -> Iterator[int]:
-    """The processes that the former status file has, whatever they are now."""
+    """The process ids in the former status file; they may belong to other processes now."""
     processes = (read_status(files, path) or {}).get("processes")
     for row in processes if isinstance(processes, list) else ():
         pid = row.get("pid") if isinstance(row, dict) else None
@@ -54,7 +54,7 @@ def _named(files: FileSystem, path: Path) -> Iterator[int]:
 def _serves(pid: int, path: Path) -> bool:
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it is gone, or another user's
+    except OSError:  # it ended, or belongs to another user
         return False
     return os.fsencode(f"{SERVES}={path}") in environ.split(b"\0")
 

@@ -1,11 +1,11 @@
-"""The log of ``lakelog serve``: a line each, as text or JSON, and never in anybody's way.
+"""The log of ``lakelog serve``: one line per record, as text or JSON, without blocking callers.
 
-Whoever logs hands the line to one thread, which writes. If that gets stuck (a pipe that nobody
-reads) or fails (a full disk), lines are dropped and counted: a store must not stop over its log.
+Callers queue lines for one writer thread. If the writer is blocked (by a full pipe) or fails (on a
+full disk), lines are dropped and counted: logging must not stop a store.
 
-A line of JSON has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, then the fields of
-what happened, such as ``event``, ``service`` and ``pid``, and ``error`` with a traceback. Neither
-settings nor arguments of services are logged, as there may be secrets among them.
+A JSON line has ``time`` (ISO 8601, UTC), ``level``, ``logger`` and ``message``. Then follow the
+fields of the event, such as ``event``, ``service`` and ``pid``, and ``error`` with a traceback.
+Settings and arguments of services are not logged, because they may contain secrets.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from lakelog.errors import ThreadNotStarted
 from lakelog.runtime.threads import started
 
 FIELDS: Final = "fields"
-"""The attribute of a log record that has its fields; ``extra=fields(...)`` makes it."""
+"""The attribute of a log record that holds its fields; set by ``extra=fields(...)``."""
 MOST_LINES: Final = 10_000
 _MODE: Final = 0o640
 _STDERR: Final = 2
 
 
 def fields(event: str, **more: object) -> dict[str, Any]:
-    """For ``extra=`` of a logging call: what happened, for programs."""
+    """The event and its fields, for ``extra=`` of a logging call."""
     return {FIELDS: {"event": event, **more}}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record."""
+    """Formats each record as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """On one line."""
+        """Format a record as a single line."""
         line = {
             "time": _time(record),
             "level": record.levelname,
@@ -56,10 +56,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people; a traceback below it."""
+    """Formats each record as a line of text, followed by any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, who, what."""
+        """Format time, level, service and message."""
         named = _fields(record)
         who = f"{named['service']}: " if "service" in named else ""
         line = f"{_time(record)} {record.levelname:<7} {who}{record.getMessage()}"
@@ -77,21 +77,21 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 
 @attrs.frozen
 class Target:
-    """Where lines go: a file, appended to, or stderr."""
+    """The destination of the log: a file to append to, or stderr."""
 
     path: Path | None = None
 
     def open(self) -> int:
-        """A descriptor; raises ``OSError``."""
+        """Open a descriptor for it; raises ``OSError``."""
         if self.path is None:
             return os.dup(_STDERR)
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
 
 class LogWriter(logging.Handler):
-    """Writes what is logged, in a thread of its own.
+    """Writes log records in its own thread.
 
-    :ivar dropped: how many lines could not be written
+    :ivar dropped: number of lines that could not be written
     """
 
     def __init__(self, target: Target) -> None:
@@ -109,20 +109,20 @@ class LogWriter(logging.Handler):
             raise
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand over a line; drop it if the thread is that far behind."""
+        """Queue a line, or drop it if the queue is full."""
         try:
             self._lines.put_nowait(self.format(record).encode(errors="backslashreplace") + b"\n")
         except Full:
             self.dropped += 1
-        except Exception:  # noqa: BLE001  # a record that cannot be formatted harms nobody
+        except Exception:  # noqa: BLE001  # a record that cannot be formatted is dropped
             self.dropped += 1
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name, once the former was moved away."""
+        """Reopen the file by its name, after the former one was renamed."""
         self._is_old = True
 
     def finish(self, timeout_seconds: float) -> None:
-        """Write what is there, and wait for it no longer than that."""
+        """Write the queued lines, waiting no longer than ``timeout_seconds``."""
         with suppress(Full):
             self._lines.put(None, timeout=timeout_seconds)
             self._thread.join(timeout_seconds)
@@ -148,7 +148,7 @@ class LogWriter(logging.Handler):
 
 
 def start_log(target: Target, level: str, *, as_json: bool) -> LogWriter:
-    """Send everything that is logged in this process to ``target``; raises ``OSError``."""
+    """Send all log records of this process to ``target``; raises ``OSError``."""
     writer = LogWriter(target)
     writer.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
@@ -158,6 +158,6 @@ def start_log(target: Target, level: str, *, as_json: bool) -> LogWriter:
 
 
 def stop_log(writer: LogWriter, timeout_seconds: float = 2.0) -> None:
-    """Write what is there, and log no more there."""
+    """Detach the writer, and write its queued lines."""
     logging.getLogger().removeHandler(writer)
     writer.finish(timeout_seconds)

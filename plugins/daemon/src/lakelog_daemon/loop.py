@@ -1,6 +1,6 @@
-"""The one thread of ``serve`` that waits: for descriptors, points in time, and signals.
+"""The event loop of ``serve``: one thread waits for descriptors, timers and signals.
 
-It sleeps until the next of them: what is idle costs nothing.
+It sleeps until the next event, so that idling costs nothing.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import attrs
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 BREATH_SECONDS: Final = 0.05
-"""How long to wait after a failure, as the same may come again at once."""
+"""Pause after a failed callback, in seconds, because the failure may repeat at once."""
 
 
 class HasFileno(Protocol):
-    """Something to wait for."""
+    """An object with a file descriptor."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """The descriptor."""
 
 
 @attrs.define(order=True)
 class Timer:
-    """Something to do at a point in time, unless it is cancelled before."""
+    """A call scheduled for a time, unless it is cancelled first."""
 
     due: float
     number: int
@@ -41,12 +41,12 @@ class Timer:
     is_cancelled: bool = attrs.field(default=False, order=False)
 
     def cancel(self) -> None:
-        """Do not do it."""
+        """Cancel the call."""
         self.is_cancelled = True
 
 
 class Loop:
-    """Waits, and calls; all in the thread that calls :meth:`run`."""
+    """Waits for events and calls back, all in the thread that calls :meth:`run`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -54,28 +54,28 @@ class Loop:
         self._numbers = itertools.count()
 
     def watch(self, what: int | HasFileno, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever ``what`` can be read."""
+        """Call ``act`` whenever ``what`` is readable."""
         self._selector.register(what, selectors.EVENT_READ, act)
 
     def unwatch(self, what: int | HasFileno) -> None:
-        """Call nobody any more; before the descriptor is closed."""
+        """Stop watching ``what``; to be called before its descriptor is closed."""
         with suppress(KeyError, ValueError):
             self._selector.unregister(what)
 
     def later(self, seconds: float, act: Callable[[], None]) -> Timer:
-        """Call ``act`` once, then."""
+        """Call ``act`` once, after ``seconds``."""
         timer = Timer(time.monotonic() + seconds, next(self._numbers), act)
         heapq.heappush(self._timers, timer)
         return timer
 
     def every(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call ``act`` now, and from then on again and again, never twice to make up for one."""
+        """Call ``act`` now, and then at this interval; missed calls are not made up for."""
         due = time.monotonic() + seconds
         _call(act)
         self.later(max(0.0, due - time.monotonic()), lambda: self.every(seconds, act))
 
     def run(self, is_done: Callable[[], bool], timeout_seconds: float | None = None) -> bool:
-        """Wait and call until ``is_done``; ``False`` if it did not come to that in time."""
+        """Process events until ``is_done``; ``False`` on timeout."""
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while not is_done():
             if end is not None and time.monotonic() >= end:
@@ -84,13 +84,13 @@ class Loop:
         return True
 
     def close(self) -> None:
-        """Let go of the descriptor that it waits by."""
+        """Close the selector."""
         self._selector.close()
 
     def _once(self, end: float | None) -> None:
         for key, _ in self._selector.select(self._pause(end)):
             _call(key.data)
-        now = time.monotonic()  # what comes due meanwhile has its turn after what can be read
+        now = time.monotonic()  # timers that expire from here on run after the next descriptors
         while self._timers and self._timers[0].due <= now:
             timer = heapq.heappop(self._timers)
             if not timer.is_cancelled:
@@ -104,10 +104,10 @@ class Loop:
 
 
 def _call(act: Callable[[], None]) -> None:
-    """What one of them does wrong is told, and ends nothing: a store must not fall over it."""
+    """Log any exception of a callback, and continue: it must not stop the store."""
     try:
         act()
-    except Exception:  # noqa: BLE001  # whatever it is, the store goes on
+    except Exception:  # noqa: BLE001  # the store must continue
         _LOG.exception("a mistake of lakelog's own")
         time.sleep(BREATH_SECONDS)
 
@@ -116,7 +116,7 @@ def _call(act: Callable[[], None]) -> None:
 def signals_in(
     loop: Loop, numbers: Sequence[signal.Signals], act: Callable[[signal.Signals], None]
 ) -> Iterator[None]:
-    """Call ``act`` from the loop for each of these signals that comes; main thread only."""
+    """Call ``act`` from the loop for each of these signals; main thread only."""
     ear, mouth = socket.socketpair()
     ear.setblocking(False)
     mouth.setblocking(False)
@@ -142,4 +142,4 @@ def signals_in(
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """The loop hears of it."""
+    """Do nothing: the loop reads the signal from the wakeup descriptor."""

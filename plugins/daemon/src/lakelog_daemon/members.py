@@ -1,8 +1,8 @@
-"""Which processes have a store open for writing, and which keep deleted files of it on the disk.
+"""Finds the processes that have a store open, or that retain its deleted files on disk.
 
-Linux tells, to who may read it (proc(5)): the files that a process has open and mapped, and the
-locks of each open file. A user sees his own processes, root sees all of its PID namespace. How many
-locks there are in all is said to everybody; so those who cannot be seen are counted at least.
+Linux shows a process's open and mapped files, and the locks of each open file, to permitted users
+only (proc(5)). A user sees their own processes; root sees all of its PID namespace. The total
+number of locks is visible to all users, so that hidden processes can at least be counted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _GONE: Final = " (deleted)"
 
 @attrs.frozen
 class Members:
-    """What was seen in one look.
+    """The result of one inspection.
 
-    :ivar rows: of each process: ``pid``, its program's ``name``, how often it ``opens`` the store,
-        and what it ``does`` for all by the locks that it holds
-    :ivar not_seen: how many more have it open; ``None`` where Linux does not say it
-    :ivar deleted: of each process: ``pid``, ``name``, and how many ``files`` of how many ``bytes``
-        were deleted, and stay on the disk until it lets go of them
-    :ivar unreadable: of how many processes Linux does not say what they have open
+    :ivar rows: for each process: ``pid``, its program's ``name``, how often it ``opens`` the store,
+        and the services that it ``does``, according to its locks
+    :ivar not_seen: how many more times the store is open; ``None`` if Linux does not show it
+    :ivar deleted: for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are
+        deleted, but stay on disk until it closes them
+    :ivar unreadable: number of processes whose open files Linux does not show
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -44,12 +44,12 @@ class Members:
 
     @property
     def services(self) -> int | None:
-        """The process that has the services, if it was seen."""
+        """The id of the process that runs the services, if it was seen."""
         return next((row["pid"] for row in self.rows if "services" in row["does"]), None)
 
 
 def look_for_members(path: Path, commitlog: Path) -> Members:
-    """Look at all processes once; ``path`` is the store directory."""
+    """Inspect all processes once; ``path`` is the store directory."""
     lock = os.path.realpath(path / LOCK_FILE)
     roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
     rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
@@ -57,7 +57,7 @@ def look_for_members(path: Path, commitlog: Path) -> Members:
         try:
             opened = dict(_opened(pid))
         except PermissionError:
-            unreadable += bool(command_of(pid))  # else it is the kernel's, or has ended
+            unreadable += bool(command_of(pid))  # else it is a kernel thread, or has ended
             continue
         held = [_bytes_of(pid, fd) for fd, target in opened.items() if target == lock]
         opens = [each for each in held if OPEN in each]
@@ -82,7 +82,7 @@ def _named(pid: int) -> dict[str, Any]:
 
 
 def _opened(pid: int) -> Iterator[tuple[str, str]]:
-    """Descriptors and what they lead to; raises ``PermissionError``."""
+    """Descriptors and their targets; raises ``PermissionError``."""
     folder = f"/proc/{pid}/fd"
     with suppress(FileNotFoundError, ProcessLookupError):
         for fd in os.listdir(folder):
@@ -91,7 +91,7 @@ def _opened(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def _bytes_of(pid: int, fd: str) -> set[int]:
-    """The first bytes of the ranges that an open file holds locks on."""
+    """The first byte of each range that an open file has locked."""
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text().splitlines()
         return {int(line.split()[-2]) for line in lines if line.startswith("lock:")}
@@ -99,7 +99,7 @@ def _bytes_of(pid: int, fd: str) -> set[int]:
 
 
 def _unlinked(pid: int, opened: dict[str, str], roots: tuple[str, ...]) -> dict[int, int]:
-    """By inode number, what deleted files take on the disk that a process has open."""
+    """The disk space of deleted files that a process has open, by inode number."""
     found: dict[int, int] = {}
     for fd, target in opened.items():
         if target.endswith(_GONE) and target.startswith(roots):
@@ -110,7 +110,7 @@ def _unlinked(pid: int, opened: dict[str, str], roots: tuple[str, ...]) -> dict[
 
 
 def _mapped(pid: int, roots: tuple[str, ...]) -> dict[int, int]:
-    """By inode number, how far deleted files are mapped by a process; they may be closed."""
+    """The mapped length of deleted files, by inode number; their descriptors may be closed."""
     found: dict[int, int] = {}
     with suppress(OSError):
         for line in os.fsdecode(Path(f"/proc/{pid}/maps").read_bytes()).splitlines():
@@ -124,7 +124,7 @@ def _mapped(pid: int, roots: tuple[str, ...]) -> dict[int, int]:
 
 
 def _open_locks(lock: str) -> int | None:
-    """How many locks there are on byte 0 of ``lock``, of whatever process."""
+    """The number of locks on byte 0 of ``lock``, by any process."""
     try:
         seen = os.stat(lock)
         lines = Path("/proc/locks").read_text().splitlines()

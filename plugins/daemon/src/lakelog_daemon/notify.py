@@ -1,9 +1,9 @@
-"""Systemd's notifications: what ``serve`` tells its manager, and what its services tell ``serve``.
+"""Systemd's notification protocol: from ``serve`` to its manager, and from services to ``serve``.
 
-A datagram of lines ``NAME=VALUE`` to the Unix socket that ``NOTIFY_SOCKET`` names, a path or, with
-``@`` in front, a name of Linux's abstract namespace; see sd_notify(3). ``READY=1``, ``STOPPING=1``,
-``STATUS=TEXT`` and ``WATCHDOG=1`` are used here; the latter has to come again within
-``WATCHDOG_USEC``, where that is set.
+Datagrams with lines ``NAME=VALUE``, to the Unix socket named in ``NOTIFY_SOCKET``. That is a path,
+or, with a leading ``@``, a name in Linux's abstract namespace; see sd_notify(3). ``READY=1``,
+``STOPPING=1``, ``STATUS=TEXT`` and ``WATCHDOG=1`` are used. The last must be repeated within
+``WATCHDOG_USEC``, if that is set.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ STATUS: Final = "STATUS="
 
 _LONGEST: Final = 4096
 _CREDENTIALS: Final = struct.Struct("iII")
-"""Of Linux: process, user and group of the sender, filled in by the kernel."""
+"""Linux's sender credentials: process, user and group, filled in by the kernel."""
 
 
 @attrs.frozen
 class Notifier:
-    """Tells the manager of this process; nobody, where there is none.
+    """Sends notifications to the service manager, if there is one.
 
-    :ivar address: of the socket; ``None`` where nobody listens
-    :ivar watchdog_seconds: how long ``WATCHDOG=1`` may stay away; ``None`` if nobody waits for it
+    :ivar address: address of the socket; ``None`` without a manager
+    :ivar watchdog_seconds: longest pause between ``WATCHDOG=1``; ``None`` without a watchdog
     """
 
     address: str | None = None
@@ -43,7 +43,7 @@ class Notifier:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Notifier:
-        """What the environment says; what has another process in mind is no concern of ours."""
+        """The notifier configured in the environment; a watchdog for another process is ignored."""
         address = environ.get(SOCKET) or None
         period = environ.get(WATCHDOG_US, "")
         ours = environ.get(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
@@ -52,7 +52,7 @@ class Notifier:
         return cls(address, int(period) / 1e6)
 
     def tell(self, *lines: str) -> bool:
-        """Send ``lines``; whether somebody took them. Never waits, and never raises."""
+        """Send ``lines``; returns whether they were sent. Never blocks or raises."""
         if self.address is None:
             return False
         name = "\0" + self.address[1:] if self.address.startswith("@") else self.address
@@ -64,38 +64,38 @@ class Notifier:
 
 
 class Ear:
-    """Where one service may tell how it is; others than our own user are not heard."""
+    """Receives notifications of one service; those of other users are ignored."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._socket.bind("")  # Linux picks a free abstract name
+        self._socket.bind("")  # Linux chooses a free abstract name
 
     @property
     def address(self) -> str:
-        """For ``NOTIFY_SOCKET``."""
+        """The address, for ``NOTIFY_SOCKET``."""
         name: bytes = self._socket.getsockname()
         return "@" + name[1:].decode()
 
     def fileno(self) -> int:
-        """To wait for."""
+        """The descriptor to watch."""
         return self._socket.fileno()
 
     def lines(self) -> Iterator[str]:
-        """What was said since the last call."""
+        """The lines received since the last call."""
         room = socket.CMSG_SPACE(_CREDENTIALS.size)
         while True:
             try:
                 data, notes, _, _ = self._socket.recvmsg(_LONGEST, room)
-            except OSError:  # nothing more, as a rule
+            except OSError:  # normally: no more datagrams
                 return
             if _is_ours(notes):
                 yield from data.decode(errors="replace").splitlines()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Close the socket."""
         self._socket.close()
 
 

@@ -1,4 +1,4 @@
-"""What is to be served, and how: settings and command line together, checked before all else."""
+"""The configuration of a ``serve``: settings and command line, validated before anything starts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PROCESS: Final = "process"
 class Plan:
     """A store to serve.
 
-    :ivar services: what is to run beside it
-    :ivar settings: of the section ``serve``
+    :ivar services: the programs to run beside it
+    :ivar settings: the section ``serve``
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Plan:
         broker_conf: Path | None = None,
         arguments: Mapping[str, Any],
     ) -> Plan:
-        """Look for plugins, settings and programs; touches no file of the store.
+        """Resolve plugins, settings and programs; touches no file of the store.
 
         :param services: further ``NAME=COMMAND``
         :param arguments: single settings, by dotted key
@@ -75,7 +75,7 @@ class Plan:
         )
 
     def open(self) -> Store:
-        """The store, with its services; raises what :func:`.open_to_serve` raises."""
+        """Open the store with its services; raises like :func:`.open_to_serve`."""
         return open_to_serve(self.path, **self._given, arguments=self._arguments)
 
 

@@ -1,6 +1,6 @@
-"""What Linux says of processes: state, processor time, memory, children; from proc(5).
+"""Reads state, CPU time, memory and children of processes from Linux; see proc(5).
 
-Read by hand: it costs a tenth of what a library takes, and is done every second.
+Parsed by hand: it runs every second, and costs a tenth of what a library does.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _DEAD: Final = frozenset("ZX")
 
 @attrs.frozen
 class ProcStat:
-    """One process, or several added up.
+    """One process, or the sum of several.
 
-    :ivar name: of its program, at most 15 letters
-    :ivar state: Linux's letter: ``R`` runs, ``S`` sleeps, ``T`` is stopped, ``Z`` has ended
-    :ivar start_ticks: when it began, in clock ticks since boot: ids are used again, these are not
-    :ivar cpu_seconds: processor time that it has used, user and system
-    :ivar rss_bytes: memory that it has in RAM, pages shared with others included
+    :ivar name: name of its program, at most 15 characters
+    :ivar state: Linux's letter: ``R`` running, ``S`` sleeping, ``T`` stopped, ``Z`` ended
+    :ivar start_ticks: start in clock ticks since boot; distinguishes processes that reuse an id
+    :ivar cpu_seconds: CPU time used, user and system
+    :ivar rss_bytes: resident memory, including pages shared with other processes
     """
 
     pid: int
@@ -38,17 +38,17 @@ class ProcStat:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal or a debugger holds it."""
+        """Whether a signal or a debugger has stopped it."""
         return self.state in _STOPPED
 
     def plus(self, other: ProcStat) -> ProcStat:
-        """With what ``other`` uses."""
+        """The sum of this and ``other``."""
         cpu, rss = self.cpu_seconds + other.cpu_seconds, self.rss_bytes + other.rss_bytes
         return attrs.evolve(self, cpu_seconds=cpu, rss_bytes=rss)
 
 
 def look_at(pid: int) -> ProcStat | None:
-    """One process; ``None`` if it is not there, or has ended."""
+    """The state of one process; ``None`` if it does not exist, or has ended."""
     text = _read(f"/proc/{pid}/stat").decode(errors="replace")
     if not text:
         return None
@@ -67,18 +67,18 @@ def look_at(pid: int) -> ProcStat | None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started; none where the kernel does not say."""
+    """The child processes; empty if the kernel does not list them."""
     return [int(word) for task in _tasks(pid) for word in _read(f"{task}/children").split()]
 
 
 def command_of(pid: int) -> list[str]:
-    """The words by which a process was started; none if it is not there."""
+    """The command line of a process; empty if it does not exist."""
     words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
     return [word.decode(errors="replace") for word in words]
 
 
 def with_children(pid: int) -> ProcStat | None:
-    """A process, with the time and memory of all that it has started."""
+    """A process, plus CPU time and memory of all its descendants."""
     found = look_at(pid)
     if found is None:
         return None
@@ -103,7 +103,7 @@ def _tasks(pid: int) -> list[str]:
 
 
 def _read(path: str) -> bytes:
-    """A small file of Linux's; nothing if it is not there, or has gone meanwhile."""
+    """Read a small file of ``/proc``; empty if it does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

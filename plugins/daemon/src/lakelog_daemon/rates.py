@@ -1,4 +1,4 @@
-"""Rates out of counts that only grow: two looks at a shared page, and the time between."""
+"""Rates computed from two samples of a shared page's counters."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 import attrs
 
 RATED: Final = ("appended", "flushed", "dispatched", "records", "syncs")
-"""The counts of a page whose growth says something."""
+"""The counters with a meaningful rate."""
 
 
 @attrs.frozen
 class Look:
-    """The counts of a shared page at a time in seconds."""
+    """The counters of a shared page at a time in seconds."""
 
     time: float
     counts: Mapping[str, int]
 
 
 def rates(former: Look | None, now: Look) -> dict[str, float]:
-    """Growth in a second, by name; what went back began anew, with another owner.
+    """Increase per second, by name; a counter that decreased was reset by a new owner.
 
     >>> rates(Look(1.0, {"syncs": 5}), Look(3.0, {"syncs": 9}))["syncs"]
     2.0
@@ -32,7 +32,7 @@ def rates(former: Look | None, now: Look) -> dict[str, float]:
 
 
 def sync_ms(former: Look | None, now: Look) -> float | None:
-    """How long a sync took in the mean of those between the looks; ``None`` if none returned."""
+    """The mean duration of a sync between two samples, in ms; ``None`` if there was none."""
     if former is None:
         return None
     syncs = _grown(former, now, "syncs")
@@ -40,7 +40,7 @@ def sync_ms(former: Look | None, now: Look) -> float | None:
 
 
 def lags(counts: Mapping[str, int]) -> dict[str, int]:
-    """How many bytes are not durable yet, and how many are not dispatched."""
+    """The bytes that are not durable yet, and those not dispatched yet."""
     return {
         "flush_bytes": max(0, counts["appended"] - counts["flushed"]),
         "dispatch_bytes": max(0, counts["readable"] - counts["dispatched"]),

@@ -1,10 +1,10 @@
-"""The files of a running ``serve`` in ``lakelog/``: its process id, and what it says of itself.
+"""The files of a running ``serve`` in ``lakelog/``: its process id and its status.
 
-``serve.pid`` has the process id and a line feed; it is there from when the store is owned until
-just before it is let go. One that a crash left says nothing: the lock decides who owns a store, and
-the next ``serve`` writes its own over it. ``serve.json`` is described in
-:mod:`lakelog_daemon.status`. Both are replaced at once by a rename, and never synced: they speak
-of a process, and need not outlive the machine.
+``serve.pid`` holds the process id and a line feed. It exists from the start of ownership until just
+before its end. One left by a crash has no meaning: the lock determines the owner of a store, and
+the next ``serve`` overwrites it. ``serve.json`` is described in :mod:`lakelog_daemon.status`. Both
+are replaced by a rename, and never synced: they describe a process, and need not survive a power
+cut.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ STATUS_FILE: Final = "serve.json"
 
 
 def pid_file(path: Path) -> Path:
-    """Where the process id stands, of the store directory ``path``."""
+    """The file with the process id, for the store directory ``path``."""
     return path / OWN_DIR / PID_FILE
 
 
 def status_file(path: Path) -> Path:
-    """Where the status stands, of the store directory ``path``."""
+    """The status file, for the store directory ``path``."""
     return path / OWN_DIR / STATUS_FILE
 
 
 def write_pid(files: FileSystem, path: Path) -> None:
-    """Say who serves; raises ``OSError``."""
+    """Write the id of this process; raises ``OSError``."""
     _replace(files, pid_file(path), b"%d\n" % os.getpid())
 
 
 def remove_pid(files: FileSystem, path: Path) -> None:
-    """Nobody serves any more; while the store is still owned, so that it is nobody else's."""
+    """Remove the file; must be called while the store is owned, so that it is not another's."""
     with suppress(OSError):
         files.unlink(pid_file(path))
 
 
 def write_status(files: FileSystem, path: Path, status: Mapping[str, Any]) -> None:
-    """Say how things are; raises ``OSError``, and then leaves what stood there."""
+    """Replace the status; after an ``OSError`` the former one remains."""
     _replace(files, status_file(path), json.dumps(status, separators=(",", ":")).encode())
 
 
 def read_status(files: FileSystem, path: Path) -> dict[str, Any] | None:
-    """What was said last; ``None`` if nothing was, or if it cannot be read."""
+    """The last status; ``None`` if there is none, or it cannot be read."""
     try:
         read = json.loads(read_file(files, status_file(path)) or b"")
     except (OSError, ValueError):

@@ -1,13 +1,13 @@
-"""One service under supervision: started, watched, started again, and stopped.
+"""One supervised service: started, watched, restarted, and stopped.
 
 ::
 
     WAITING --start--> RUNNING --it ends, or hangs and is killed--> WAITING ...
-       any --stop--> STOPPING --it ends--> STOPPED
+    any --stop--> STOPPING --it ends--> STOPPED
 
-It hangs if a signal has held it (SIGSTOP) for ``serve.hang_timeout_ms``, or if it said
-``WATCHDOG=1`` once and then nothing for as long. What never says that is taken at its word that it
-runs. Nothing here waits: whatever becomes of a service, the store does not notice.
+A service hangs if it is stopped by a signal (SIGSTOP) for ``serve.hang_timeout_ms``. It also hangs
+if it sends ``WATCHDOG=1`` once and then nothing for as long. A service that never sends it is not
+checked in that way. Nothing here blocks, so that a service never delays the store.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lakelog_daemon.specs import Spec
 _LOG: Final = logging.getLogger("lakelog.serve")
 _LONGEST_STATUS: Final = 200
 SETTLING_SECONDS: Final = 1.0
-"""For at least so long a service that is started again is not said to be well."""
+"""Shortest time, in seconds, before a restarted service is reported as ``ok``."""
 
 
 @unique
 class State(StrEnum):
-    """Where a service is in its life."""
+    """The state of a service."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -48,22 +48,22 @@ class State(StrEnum):
 
 
 class Calling(Watching, Protocol):
-    """What a service needs of the loop."""
+    """The loop's methods that a service uses."""
 
     def later(self, seconds: float, act: Callable[[], None]) -> Timer:
-        """Call ``act`` once, then."""
+        """Call ``act`` once, after ``seconds``."""
 
 
 @attrs.define
 class Record:
-    """What became of a service so far.
+    """The history of a service.
 
-    :ivar restarts: how often it was started again
+    :ivar restarts: number of restarts
     :ivar hangs: how often it was killed because it hung
-    :ivar last_exit: how it ended last, in words
-    :ivar is_ready: whether it said ``READY=1`` since it started
+    :ivar last_exit: how it last ended, in words
+    :ivar is_ready: whether it sent ``READY=1`` since its start
     :ivar said: its last ``STATUS=``
-    :ivar settled: from when on it is believed that it goes on running
+    :ivar settled: time from which it is reported as ``ok``
     """
 
     restarts: int = 0
@@ -79,7 +79,7 @@ class Record:
 
 
 class Service:
-    """A service; everything is called from the loop."""
+    """A service; all methods are called from the loop."""
 
     def __init__(
         self, spec: Spec, store: Path, settings: ServeSettings, loop: Calling, backoff: Backoff
@@ -96,16 +96,16 @@ class Service:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, while it has one."""
+        """The id of its process, if it runs."""
         return None if self._child is None else self._child.pid
 
     @property
     def is_over(self) -> bool:
-        """Whether it has stopped for good."""
+        """Whether it has stopped permanently."""
         return self.state is State.STOPPED
 
     def start(self) -> None:
-        """Start its program; where that cannot be, it is tried again later."""
+        """Start its program; after a failure, retry later."""
         heard = Heard(self._printed, self._said, self._ended)
         try:
             child = Child(self.spec, self._store, self._hang_seconds, self._loop, heard)
@@ -119,7 +119,7 @@ class Service:
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
     def look(self) -> None:
-        """Kill it if it hangs; to be called now and then."""
+        """Kill it if it hangs; to be called periodically."""
         child, record, now = self._child, self.record, time.monotonic()
         if child is None or not self._hang_seconds or self.state is not State.RUNNING:
             return
@@ -137,22 +137,22 @@ class Service:
                 return
 
     def stop(self) -> None:
-        """Ask it to stop, and start it no more."""
+        """Ask it to stop, and never restart it."""
         if self._timer is not None:
             self._timer.cancel()
         self.state = State.STOPPED if self._child is None else State.STOPPING
         if self._child is not None:
             self._child.send(signal.SIGTERM)
-            self._child.send(signal.SIGCONT)  # who is held would never hear of it
+            self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
 
     def kill(self) -> None:
-        """End it at once, with all that it has started."""
+        """Kill it, together with its process group."""
         if self._child is not None:
             self._log(logging.WARNING, "killed", "does not stop, and is killed")
             self._child.send(signal.SIGKILL)
 
     def row(self) -> dict[str, Any]:
-        """What the status file says of it, but for what its process uses."""
+        """Its row in the status file, without resource usage."""
         record = self.record
         return {
             "name": self.spec.name,
@@ -169,7 +169,7 @@ class Service:
 
     @property
     def health(self) -> str:
-        """``ok``; ``hanging``; ``stopped``; ``restarting`` until it has run for a while again."""
+        """``ok``, ``hanging``, ``stopped``, or ``restarting`` until it has run for a while."""
         if self.state is State.RUNNING:
             return self._running_health()
         return "restarting" if self.state is State.WAITING else "stopped"
@@ -210,7 +210,7 @@ class Service:
             self._rest(how, time.monotonic() - self.record.started)
 
     def _rest(self, how: str, ran_seconds: float) -> None:
-        """Leave it alone for a while, then start it again."""
+        """Wait for the restart delay, then start it again."""
         pause = self._backoff.after(ran_seconds)
         self.state, self.record.last_exit = State.WAITING, how
         self._log(logging.WARNING, "ended", f"{how}; it is started again in {pause:.1f} s")

@@ -1,4 +1,4 @@
-"""What is to run beside a store: names and programs, from settings and from the command line."""
+"""The services to run beside a store, from settings and from the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import attrs
 from lakelog.errors import SettingsError
 
 STORE: Final = "{store}"
-"""Stands in a command for the store directory."""
+"""Placeholder for the store directory in a command."""
 FOLLOWER_PROGRAM: Final = "lakelog_daemon.follower"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 _OURSELVES: Final = "lakelog"
@@ -37,10 +37,10 @@ class Spec:
 
 
 def parse(text: str, store: Path, source: str) -> Spec:
-    """The service that ``NAME=COMMAND`` describes; raises :class:`~lakelog.errors.SettingsError`.
+    """Parse ``NAME=COMMAND``; raises :class:`~lakelog.errors.SettingsError`.
 
-    The command's words are parted as by a shell. ``{store}`` in them is the store directory; the
-    program ``lakelog`` is the one that runs, wherever ``PATH`` leads.
+    The command is split like a shell command. ``{store}`` in it is the store directory. The program
+    ``lakelog`` is always the running installation, whatever ``PATH`` contains.
 
     >>> parse("eye=lakelog stats {store}", Path("/s"), "--service").command[1:]
     ('-m', 'lakelog', 'stats', '/s')
@@ -68,16 +68,16 @@ def _program(name: str, words: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
-    """The follower ``name`` of the settings, as a program of its own.
+    """The follower ``name`` of the settings, as a separate program.
 
-    :param given: what the store was opened with beside its path, for the program to do the same
+    :param given: arguments with which the store was opened; the program opens it with the same
     """
     told = json.dumps(dict(given), default=os.fspath)
     return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
 
 
 def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """The same, if no two have one name."""
+    """Return ``specs``, or raise if a name repeats."""
     found: dict[str, Spec] = {}
     for each in specs:
         if each.name in found:

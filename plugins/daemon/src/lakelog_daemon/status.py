@@ -1,4 +1,4 @@
-"""What ``serve`` says of itself in ``lakelog/serve.json``, about every second; version 1.
+"""The status of ``serve`` in ``lakelog/serve.json``, written about every second; version 1.
 
 ::
 
@@ -6,27 +6,27 @@
     lakelog        version of lakelog
     path           the store directory
     pid, start_ticks
-                   who wrote it; start_ticks is field 22 of /proc/PID/stat, against reused ids
-    started_ms     when it began to serve, in ms since 1970
-    heartbeat_ms   when this was written; what is older than a few seconds hangs, or has ended
+                   the writer; start_ticks is field 22 of /proc/PID/stat, to detect reused ids
+    started_ms     start of serving, in ms since 1970
+    heartbeat_ms   time of writing; if it is older than a few seconds, serve hangs or has ended
     state          serving, stopping, stopped or failed
     health         ok, degraded (see problems) or failed (the store takes no puts until reopened)
     problems       a list of texts
     positions      appended, committed, flushed, readable, dispatched, minimum: bytes of the log;
-                   syncs, sync_us, records: counts since the store was opened (see sharedpage)
-    rates          growth of appended, flushed, dispatched (bytes), records and syncs in a second
+                   syncs, sync_us, records: counts since the store was opened (see shared_page)
+    rates          increase of appended, flushed, dispatched (bytes), records and syncs per second
     lags           flush_bytes, dispatch_bytes, dispatch_ms; followers: bytes by name of their pin
-    flush          mean_ms: how long a sync took since the last time; null if there was none
+    flush          mean_ms: mean duration of a sync since the last status; null if there was none
     disks          a list of path, used_bytes, free_bytes, used_ratio; one for each file system
     processes      a list, the owner first; each has name, kind (owner, service, follower, child),
-                   pid (null while it is not there), state (running, waiting, stopping, stopped),
+                   pid (null if it does not run), state (running, waiting, stopping, stopped),
                    health (ok, restarting, hanging, stopped), cpu_percent (of one core, since the
-                   last time) and rss_bytes (both with all that it started). Services and followers
+                   last status) and rss_bytes (both with all descendants). Services and followers
                    also have restarts, hangs, started_ms, says (their last STATUS=), last_exit
     log_lines_dropped
-                   how many lines of its log could not be written
+                   number of lines of its log that could not be written
 
-Times are of the wall clock. Names may be added; those that are here keep their meaning.
+Times are of the wall clock. Names may be added; existing ones keep their meaning.
 """
 
 from __future__ import annotations
@@ -65,29 +65,29 @@ def now_ms() -> int:
 
 
 class Served(Protocol):
-    """What a status needs of an open store."""
+    """The part of an open store that a status reads."""
 
     path: Path
 
     @property
     def dispatch_lag(self) -> Lag:
-        """How far queues and index are behind."""
+        """How far queues and index lag behind the log."""
 
     @property
     def dispatch_failure(self) -> Exception | None:
-        """Why they stand still."""
+        """The error that stopped dispatching, if any."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken."""
+        """Whether puts are accepted."""
 
 
 @attrs.define
 class Reporter:
-    """Puts a status together; each call tells of the time since the one before.
+    """Builds a status; rates cover the time since the last call.
 
-    :ivar services: gives the rows of what is supervised
-    :ivar dropped: gives how many lines of the log were lost
+    :ivar services: returns the rows of the supervised services
+    :ivar dropped: returns the number of dropped log lines
     """
 
     files: FileSystem
@@ -102,11 +102,11 @@ class Reporter:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the store takes no more puts until it is opened anew."""
+        """Whether the store refuses puts until it is reopened."""
         return self.page.state is State.FAILED and not self.store.is_writable
 
     def status(self, state: str) -> dict[str, Any]:
-        """As this module describes it."""
+        """The status, as described in this module."""
         look = Look(time.monotonic(), self.page.counts())
         former, self._former = self._former, look
         services = self.services()
@@ -148,12 +148,12 @@ class Reporter:
 
 
 def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]:
-    """How far each follower that has a pin is behind what is durable, in bytes."""
+    """How far each follower's pin is behind the durable end, in bytes."""
     return {each.name: max(0, flushed - each.position) for each in read_pins(files, path)}
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """Each file system that a part of the store stands on, once; the log's first."""
+    """The file systems of the store's parts, without duplicates; the log's first."""
     found: dict[int, dict[str, Any]] = {}
     for each in watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR)):
         with suppress(OSError):

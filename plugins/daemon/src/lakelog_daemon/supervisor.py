@@ -1,4 +1,4 @@
-"""All services of one store: started together, looked at, stopped together."""
+"""All services of one store: starts, watches and stops them together."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakelog_daemon.service import Calling, Service
 from lakelog_daemon.specs import Spec
 
 _REAP_SECONDS: Final = 2.0
-"""How long a killed process may take to be gone; one that a disk holds takes longer."""
+"""How long a killed process may take to end, in seconds; one blocked by a disk takes longer."""
 
 
 class Waiting(Calling, Protocol):
-    """What a supervisor needs of the loop."""
+    """The loop's methods that a supervisor uses."""
 
     def run(self, is_done: Callable[[], bool], timeout_seconds: float | None = None) -> bool:
-        """Wait and call until ``is_done``; ``False`` if it did not come to that in time."""
+        """Process events until ``is_done``; ``False`` on timeout."""
 
 
 class Supervisor:
-    """The services; everything is called from the loop's thread."""
+    """The services; all methods are called from the loop's thread."""
 
     def __init__(
         self, specs: Iterable[Spec], store: Path, settings: ServeSettings, loop: Waiting
@@ -39,14 +39,14 @@ class Supervisor:
             each.start()
 
     def look(self) -> None:
-        """Kill those that hang."""
+        """Kill services that hang."""
         for each in self.services:
             each.look()
 
     def stop(self, timeout_seconds: float, is_hurried: Callable[[], bool]) -> bool:
-        """Ask all to stop, and wait; whether none had to be killed.
+        """Ask all to stop, and wait; returns whether none had to be killed.
 
-        :param is_hurried: ends the waiting
+        :param is_hurried: returns whether to stop waiting
         """
         for each in self.services:
             each.stop()
@@ -59,9 +59,9 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Whether all have stopped for good."""
+        """Whether all have stopped permanently."""
         return all(each.is_over for each in self.services)
 
     def rows(self) -> list[Mapping[str, Any]]:
-        """What the status file says of each."""
+        """The rows of the services in the status file."""
         return [each.row() for each in self.services]

@@ -1,4 +1,4 @@
-"""What the processes of one ``serve`` use: processor time between two looks, and memory."""
+"""CPU time and memory used by the processes of a ``serve``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakelog_daemon.procstat import ProcStat, children, command_of, look_at, wit
 
 @attrs.define
 class Usage:
-    """Looks again and again; remembers what it saw last."""
+    """Computes usage since the last call."""
 
     _former: dict[tuple[int, int], tuple[float, float]] = attrs.field(factory=dict, init=False)
 
     def rows(self, owner_pid: int, services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The owner, its services with all that they have started, and its other children.
+        """The owner, its services with their descendants, and its other children.
 
-        :param services: rows that have a ``pid``, which may be ``None``
+        :param services: rows with a ``pid``, which may be ``None``
         """
         now, seen = time.monotonic(), dict[tuple[int, int], tuple[float, float]]()
 
@@ -53,14 +53,14 @@ def _plain(kind: str, pid: int, name: str | None = None) -> dict[str, Any]:
 
 
 def _name(found: ProcStat) -> str:
-    """Of a module of Python, the module; else of the program."""
+    """The module name of a Python module, else the program name."""
     words = command_of(found.pid)
     module = words[words.index("-m") + 1 :] if "-m" in words else ()
     return module[0].rpartition(".")[2] if module else found.name
 
 
 def _percent(former: tuple[float, float] | None, now: float, cpu_seconds: float) -> float | None:
-    """Of one core; a child that ended meanwhile takes its time along."""
+    """Percentage of one core; not negative, since an ended child takes its CPU time away."""
     if former is None or now <= former[0]:
         return None
     return round(max(0.0, (cpu_seconds - former[1]) / (now - former[0]) * 100), 2)

@@ -1,8 +1,8 @@
-"""A store at work, seen from another process: what ``lakelog top`` shows.
+"""Observes a running store from another process, for ``lakelog top``.
 
-What ``serve`` says in its status file is taken if the process that wrote it lives, owns the store
-and wrote it a moment ago; positions and rates are looked at anew. Beside any other owner there is
-its shared page alone, and what Linux says of its processes.
+The status file of ``serve`` is used if the process that wrote it is alive, owns the store, and
+wrote it recently; positions and rates are measured again. With any other owner, the view consists
+of its shared page and of Linux's data on its processes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from lakelog_daemon.status import VERSION, disks, follower_lags
 from lakelog_daemon.usage import Usage
 
 FRESH_MS: Final = 10_000
-"""How old the word of a ``serve`` may be; it writes every second, if it is well."""
+"""Largest age of a status, in ms; a healthy ``serve`` writes one every second."""
 LONG_MS: Final = 1_000
-"""From then on an append is worth a word: all others wait for it."""
+"""Duration from which an append is reported, in ms: all other appends wait for it."""
 
 
 @attrs.define
 class Watcher:
-    """Looks again and again; each view tells of the time since the one before."""
+    """Builds views; rates cover the time since the last one."""
 
     files: FileSystem
     path: Path
@@ -49,17 +49,18 @@ class Watcher:
 
     @property
     def needs_two(self) -> bool:
-        """Whether a first view has no rates."""
+        """Whether the first view cannot contain rates."""
         return self._former is None and self._served() is None
 
     def view(self) -> dict[str, Any]:
-        """As :mod:`lakelog_daemon.status` describes it; ``served_by`` says who tells.
+        """The view, as described in :mod:`lakelog_daemon.status`; ``served_by`` names its source.
 
-        To that come ``members``, who has the ``services``, whose append takes long (``appending``),
-        and ``deleted`` files that processes keep on the disk; see
-        :class:`~lakelog_daemon.members.Members`. Without ``serve`` there are no followers, and no
-        problems but a missing heartbeat, and services that nobody has; beside a RocketMQ that owns
-        the store no positions either.
+        Adds ``members``, the process with the ``services``, a slow append (``appending``), and
+        ``deleted`` files that processes retain on disk; see
+        :class:`~lakelog_daemon.members.Members`.
+
+        Without ``serve`` there are no followers. Problems are then a missing heartbeat, or services
+        that no process runs. If RocketMQ owns the store, there are no positions either.
 
         Raises :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
         """
@@ -76,7 +77,7 @@ class Watcher:
         return {**seen, **self._positions(page), **self._members(page)}
 
     def _members(self, page: PageView | None) -> dict[str, Any]:
-        """Who has the store open, as far as Linux says it; and what only one at a time may do."""
+        """The processes that have the store open, as far as visible, and their exclusive roles."""
         before = self._long(page)
         found = look_for_members(self.path, self.commitlog)
         still = before is not None and before == self._long(page)
@@ -93,14 +94,14 @@ class Watcher:
         }
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
-        """Whose append takes long, and since when, in ms of the monotonic clock."""
+        """The process in a slow append, and its start in ms of the monotonic clock."""
         appender = None if page is None else page.appender
         if appender is None or not is_held(self.files, self.path, APPENDING):
             return None
         return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 
     def _served(self) -> dict[str, Any] | None:
-        """What a living ``serve`` says."""
+        """The status of a running ``serve``, if any."""
         said = read_status(self.files, self.path)
         if said is None or said.get("version") != VERSION or not _is_fresh(said):
             return None
@@ -126,7 +127,7 @@ class Watcher:
         }
 
     def _positions(self, page: PageView | None) -> dict[str, Any]:
-        """What the page says now; nothing new before the second look."""
+        """The positions in the shared page; rates only from the second call on."""
         if page is None:
             return {}
         look = Look(time.monotonic(), page.counts())
@@ -140,7 +141,7 @@ class Watcher:
 
 
 def _told(pid: int, since_ms: int) -> dict[str, int]:
-    """An append in ms since 1970."""
+    """Convert the start of an append to ms since 1970."""
     return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
 
