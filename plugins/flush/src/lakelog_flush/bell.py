@@ -1,4 +1,4 @@
-"""Wakes one thread that sleeps; cheap to ring while it is awake anyway."""
+"""Wakes one sleeping thread; ringing is cheap while that thread is awake."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from threading import Lock
 class Bell:
     """One thread sleeps, any thread rings.
 
-    The sleeper says that it goes to sleep *before* it looks for work a last time, and whoever
-    brings work looks whether it sleeps *afterwards*: no ring is lost.
+    The sleeper sets ``_asleep`` *before* its last check for work. A thread that adds work reads
+    ``_asleep`` *afterwards*. So no ring is lost.
     """
 
     __slots__ = ("_asleep", "_lock")
@@ -25,11 +25,11 @@ class Bell:
         """Wake the sleeper, if it sleeps."""
         if self._asleep:
             self._asleep = False
-            with suppress(RuntimeError):  # another one rings at the same time
+            with suppress(RuntimeError):  # another thread rings at the same time
                 self._lock.release()
 
     def sleep(self, seconds: float, has_work: Callable[[], bool]) -> None:
-        """Sleep until somebody rings; not at all if there is work. May wake for nothing."""
+        """Sleep until rung, or return at once if there is work. May wake spuriously."""
         self._asleep = True
         if not has_work():
             self._lock.acquire(timeout=seconds)

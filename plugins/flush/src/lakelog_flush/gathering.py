@@ -1,8 +1,8 @@
-"""Whether a sync waits for those whom the one before has answered.
+"""Decides whether a sync waits for the puts that the previous sync released.
 
-Puts that wait fall into two halves otherwise: who was answered by one sync comes back while the
-next one runs, and so each sync serves only half of them. Where they come back soon, as measured by
-the length of a sync, it pays to wait for them; where they do not, this is tried ever more rarely.
+Without waiting, concurrent puts split into two halves. Puts released by one sync return while the
+next one runs, so that each sync serves only half of them. If they return soon, compared with the
+duration of a sync, waiting pays off. Otherwise it is tried ever more rarely.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import Final
 
 MOST_OF_A_SYNC: Final = 0.3
-"""How long is waited at most, as a share of what a sync takes."""
+"""Longest wait, as a fraction of the duration of a sync."""
 MOST_SECONDS: Final = 0.01
-"""However slow the disk is."""
+"""Longest wait in seconds, on any disk."""
 SLOW_SECONDS: Final = 0.002
-"""Below that, one more change of threads costs more than the sync that it saves."""
+"""For faster syncs, the extra thread switch costs more than the saved sync."""
 MOST_SKIPPED: Final = 64
 _WEIGHT: Final = 1 / 8
 
 
 class Gathering:
-    """Learns from each sync and from each wait."""
+    """Adapts to the durations of syncs and the success of waits."""
 
     def __init__(self) -> None:
         self._mean_seconds = 0.0
@@ -28,11 +28,11 @@ class Gathering:
         self._skipped = 0
 
     def synced(self, seconds: float) -> None:
-        """A sync took so long."""
+        """Record the duration of a sync."""
         self._mean_seconds += (seconds - self._mean_seconds) * _WEIGHT
 
     def patience_seconds(self) -> float:
-        """How long to wait now; 0 is not at all."""
+        """How long to wait now, in seconds; 0 is not to wait."""
         if self._mean_seconds < SLOW_SECONDS:
             return 0.0
         if self._skipped < self._skip:
@@ -42,5 +42,5 @@ class Gathering:
         return min(self._mean_seconds * MOST_OF_A_SYNC, MOST_SECONDS)
 
     def ended(self, *, in_time: bool) -> None:
-        """A wait is over; whether all came, and soon."""
+        """Record the end of a wait; ``in_time`` is whether all puts returned within it."""
         self._skip = 0 if in_time else min(max(1, 2 * self._skip), MOST_SKIPPED)

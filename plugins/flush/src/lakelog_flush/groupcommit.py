@@ -1,14 +1,15 @@
-"""``group-commit``: puts wait until their bytes are durable, and all that wait share one sync.
+"""``group-commit``: puts wait until their bytes are durable, and waiting puts share one sync.
 
-As RocketMQ's ``GroupCommitService``, but for its faults: a put is answered by a sync that covers it
-and began after its bytes were written, and after a sync that failed nobody hears that all is well.
-One thread syncs. Another watches the clock, so that a sync that hangs holds up nobody for longer
-than ``sync_flush_timeout_ms``; a put that synced in its own thread, which would save two changes of
-threads, could not be ended.
+Like RocketMQ's ``GroupCommitService``, without two of its faults: a put is released only by a sync
+that covers its bytes and began after they were written, and no put succeeds after a failed sync.
 
-A put that waits alone in its process waits at the word that all processes share, and asks for a
-sync only where nobody syncs: so one process syncs for many. Those beside it stand in a line, and
-are woken one by one: threads that are woken together fight for the interpreter lock.
+One thread syncs. A second thread enforces ``sync_flush_timeout_ms``, so that a sync that hangs
+delays no put for longer. If puts synced in their own threads, two thread switches would be saved,
+but a put in a hanging sync could not be timed out.
+
+A single waiting put of a process waits on the word in the shared page, and requests a sync only if
+no process is syncing. So one process syncs for many. Further puts of the process queue in line, and
+are woken one by one: threads woken together compete for the interpreter lock.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from lakelog_flush.tardy import Tardy
 from lakelog_flush.waiter import Rousing, Waiter
 
 TICK_SECONDS: Final = 0.5
-"""How long a ring could be lost at most, if one could."""
+"""Upper bound for the delay if a ring were lost."""
 _BEHIND_ALL: Final = 1 << 63
-"""No put ends there."""
+"""Higher than the end of any put."""
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
 
 class GroupCommit:
-    """One thread syncs for all."""
+    """Waiting puts share the syncs of one thread."""
 
     answers_later = True
     waits_for_disk = True
@@ -64,16 +65,17 @@ class GroupCommit:
         self._watcher: int | None = None
 
     def start(self, log: Flushable) -> None:
-        """Start the thread that syncs, and the one that watches."""
+        """Start the syncing thread and the timeout thread."""
         self._log = log
         flusher = Thread(target=self._flush, args=(log,), name="lakelog-group-commit", daemon=True)
         watcher = Thread(target=self._watch, name="lakelog-group-commit-watcher", daemon=True)
         for thread in (flusher, watcher):
-            self._threads.append(started(thread))  # each at once: close() ends the first alone, too
+            # one by one: if the second fails, close() joins the first
+            self._threads.append(started(thread))
         self._flusher, self._watcher = flusher.ident, watcher.ident
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Give back what waits; who does not wait wakes the flusher."""
+        """Return a pending status; a put that does not wait only wakes the syncing thread."""
         if wait:
             deadline = time.monotonic() + self._line.timeout_seconds
             return Waiter(end_offset, deadline, self._serve)
@@ -82,7 +84,7 @@ class GroupCommit:
         return _PUT_OK
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
-        """Wait at the word, where nobody else of this process does; else join the line."""
+        """Wait on the shared word if no other put of this process does; otherwise join the line."""
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
@@ -99,7 +101,8 @@ class GroupCommit:
         self._waiting.append(waiter)
         if waiter.end_offset >= self._wanted:
             self._bell.ring()
-        if self._ended:  # behind the append: the flusher may have left before
+        # after the append to the line, because the syncing thread may have ended before it
+        if self._ended:
             self._answer_late()
 
     def _wait_at_word(self, waiter: Waiter) -> None:
@@ -109,7 +112,7 @@ class GroupCommit:
         except StoreFailed as error:
             waiter.finish(error)
             return
-        except BaseException:  # Ctrl-C; the put may be asked again what became of it
+        except BaseException:  # Ctrl-C: the caller may ask for the status again
             self._join(waiter)
             raise
         waiter.finish(_PUT_OK if in_time else _TIMEOUT)
@@ -117,25 +120,26 @@ class GroupCommit:
             self._tardy.add(1)
 
     def _ask(self) -> None:
-        """Have the flusher sync, unless somebody does."""
+        """Request a sync from the syncing thread, for when no process is syncing."""
         self._asked = True
         self._bell.ring()
-        if self._ended and self._log is not None:  # behind the ring: it may have left before
+        # after the ring, because the thread may have ended before it
+        if self._ended and self._log is not None:
             self._log.try_sync()
 
     def _answer_late(self) -> None:
-        """The flusher is gone: for a failure, or because the store is being closed."""
+        """Release waiting puts after the syncing thread has ended, by a failure or by close()."""
         try:
             if self._failure is None and self._log is not None:
                 self._answer(self._log.sync())
-        except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
+        except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
         if self._failure is not None:
             self._fail_all(self._failure)
         self._rousing.end()
 
     def _serve_here(self, waiter: Waiter, here: int) -> None:
-        """A callback puts and waits in one of our threads, where nobody else would answer it."""
+        """Serve a put made by a callback in one of our own threads, which would block itself."""
         log = self._log
         while here == self._flusher and log is not None and not waiter.done():
             self._answer(log.sync())
@@ -144,11 +148,11 @@ class GroupCommit:
             self._end_late()
 
     def wake(self) -> None:
-        """A staged writer has committed something, or failed."""
+        """Request a sync after a commit, or after the failure of one."""
         self._asked = True
         self._bell.ring()
 
-    # --- the thread that syncs ---
+    # --- the syncing thread ---
 
     def _flush(self, log: Flushable) -> None:
         try:
@@ -161,7 +165,7 @@ class GroupCommit:
                     log.try_sync()
                 else:
                     self._rousing.go_on()
-        except Exception as error:  # noqa: BLE001  # whatever it is: nobody waits for ever
+        except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
         self._ended = True
         self._answer_late()
@@ -178,7 +182,7 @@ class GroupCommit:
             self._gather(log, wanted)
 
     def _rouse(self, seconds: float) -> None:
-        """Let those who are being woken come back, so that the next sync is not for a few."""
+        """Wait for the threads being woken, so that the next sync covers more than a few puts."""
         deadline = time.monotonic() + min(seconds, MOST_SECONDS)
         self._wanted = _BEHIND_ALL
         while self._rousing and (left := deadline - time.monotonic()) > 0:
@@ -190,7 +194,7 @@ class GroupCommit:
             self._bell.ring()
 
     def _gather(self, log: Flushable, wanted: int) -> None:
-        """Let as many bytes come as were made durable, if that is worth while."""
+        """Wait until as many bytes arrive as were just synced, if that pays off."""
         patience = self._gathering.patience_seconds()
         if not patience:
             return
@@ -220,7 +224,7 @@ class GroupCommit:
         for waiter in self._line.take_all():
             waiter.finish(_fresh(error))
 
-    # --- the thread that watches ---
+    # --- the timeout thread ---
 
     def _watch(self) -> None:
         while not self._over.wait(self._seconds_left()):
@@ -240,7 +244,7 @@ class GroupCommit:
     # --- end ---
 
     def close(self) -> None:
-        """Sync what is left, answer everyone, end both threads; raises what the last sync did."""
+        """Sync the rest, release all puts and end both threads; raises the last sync's error."""
         self._closing = True
         self._bell.ring()
         try:
@@ -257,7 +261,7 @@ class GroupCommit:
 
 
 def _fresh(error: Exception) -> Exception:
-    """One for each who waits: raising adds to an error, and threads must not share that."""
+    """A copy for each waiter: raising modifies an error, so threads must not share it."""
     if not isinstance(error, StoreFailed):
         return error
     made = copy.copy(error)

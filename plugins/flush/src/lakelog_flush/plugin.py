@@ -1,4 +1,4 @@
-"""What this package offers."""
+"""The plugin that offers the flush strategies ``group-commit`` and ``timed``."""
 
 from __future__ import annotations
 

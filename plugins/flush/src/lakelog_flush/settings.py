@@ -7,9 +7,9 @@ from attrs import field, frozen, validators
 
 @frozen
 class GroupCommitSettings:
-    """What ``group-commit`` can be told.
+    """Settings of ``group-commit``.
 
-    :ivar sync_flush_timeout_ms: how long a put waits for its sync at most (RocketMQ's
+    :ivar sync_flush_timeout_ms: longest wait of a put for its sync (RocketMQ's
         ``syncFlushTimeout``); it then returns ``FLUSH_DISK_TIMEOUT``
     """
 
@@ -18,15 +18,15 @@ class GroupCommitSettings:
 
 @frozen
 class TimedSettings:
-    """What ``timed`` can be told; the defaults are RocketMQ's.
+    """Settings of ``timed``; the defaults are RocketMQ's.
 
-    :ivar flush_interval_ms: how often the log is looked at (``flushIntervalCommitLog``)
-    :ivar flush_least_pages: a flush needs as many dirty pages of 4 KiB
+    :ivar flush_interval_ms: interval at which the log is checked (``flushIntervalCommitLog``)
+    :ivar flush_least_pages: number of dirty pages of 4 KiB that a flush requires
         (``flushCommitLogLeastPages``); 0 is any byte
-    :ivar flush_thorough_interval_ms: so often, any dirty byte is enough
+    :ivar flush_thorough_interval_ms: interval at which any dirty byte is enough
         (``flushCommitLogThoroughInterval``)
-    :ivar fixed_rate: whether the clock alone decides (``flushCommitLogTimed``); otherwise appends
-        and commits wake it too, as soon as there are enough dirty pages
+    :ivar fixed_rate: whether only the clock triggers flushes (``flushCommitLogTimed``); otherwise
+        appends and commits do so too, once there are enough dirty pages
     """
 
     flush_interval_ms: int = field(default=500, validator=validators.ge(1))

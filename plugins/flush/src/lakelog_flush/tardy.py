@@ -1,4 +1,4 @@
-"""Says how many puts were not durable in time: at most one line per second, with their number."""
+"""Logs how many puts were not durable in time, at most one line per second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("lakelog")
 
 
 class Tardy:
-    """Counts puts whose time was over; any thread may use it."""
+    """Counts puts that timed out; thread-safe."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_ms = timeout_seconds * 1000
@@ -21,14 +21,14 @@ class Tardy:
         self._lock = Lock()
 
     def add(self, count: int) -> None:
-        """Count some more, and tell if the last line is old enough."""
+        """Add to the count, and log it if the last line is old enough."""
         with self._lock:
             self._count += count
         if time.monotonic() - self._told >= EVERY_SECONDS:
             self.tell()
 
     def tell(self) -> None:
-        """Tell of those that no line has told of yet, if there are any."""
+        """Log the count since the last line, unless it is zero."""
         with self._lock:
             count, self._count = self._count, 0
             if count:

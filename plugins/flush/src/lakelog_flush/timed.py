@@ -1,8 +1,8 @@
 """``timed``: the log is synced by the clock; no put waits (RocketMQ's ``FlushRealTimeService``).
 
-A flush comes every ``flush_interval_ms`` if ``flush_least_pages`` pages are dirty; any dirty byte
-goes every ``flush_thorough_interval_ms``. Pages are counted by their borders, as in RocketMQ, but
-along the whole log: RocketMQ also flushes a segment that is full with fewer dirty pages.
+Every ``flush_interval_ms`` the log is flushed if ``flush_least_pages`` pages are dirty; every
+``flush_thorough_interval_ms``, any dirty byte is enough. Pages are counted by their boundaries, as
+in RocketMQ, but along the whole log: RocketMQ also flushes a full segment with fewer dirty pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("lakelog")
 
 
 class Timed:
-    """One thread looks at the log so often."""
+    """One thread checks the log at an interval."""
 
     answers_at_once = True
 
@@ -45,22 +45,22 @@ class Timed:
         self._log = log
         if not self._settings.fixed_rate:
             self.answers_at_once = False
-            self.submit = self._submit_and_wake  # type: ignore[method-assign]  # one test less in each put
+            self.submit = self._submit_and_wake  # type: ignore[method-assign]  # saves one check per put
         thread = Thread(target=self._run, args=(log,), name="lakelog-timed", daemon=True)
         self._thread = started(thread)
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # every flush strategy is told
-        """Nothing to wait for."""
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # declared by FlushStrategy
+        """Return ``PUT_OK`` at once."""
         return _PUT_OK
 
-    def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # every flush strategy is told
+    def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # declared by FlushStrategy
         log = self._log
         if log is not None and self._enough(end_offset, log.flushed):
             self._bell.ring()
         return _PUT_OK
 
     def wake(self) -> None:
-        """A staged writer has committed something."""
+        """Called after a commit of a staged writer."""
         if not self._settings.fixed_rate:
             self._bell.ring()
 
@@ -72,7 +72,7 @@ class Timed:
                     self._flush(log)
         except StoreFailed as error:
             _log.error("flushing stops: %s", error)
-        except Exception:  # noqa: BLE001  # a thread that dies says why
+        except Exception:  # noqa: BLE001  # log why the thread ends
             _log.exception("flushing stops")
 
     def _stop_waiting(self) -> bool:
@@ -99,7 +99,7 @@ class Timed:
             _log.warning("a flush took %.0f ms", took * 1000)
 
     def close(self) -> None:
-        """Stop the thread, then flush until nothing is left; raises what the last sync did."""
+        """Stop the thread, then flush the rest; raises the last sync's error."""
         self._closing = True
         self._bell.ring()
         if self._thread is not None:

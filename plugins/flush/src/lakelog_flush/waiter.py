@@ -1,4 +1,4 @@
-"""One put that waits, with as little around it as can be: most of a put's time is handing over.
+"""The pending status of one put, with minimal overhead: handing over dominates a put's time.
 
 A ``concurrent.futures.Future`` costs a condition variable for each put and a lock for each wait.
 """
@@ -14,12 +14,12 @@ from lakelog.status import PutStatus
 
 
 class Waiter:
-    """What a put is given for its status (:class:`~lakelog.interfaces.Pending`).
+    """A put's pending status (see :class:`~lakelog.interfaces.Pending`).
 
-    :ivar end_offset: end of what it wants to be durable
-    :ivar deadline: when it stops waiting, by ``time.monotonic``
-    :param serve: called once, by who is about to sleep here, or (with ``False``) wants to be called
-        back: it answers, or sees to it that somebody does
+    :ivar end_offset: end of the bytes that must be durable
+    :ivar deadline: end of the wait, by ``time.monotonic``
+    :param serve: called once, before a thread sleeps here, or with ``False`` before a callback is
+        added; it sets the status, or arranges for that
     """
 
     __slots__ = (
@@ -50,16 +50,16 @@ class Waiter:
         self._lock.acquire()
 
     def finish(self, answer: PutStatus | Exception) -> None:
-        """Let the put go; once, by whoever took it out of the line."""
+        """Set the status and wake the waiting thread; called once, after removal from the line."""
         self._answer = answer
         self._lock.release()
         if self._calls is not None:
             self._call()
 
     def settle(self, answer: PutStatus) -> bool:
-        """As :meth:`finish`, but a thread that sleeps here is left to :meth:`rouse`.
+        """Like :meth:`finish`, but a thread that sleeps here is left for :meth:`rouse`.
 
-        :returns: whether one does
+        :returns: whether a thread sleeps here
         """
         if not self._awaited or self._calls is not None:
             self.finish(answer)
@@ -68,9 +68,9 @@ class Waiter:
         return True
 
     def rouse(self, others: Rousing | None) -> bool:
-        """Wake the thread that sleeps here; it goes on with ``others`` before anything else.
+        """Wake the thread that sleeps here; it first continues with ``others``.
 
-        :returns: whether it will. It may just have been interrupted
+        :returns: whether it will; an exception may just have interrupted it
         """
         self._others = others
         self._lock.release()
@@ -89,23 +89,23 @@ class Waiter:
             serve(self, sleeps)
 
     def result(self, timeout: float | None = None) -> PutStatus:
-        """Wait for the status; raises ``TimeoutError``, or what it came to."""
+        """Wait for the status; raises ``TimeoutError``, or the error that was set."""
         self._ask(sleeps=timeout is None)
         if self._answer is None:
             self._sleep(timeout)
         answer = self._answer
         if isinstance(answer, PutStatus):
             return answer
-        assert answer is not None  # it is set before the lock is released
+        assert answer is not None  # set before the lock is released
         raise answer
 
     def _sleep(self, timeout: float | None) -> None:
         self._awaited = True
         try:
-            if self._answer is None:  # or it was settled before it could be seen who sleeps
+            if self._answer is None:  # it may have been settled before `_awaited` was set
                 if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
                     raise TimeoutError
-                self._lock.release()  # for the next one who waits
+                self._lock.release()  # for the next waiting thread
         finally:
             self._awaited = False
             if self._others is not None:
@@ -122,7 +122,7 @@ class Waiter:
             self._call()
 
     def _call(self) -> None:
-        """Each call is taken out by one thread only, whoever comes first."""
+        """Run the callbacks; each is removed, and so called, by one thread only."""
         calls = self._calls or []
         while True:
             try:
@@ -133,11 +133,11 @@ class Waiter:
 
 
 class Rousing:
-    """Threads whose answers are known are woken one by one, each by the one before.
+    """Wakes threads with known statuses one by one, each by the one before.
 
-    Woken at once they fight for the interpreter lock: each sleeps a second time, for that lock, and
-    a put costs three changes of threads instead of little more than one. Anybody may
-    go on with it at any time, so that nobody sleeps on where a thread is held up or interrupted.
+    Threads woken at once compete for the interpreter lock. Each then sleeps a second time, for that
+    lock, and a put costs three thread switches instead of little more than one. Any thread may
+    continue the chain at any time, so that a delayed or interrupted thread blocks no other.
     """
 
     __slots__ = ("_asleep", "_on_end")
@@ -154,12 +154,12 @@ class Rousing:
         return not self._asleep
 
     def begin(self, waiters: Iterable[Waiter], answer: PutStatus) -> None:
-        """Answer all, and wake the first one that sleeps."""
+        """Set the status of all, and wake the first sleeping thread."""
         self._asleep.extend([each for each in waiters if each.settle(answer)])
         self.go_on()
 
     def go_on(self) -> None:
-        """Wake the next one."""
+        """Wake the next sleeping thread."""
         asleep = self._asleep
         if not asleep:
             return
@@ -174,6 +174,6 @@ class Rousing:
             self._on_end()
 
     def end(self) -> None:
-        """Wake all who are left."""
+        """Wake all remaining threads."""
         while self._asleep:
             self.go_on()
