@@ -1,1 +1,1 @@
-"""Two writers for lakelog that keep new bytes in memory of their own: staged, and O_DIRECT."""
+"""Two writers for lakelog that stage bytes in their own buffers: ``staged`` and ``direct``."""

@@ -1,7 +1,7 @@
-"""Buffers of one size that are used again, but never while somebody holds a view of them.
+"""A pool of equal buffers that are reused only when no view of them is left.
 
-A buffer is lent: its writer and every view keep the loan alive, and the last of them to go brings
-the buffer back, in whatever thread that happens.
+A buffer is lent: its writer and every view keep the loan alive. When the last of them is released,
+in any thread, the buffer returns to the pool.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lakelog_direct import memory
 class Buffer:
     """Memory that can be lent.
 
-    :ivar memory: what writers write into
-    :ivar used_bytes: how much of it may be other than zero
+    :ivar memory: the memory for writers
+    :ivar used_bytes: length of the part that may be non-zero
     """
 
     def __init__(self, length: int, *, lock: bool) -> None:
@@ -28,17 +28,17 @@ class Buffer:
             memory.lock(self.memory)
 
     def clean(self) -> None:
-        """Zero what was used: views reach behind the end of what was written."""
+        """Zero the used part: views may extend past the written bytes."""
         if self.used_bytes:
             memory.zero(self.memory, self.used_bytes)
             self.used_bytes = 0
 
 
 class Loan:
-    """A buffer in use, as one writer holds it.
+    """A buffer in use by one writer.
 
     :ivar buffer: the buffer
-    :ivar view: its memory for readers; whoever holds this, or a slice of it, keeps the loan alive
+    :ivar view: its memory for readers; this object and slices of it keep the loan alive
     """
 
     def __init__(self, buffer: Buffer, returned: SimpleQueue[Buffer]) -> None:
@@ -51,7 +51,8 @@ class Loan:
 class BufferPool:
     """Lends buffers.
 
-    ``SimpleQueue.put`` may be called from a finalizer in any thread, whatever that thread holds.
+    Returned buffers go to a ``SimpleQueue``, whose ``put`` is safe in a finalizer of any thread,
+    whatever locks that thread holds.
     """
 
     def __init__(self, buffer_bytes: int, *, limit: int | None, lock: bool = False) -> None:
@@ -62,7 +63,7 @@ class BufferPool:
         self._free: SimpleQueue[Buffer] = SimpleQueue()
 
     def take(self, wait_seconds: float) -> Loan:
-        """Lend a zeroed buffer; raises ``OSError`` where none comes back in time."""
+        """Lend a zeroed buffer; raises ``OSError`` if none is returned in time."""
         buffer = self._any() or self._wait(wait_seconds)
         buffer.clean()
         return Loan(buffer, self._free)
@@ -89,12 +90,12 @@ class BufferPool:
         return buffer
 
     def fill(self) -> None:
-        """Make all buffers now, so that none has to be made, and locked, by a put."""
+        """Allocate all buffers now, so that no put has to allocate and lock one."""
         while self._limit is not None and self._made < self._limit:
             self._free.put(self._make())
 
     def tidy(self) -> None:
-        """Zero what came back, for whoever has time for it."""
+        """Zero the returned buffers; called outside of puts."""
         for _ in range(self._free.qsize()):
             try:
                 buffer = self._free.get_nowait()

@@ -1,8 +1,8 @@
-"""One aligned buffer of a segment, and its way to the disk.
+"""One aligned buffer of a segment, and its output to the disk.
 
-Whole blocks are written from the buffer itself: nobody changes them any more. The block that is not
-full yet is copied first, with zeros behind its end, because puts go on filling it; it is written
-anew whenever more of it is committed.
+Whole blocks are written directly from the buffer, because they no longer change. The last,
+incomplete block is copied first and padded with zeros, because puts continue to fill it. It is
+written again whenever more of it is committed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lakelog_direct.buffers import Loan
 
 
 class Chunk:
-    """A run of a segment in memory; positions are bytes from the start of the segment.
+    """A range of a segment in memory; positions are bytes from the start of the segment.
 
     :ivar start: its first byte
-    :ivar end: behind its last one
-    :ivar memory: where puts write
-    :ivar view: what readers see
-    :ivar flight: its writing in another thread, once it is full
+    :ivar end: its end, exclusive
+    :ivar memory: the memory for puts
+    :ivar view: the memory for readers
+    :ivar flight: its write in another thread, once it is full
     """
 
     def __init__(self, loan: Loan, start: int, end: int, written: int, block_bytes: int) -> None:
@@ -39,9 +39,10 @@ class Chunk:
         self._lock = Lock()
 
     def write_out(self, file: File, target: int, spare: mmap.mmap) -> None:
-        """Write what is new up to ``target``; after one failure every call fails.
+        """Write new bytes up to ``target``; after one failure every call fails.
 
-        :param spare: memory for small writes and blocks that are not full; the caller's alone
+        :param spare: scratch memory for small writes and incomplete blocks; used by one caller at a
+            time
         """
         with self._lock:
             if self._failure is not None:
@@ -59,7 +60,7 @@ class Chunk:
         first = self._written - self._written % self._block
         whole = target - target % self._block
         if target > whole and target - first <= len(spare):
-            whole = first  # one write for all of it
+            whole = first  # use a single write for all of it
         if whole > first:
             file.write_at(first, self.view[first - self.start : whole - self.start])
         if target > whole:
@@ -74,5 +75,5 @@ class Chunk:
 
 
 def spare_memory(block_bytes: int) -> mmap.mmap:
-    """Memory for :meth:`Chunk.write_out`."""
+    """Scratch memory for :meth:`Chunk.write_out`."""
     return memory.anonymous(max(block_bytes, 1 << 16))

@@ -1,8 +1,8 @@
-"""The writer ``direct``: O_DIRECT, past the page cache, from aligned buffers.
+"""The writer ``direct``: O_DIRECT writes from aligned buffers, bypassing the page cache.
 
-A put copies into a buffer. A full buffer is written by another thread at once; what is in one that
-is not full is written by ``commit``, and is not seen by others before. Readers are served from the
-buffers while these are there, and from the file afterwards.
+A put copies into a buffer. Another thread writes a buffer as soon as it is full. ``commit`` writes
+the rest; other processes see it only then. Readers are served from the buffers while these exist,
+later from the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _THREAD: Final = "lakelog-direct"
 
 
 class DirectSegmentWriter:
-    """One segment."""
+    """Writes one segment."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DirectSegmentWriter:
         self._begin(position)
 
     def _begin(self, position: int) -> None:
-        """Go on in the buffer that holds ``position``, with what the file has of it."""
+        """Continue in the buffer that contains ``position``, after loading its earlier bytes."""
         start = position - position % self._pool.buffer_bytes
         self._add(start, written=position)
         self._memory[: position - start] = self._map[start:position]
@@ -67,7 +67,7 @@ class DirectSegmentWriter:
     # --- writing ---
 
     def write(self, position: int, data: Body) -> None:
-        """Copy into the buffer; one that gets full is handed on."""
+        """Copy into the buffer; a full buffer is passed to a writer thread."""
         if position != self._end:
             check_order(position, self._end)
         first = position - self._start
@@ -79,7 +79,7 @@ class DirectSegmentWriter:
         self._end = position + len(data)
 
     def _spread(self, position: int, data: memoryview) -> None:
-        """Copy over the ends of buffers; one is full when its last byte is there."""
+        """Copy across buffer boundaries; a buffer is full once its last byte is written."""
         while data:
             if position == self._chunk.end:
                 self._add(position, written=position)
@@ -101,7 +101,7 @@ class DirectSegmentWriter:
         chunk.flight = soon_done(self._threads.submit, _THREAD, write)
 
     def _trim(self) -> None:
-        """Let go of the oldest buffers; waits for the disk, and raises what went wrong there."""
+        """Release the oldest buffers; waits for their writes, and raises their errors."""
         while len(self._chunks) > self._settings.buffers:
             _landed(self._chunks[0].flight)
             self._chunks = self._chunks[1:]
@@ -109,7 +109,7 @@ class DirectSegmentWriter:
     # --- reading ---
 
     def view(self, position: int, length: int) -> memoryview:
-        """Memory of a buffer, or of the file; a copy where it is in several."""
+        """A view of a buffer or of the file; a copy if the range spans several."""
         chunks, end = self._chunks, position + length
         if not chunks or end <= chunks[0].start:
             return self._map[position:end]
@@ -132,13 +132,13 @@ class DirectSegmentWriter:
     # --- durability ---
 
     def seal(self) -> None:
-        """Nothing more is written: the buffers may go once all is committed."""
+        """Mark the segment as complete: the buffers are released once all is committed."""
         self._sealed = True
 
     def commit(self) -> int:
-        """Write what is not written yet, the last block padded; waits for what is on its way."""
+        """Write all new bytes, the last block padded; waits for writes in progress."""
         with self._lock:
-            sealed, end = self._sealed, self._end  # in this order: what is sealed has its end
+            sealed, end = self._sealed, self._end  # in this order: once sealed, the end is final
             for chunk in self._chunks:
                 chunk.write_out(self._file, min(end, chunk.end), self._spare)
             if sealed:
@@ -146,11 +146,11 @@ class DirectSegmentWriter:
         return end
 
     def sync(self) -> None:
-        """``fdatasync``: the device's cache, and what the file system notes of the blocks."""
+        """``fdatasync``: flushes the device's cache and the metadata of the blocks."""
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file, once nothing is on its way to it."""
+        """Close the file after all its writes have finished."""
         if self._threads is not None:
             self._threads.shutdown()
         self._file.close()
@@ -175,12 +175,12 @@ class DirectWriter:
         self._pool = BufferPool(settings.buffer_bytes, limit=None)
 
     def open(self, file: File, size_bytes: int, position: int) -> DirectSegmentWriter:
-        """Switch O_DIRECT on; raises ``OSError`` where there is none."""
+        """Open a segment with O_DIRECT; raises ``OSError`` if that is not supported."""
         return DirectSegmentWriter(file, size_bytes, position, self._pool, self._settings)
 
 
 def _check_place(settings: DirectSettings, context: Context) -> None:
-    """Before anything of a store is made where it could not be written."""
+    """Check for O_DIRECT before any file of a store is created."""
     try:
         check_place(context.core.commitlog(context.path), settings.block_bytes)
     except OSError as error:
@@ -196,6 +196,6 @@ def make(settings: DirectSettings, context: Context) -> DirectWriter:
             f"([direct] block_bytes), not of {size} bytes",
             key="segment_size_bytes",
         )
-    if isinstance(context.files, RealFileSystem):  # what stands in for one says so when it is used
+    if isinstance(context.files, RealFileSystem):  # other implementations report it on first use
         _check_place(settings, context)
     return DirectWriter(settings)

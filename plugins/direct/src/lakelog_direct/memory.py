@@ -1,4 +1,4 @@
-"""Calls on memory that Python lacks, or makes while it holds the interpreter lock; by ctypes."""
+"""Memory calls that Python lacks, or makes with the interpreter lock held; by ctypes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def anonymous(length: int) -> mmap.mmap:
-    """Zeroed memory that begins at a page, and takes room once it is written."""
+    """Zeroed, page-aligned memory, allocated by the system on first write."""
     found = mmap.mmap(-1, length, flags=PRIVATE)
-    with suppress(OSError):  # of a system without huge pages
+    with suppress(OSError):  # on systems without huge pages
         found.madvise(mmap.MADV_HUGEPAGE)  # one fault per 2 MiB
     return found
 
 
 def owned(memory: mmap.mmap) -> ctypes.Array[ctypes.c_char]:
-    """``memory`` as an object that each view of it keeps alive, and whose end can be heard of."""
+    """``memory`` as an object that is kept alive by its views, and accepts finalizers."""
     return (ctypes.c_char * len(memory)).from_buffer(memory)
 
 
 def zero(memory: mmap.mmap, length: int) -> None:
-    """Zero the first ``length`` bytes; leaves the interpreter lock free."""
+    """Zero the first ``length`` bytes; releases the interpreter lock."""
     start = ctypes.c_char.from_buffer(memory)
     ctypes.memset(ctypes.addressof(start), 0, length)
 
 
 def lock(memory: mmap.mmap) -> None:
-    """Keep ``memory`` out of swap; raises ``OSError``, mostly for ``RLIMIT_MEMLOCK``."""
+    """Lock ``memory`` into RAM; raises ``OSError``, usually because of ``RLIMIT_MEMLOCK``."""
     libc = ctypes.CDLL(None, use_errno=True)
     start = ctypes.c_char.from_buffer(memory)
     if libc.mlock(ctypes.byref(start), ctypes.c_size_t(len(memory))):

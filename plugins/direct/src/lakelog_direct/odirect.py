@@ -1,8 +1,8 @@
-"""Switching O_DIRECT on, and making sure that it is: nothing here falls back in silence.
+"""Enables O_DIRECT and verifies it: nothing here falls back silently.
 
-``statx`` with ``STATX_DIOALIGN`` (Linux 6.1) tells what a file system wants. Where it does not, the
-file system counts as able to, if it takes the flag; but for those in memory (tmpfs), which take it
-since Linux 6.6 and have nothing but the page cache.
+``statx`` with ``STATX_DIOALIGN`` (Linux 6.1) returns the alignment that a file system requires.
+Without that, a file system that accepts the flag is considered capable. Exceptions are file systems
+in memory (tmpfs): they accept it since Linux 6.6, but have only the page cache.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _BUFFERED: Final = "its file system takes O_DIRECT, and buffers all the same"
 
 
 def switch_on(file: File, block_bytes: int) -> None:
-    """Make every write to ``file`` from now on go past the page cache.
+    """Make all later writes to ``file`` bypass the page cache.
 
-    Raises ``OSError`` where the file system cannot do that in blocks of ``block_bytes``.
+    Raises ``OSError`` if the file system does not support that with blocks of ``block_bytes``.
     """
     fd = file.fileno()
     try:
@@ -55,10 +55,10 @@ def switch_on(file: File, block_bytes: int) -> None:
 
 
 def check_place(directory: Path, block_bytes: int) -> None:
-    """Try in a folder, or the nearest one above that is there, with a file that has no name.
+    """Try O_DIRECT with an unnamed file in a folder, or in its nearest existing parent.
 
-    Leaves nothing behind. Raises as :func:`switch_on`; where no such file can be made, nothing is
-    told, and the first segment will.
+    Leaves nothing behind. Raises like :func:`switch_on`. If no such file can be created, it reports
+    nothing; the first segment then will.
     """
     while not directory.is_dir() and directory != directory.parent:
         directory = directory.parent
@@ -74,7 +74,7 @@ def check_place(directory: Path, block_bytes: int) -> None:
 
 
 def alignment_bytes(fd: int) -> int | None:
-    """What direct access of a file must be aligned to; 0 if there is none, ``None`` if unknown."""
+    """The required alignment for direct access to a file; 0 if unsupported, ``None`` if unknown."""
     statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
     if statx is None:
         return None
@@ -88,7 +88,7 @@ def alignment_bytes(fd: int) -> int | None:
 
 
 def _in_memory(fd: int) -> bool:
-    """Whether a file has no disk behind it."""
+    """Whether the file system is in memory, without a disk."""
     found = ctypes.create_string_buffer(_STATFS_BYTES)
     if ctypes.CDLL(None, use_errno=True).fstatfs(fd, found):
         return False

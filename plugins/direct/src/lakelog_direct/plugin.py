@@ -1,4 +1,4 @@
-"""What this package offers."""
+"""The plugin that offers the writers ``staged`` and ``direct``."""
 
 from __future__ import annotations
 

@@ -23,22 +23,21 @@ def _enough_for_a_roll(_: object, attribute: attrs.Attribute[int], value: int) -
 
 @attrs.frozen(kw_only=True)
 class StagedSettings:
-    """What the writer ``staged`` can be told; RocketMQ's names stand in brackets.
+    """Settings of the writer ``staged``; RocketMQ's names are in brackets.
 
-    :ivar pool_size: how many buffers of a segment's size there are (``transientStorePoolSize``);
-        they take memory once they are used, and two are the least that a roll can do with
-    :ivar lock_memory: whether they are made at once and locked into memory (``mlock``), as
-        RocketMQ does
-    :ivar pool_wait_ms: a put that needs a new segment is refused after it has waited so long for
-        a buffer
-    :ivar commit_interval_ms: how often new bytes go to the page cache
+    :ivar pool_size: number of buffers of a segment's size (``transientStorePoolSize``); allocated
+        on first use; rolling to a new segment needs at least two
+    :ivar lock_memory: whether all buffers are allocated at once and locked into memory (``mlock``),
+        as in RocketMQ
+    :ivar pool_wait_ms: longest wait of a put for a buffer for a new segment; it is then refused
+    :ivar commit_interval_ms: interval at which new bytes are written to the page cache
         (``commitIntervalCommitLog``)
-    :ivar commit_least_pages: how many new pages of 4 KiB a commit waits for
+    :ivar commit_least_pages: number of new pages of 4 KiB that a commit waits for
         (``commitCommitLogLeastPages``)
-    :ivar commit_thorough_interval_ms: how often it waits for none
+    :ivar commit_thorough_interval_ms: interval at which a commit waits for none
         (``commitCommitLogThoroughInterval``)
-    :ivar replica: the store is a replica (``brokerRole=SLAVE``), which may not be staged: a
-        replica counts what it has, and what is in its buffers dies with its process
+    :ivar replica: whether the store is a replica (``brokerRole=SLAVE``), which must not be staged:
+        it would acknowledge bytes that are lost with its process
     """
 
     pool_size: int = field(default=5, validator=[_enough_for_a_roll, validators.ge(2)])
@@ -52,18 +51,18 @@ class StagedSettings:
 
 @attrs.frozen(kw_only=True)
 class DirectSettings:
-    """What the writer ``direct`` can be told.
+    """Settings of the writer ``direct``.
 
     :ivar block_bytes: positions, lengths and addresses of all writes are multiples of this; 4096
-        is right for nearly all disks, and a file system that wants more is an error
+        fits nearly all disks; it is an error if a file system requires more
     :ivar buffer_bytes: length of a buffer, and of the writes while the log grows fast
-    :ivar buffers: how many of these a segment keeps: full ones that are on their way to the disk,
-        and written ones that reads are served from; a put waits for the disk where all are full
-    :ivar threads: how many full buffers are written at a time; 0 writes each in the put that
-        filled it; with more than 1, a killed process may leave a gap behind what was committed
-    :ivar commit_interval_ms: how often new bytes are written where no buffer is full
-    :ivar commit_least_pages: how many new pages of 4 KiB a commit waits for
-    :ivar commit_thorough_interval_ms: how often it waits for none
+    :ivar buffers: number of buffers per segment: full ones being written, and written ones that
+        serve reads; a put waits for the disk if all are full
+    :ivar threads: number of full buffers that are written concurrently; 0 writes each in the put
+        that filled it; with more than 1, a killed process may leave a gap after the committed bytes
+    :ivar commit_interval_ms: interval at which new bytes are written if no buffer is full
+    :ivar commit_least_pages: number of new pages of 4 KiB that a commit waits for
+    :ivar commit_thorough_interval_ms: interval at which a commit waits for none
     """
 
     block_bytes: int = field(default=4096, validator=[validators.ge(512), _power_of_two])
@@ -75,7 +74,7 @@ class DirectSettings:
     commit_thorough_interval_ms: int = field(default=200, validator=validators.ge(0))
 
     def __attrs_post_init__(self) -> None:
-        """A buffer is made of whole blocks."""
+        """Check that a buffer consists of whole blocks."""
         if self.buffer_bytes < self.block_bytes:
             raise ValueError(
                 f"buffer_bytes ({self.buffer_bytes}) must not be less than block_bytes "
@@ -84,7 +83,7 @@ class DirectSettings:
 
 
 def commit_rules(settings: StagedSettings | DirectSettings) -> CommitRules:
-    """When the store commits what nobody asked it to."""
+    """When the store commits on its own."""
     return CommitRules(
         settings.commit_interval_ms,
         settings.commit_least_pages,

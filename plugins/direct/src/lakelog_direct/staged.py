@@ -1,8 +1,8 @@
 """The writer ``staged``: RocketMQ's ``TransientStorePool``.
 
-A put copies into a buffer as long as the segment; a commit writes what is new into the page cache,
-where others see it. The buffer goes back to the pool once the segment is sealed, all of it is
-committed, and nobody holds a view.
+A put copies into a buffer of the segment's size. A commit writes new bytes to the page cache, where
+other processes see them. The buffer returns to the pool once the segment is sealed, fully
+committed, and without views.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakelog_direct.settings import StagedSettings, commit_rules
 
 
 class StagedSegmentWriter:
-    """One segment."""
+    """Writes one segment."""
 
     def __init__(self, file: File, size_bytes: int, position: int, pool: BufferPool) -> None:
         self._file = file
@@ -34,7 +34,7 @@ class StagedSegmentWriter:
         self._lock = Lock()
 
     def begin(self, loan: Loan) -> None:
-        """Take the buffer in use; what stands in its first page is copied into it."""
+        """Use this buffer, after loading the existing bytes of its first page."""
         self._loan: Loan | None = loan
         self._memory = loan.buffer.memory
         if self._old is not None:
@@ -52,7 +52,7 @@ class StagedSegmentWriter:
         self._end = end
 
     def view(self, position: int, length: int) -> memoryview:
-        """Memory of the buffer; of the page cache before it, and once it is given back."""
+        """A view of the buffer, or of the page cache for bytes that the buffer lacks."""
         loan, end = self._loan, position + length
         if loan is None or end <= self._base:
             assert self._old is not None
@@ -63,15 +63,15 @@ class StagedSegmentWriter:
         return memoryview(bytes(self._old[position : self._base]) + loan.view[self._base : end])
 
     def seal(self) -> None:
-        """Nothing more is written: the buffer may go once all is committed."""
+        """Mark the segment as complete: the buffer is returned once all is committed."""
         self._sealed = True
 
     def commit(self) -> int:
-        """Write what is new into the page cache; after one failure every commit fails."""
+        """Write new bytes to the page cache; after one failure every commit fails."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            sealed, end = self._sealed, self._end  # in this order: what is sealed has its end
+            sealed, end = self._sealed, self._end  # in this order: once sealed, the end is final
             if end > self._committed:
                 self._put_through(end)
             if sealed and self._loan is not None:
@@ -96,11 +96,11 @@ class StagedSegmentWriter:
         del self._memory
 
     def sync(self) -> None:
-        """``fdatasync`` of what was committed."""
+        """``fdatasync`` of the committed bytes."""
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file; what is not committed is lost. The buffer goes with the last view."""
+        """Close the file; uncommitted bytes are lost. The buffer is returned with its last view."""
         loan = self._loan
         if loan is not None:
             loan.buffer.used_bytes = self._end
@@ -120,7 +120,7 @@ class StagedWriter:
         )
 
     def open(self, file: File, size_bytes: int, position: int) -> StagedSegmentWriter:
-        """Lend a buffer to the segment; raises ``OSError`` where none comes back in time."""
+        """Open a segment with a buffer of the pool; raises ``OSError`` on timeout."""
         if self._settings.lock_memory:
             self._pool.fill()
         loan = self._pool.take(self._settings.pool_wait_ms / 1000)

@@ -1,1 +1,1 @@
-"""A writer for lakelog that does everything through a map of the segment."""
+"""A writer for lakelog that writes only through a memory map of the segment."""

@@ -1,4 +1,4 @@
-"""What Python's ``mmap`` lacks or does holding the interpreter lock: ``mlock`` by ctypes."""
+"""Memory calls that Python's ``mmap`` lacks: ``mlock`` by ctypes, and touching pages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 
 
 def lock(memory: mmap.mmap) -> None:
-    """Keep ``memory`` out of swap; raises ``OSError``, mostly for ``RLIMIT_MEMLOCK``."""
+    """Lock ``memory`` into RAM; raises ``OSError``, usually because of ``RLIMIT_MEMLOCK``."""
     _call("mlock", memory)
 
 
 def _call(name: str, memory: mmap.mmap) -> None:
-    import ctypes  # takes longer to import than a store to open, and few lock memory
+    import ctypes  # slower to import than a store is to open, and rarely needed
 
     libc = ctypes.CDLL(None, use_errno=True)
     start = ctypes.c_char.from_buffer(memory)
@@ -26,7 +26,7 @@ def _call(name: str, memory: mmap.mmap) -> None:
 
 
 def touch(memory: mmap.mmap, position: int) -> None:
-    """Write a zero into each page from ``position`` on; there is nothing else there yet."""
+    """Write a zero to each page from ``position`` on, which must hold no data yet."""
     first = -(-position // mmap.PAGESIZE) * mmap.PAGESIZE
     for at in range(first, len(memory), mmap.PAGESIZE):
         memory[at] = 0

@@ -7,11 +7,11 @@ import attrs
 
 @attrs.frozen
 class MmapSettings:
-    """What the writer ``mmap`` can be told.
+    """Settings of the writer ``mmap``.
 
-    :ivar warm: whether every page of a step of a segment is touched before it is used: appends
-        then meet no page fault, and each step takes as long as writing it
-    :ivar lock_memory: whether a step of a segment is locked into memory (``mlock``) while it is
+    :ivar warm: whether every page of an allocation step is touched before use: appends then cause
+        no page fault, but each step takes as long as writing it
+    :ivar lock_memory: whether an allocation step is locked into memory (``mlock``) while it is
         written
     """
 

@@ -1,8 +1,8 @@
 """The writer ``mmap``: every write is a copy into a shared map of the segment.
 
-Only what has blocks is mapped to be written, so that a store into the map needs no space on the
-disk and cannot end in SIGBUS; views are of another map, of the whole segment. Syncs go by
-``fdatasync``: ``mmap.flush`` would hold the interpreter lock.
+Only allocated blocks are mapped for writing, so that a store into the map needs no disk space and
+cannot raise SIGBUS. Views use another map, of the whole segment. Syncs use ``fdatasync``, because
+``mmap.flush`` holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakelog_mmap.settings import MmapSettings
 
 
 class MmapSegmentWriter:
-    """One segment."""
+    """Writes one segment."""
 
     def __init__(self, file: File, size_bytes: int, position: int, settings: MmapSettings) -> None:
         self._file = file
@@ -28,7 +28,7 @@ class MmapSegmentWriter:
         self._end = position
 
     def extend(self, position: int, end: int) -> None:
-        """Map what is written next; the lock of the map before goes with that."""
+        """Map the bytes that are written next; the former map, and its memory lock, is released."""
         start = position - position % mmap.PAGESIZE
         extended = self._file.map(end - start, writable=True, position=start)
         if self._settings.lock_memory:
@@ -45,7 +45,7 @@ class MmapSegmentWriter:
         self._end = max(self._end, end)
 
     def view(self, position: int, length: int) -> memoryview:
-        """Memory of the file itself."""
+        """A view of the file's pages, without a copy."""
         return self._view[position : position + length]
 
     def writable_map(self) -> tuple[memoryview, int, int, int]:
@@ -54,7 +54,7 @@ class MmapSegmentWriter:
         return memoryview(self._map), self._start, self._file.fileno(), sys.maxsize
 
     def commit(self) -> int:
-        """Everything is in the page cache already."""
+        """The end of the written bytes; they are in the page cache already."""
         return self._end
 
     def sync(self) -> None:
