@@ -1,8 +1,8 @@
-"""``retention``: by age at its hours or when the disk asks, by size, and by number.
+"""``retention``: deletes by age at certain hours or on disk pressure, by size, and by number.
 
-Facts of RocketMQ's ``CleanCommitLogService`` and ``MappedFileQueue.deleteExpiredFileByTime``. A
-segment is expired by the store time of its last message; RocketMQ goes by the time of the file's
-last change, which a copy, a backup put back or a repair makes new.
+Source: RocketMQ's ``CleanCommitLogService`` and ``MappedFileQueue.deleteExpiredFileByTime``. A
+segment expires by the store time of its last message. RocketMQ uses the file's modification time,
+which a copy, a restored backup or a repair resets.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _FORCIBLY: Final = (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
 
 
 class Retention:
-    """Chooses what has no reason to stay; see the module.
+    """Chooses the oldest segments that have a reason to be deleted.
 
-    :ivar pace: how fast the store may act
-    :ivar remove_empty_queues: whether queues of which nothing is left go too
+    :ivar pace: how fast the store executes the decisions
+    :ivar remove_empty_queues: whether queues without remaining messages are removed too
     """
 
     def __init__(self, settings: RetentionSettings) -> None:
@@ -32,9 +32,9 @@ class Retention:
         self.remove_empty_queues = settings.remove_empty_queues
 
     def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
-        """The oldest that have a reason to go, as many as one round may delete.
+        """The oldest segments with a reason for deletion, at most one round's number.
 
-        While the store refuses puts, readers that hold a segment are not waited for.
+        While the store refuses puts, segments are deleted even if readers use them.
         """
         occasion = self._occasion(situation)
         forced = situation.disk is DiskState.STOP_WRITING
@@ -54,7 +54,7 @@ class Retention:
         return chosen
 
     def _occasion(self, situation: Situation) -> str:
-        """Why expired segments go now; empty if they do not."""
+        """Why expired segments are deleted now; empty if they are not."""
         if situation.manual:
             return "a person asked for it"
         if situation.disk is not DiskState.OK:
@@ -91,5 +91,5 @@ class Retention:
 
 
 def _with_active(segments: Sequence[SegmentInfo]) -> int:
-    """Bytes of the log; the active segment, which is not given, is as long as the last sealed."""
+    """Size of the log in bytes; the active segment counts like the last sealed one."""
     return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)

@@ -1,4 +1,4 @@
-"""``keep-forever``: nothing goes, and a disk that gets full stops the puts."""
+"""``keep-forever``: deletes nothing; a full disk then stops the puts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lakelog.interfaces import Deletion, Pace, SegmentInfo, Situation
 
 @attrs.define
 class KeepForever:
-    """Never chooses anything."""
+    """Never chooses a segment."""
 
     pace: Pace = attrs.field(factory=Pace)
     remove_empty_queues: bool = False
 
     def choose(
         self,
-        segments: Sequence[SegmentInfo],  # noqa: ARG002  # a cleaner is given both
-        situation: Situation,  # noqa: ARG002  # a cleaner is given both
+        segments: Sequence[SegmentInfo],  # noqa: ARG002  # required by Cleaner
+        situation: Situation,  # noqa: ARG002  # required by Cleaner
     ) -> Sequence[Deletion]:
-        """Nothing."""
+        """Always empty."""
         return ()

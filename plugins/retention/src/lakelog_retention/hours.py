@@ -1,7 +1,7 @@
-"""Hours of the day: ``"04"`` or ``"04;16"`` as RocketMQ writes them, and which hour it is.
+"""Parses hours of the day, ``"04"`` or ``"04;16"`` as in RocketMQ, and finds the current hour.
 
-A whole hour counts, from its first minute to its last. On a day whose clocks skip an hour, that
-hour does not come; on one that repeats it, it comes twice.
+Whole hours count, from the first minute to the last. When the clocks change, an hour that is
+skipped does not occur, and one that is repeated occurs twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _hour(part: str, text: str) -> int:
 
 
 def local_time(now_ms: int, time_zone: str | None) -> datetime:
-    """The time of day.
+    """The local time of day.
 
     :param now_ms: ms since 1970
     :param time_zone: a name such as ``Europe/Berlin``; ``None`` is the machine's
@@ -37,7 +37,7 @@ def local_time(now_ms: int, time_zone: str | None) -> datetime:
 
 
 def check_zone(time_zone: str) -> None:
-    """Raise ``ValueError`` unless the machine knows ``time_zone``."""
+    """Raise ``ValueError`` if the machine has no ``time_zone``."""
     try:
         _zone(time_zone)
     except (KeyError, OSError, ValueError) as error:  # not found, a directory, a path

@@ -1,7 +1,7 @@
-"""The lines that a disk crosses as it gets full, and which of them one is above.
+"""The thresholds of disk usage, and which of them a disk exceeds.
 
-Each line has a share of used space, and where floors are set a least number of free bytes and of
-free inodes: above a line is who is beyond it by any of these. RocketMQ has the shares alone.
+Each threshold has a ratio of used space, and optionally a minimum of free bytes and of free inodes.
+A disk exceeds it if it violates any of these. RocketMQ has only the ratios.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _FLOORS: Final = {
     DiskState.CLEAN_FORCIBLY: 1.5,
     DiskState.CLEAN: 2.0,
 }
-"""How many times the floor is the least for each line."""
+"""The minimum of each threshold, as a multiple of the setting."""
 
 
 @attrs.frozen
 class Line:
-    """One line.
+    """One threshold.
 
-    :ivar state: what is asked for above it
-    :ivar name: the setting of its share
-    :ivar most_ratio: used space above it is too much
-    :ivar least_bytes: free space below it is too little
-    :ivar least_inodes: fewer free inodes are too few
+    :ivar state: the state of a disk that exceeds it
+    :ivar name: the setting with its ratio
+    :ivar most_ratio: highest ratio of used space
+    :ivar least_bytes: lowest free space
+    :ivar least_inodes: lowest number of free inodes
     """
 
     state: DiskState
@@ -43,11 +43,11 @@ class Line:
     least_inodes: int
 
     def crossed(self, found: Measure) -> str:
-        """In which respect a disk is above it; empty if it is not."""
+        """How a disk exceeds it, in words; empty if it does not."""
         return "; ".join(self._respects(found))
 
     def least_free(self, found: Measure) -> int:
-        """How many bytes must stay free for a disk not to be above it."""
+        """The free bytes that a disk needs not to exceed it."""
         return max(math.ceil(found.total_bytes * (1 - self.most_ratio)), self.least_bytes)
 
     def _respects(self, found: Measure) -> Iterator[str]:
@@ -68,7 +68,7 @@ class Line:
 
 
 def lines_of(settings: WatcherSettings) -> tuple[Line, ...]:
-    """All lines, the highest first."""
+    """All thresholds, the highest first."""
     ratios = {
         DiskState.STOP_WRITING: "warning_ratio",
         DiskState.CLEAN_FORCIBLY: "clean_forcibly_ratio",

@@ -1,4 +1,4 @@
-"""How full the file system of a path is, by ``psutil.disk_usage`` and ``statvfs``."""
+"""Measures the usage of a path's file system, with ``psutil.disk_usage`` and ``statvfs``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import attrs
 
 @attrs.frozen
 class Measure:
-    """One file system.
+    """The usage of one file system.
 
-    :ivar device: what tells it from others
-    :ivar used_bytes: taken
-    :ivar free_bytes: what others than root may still take
-    :ivar free_inodes: files that others than root may still make; ``None`` without such a limit
+    :ivar device: its device number
+    :ivar used_bytes: used space
+    :ivar free_bytes: space available to users other than root
+    :ivar free_inodes: inodes available to users other than root; ``None`` if unlimited
     """
 
     device: int
@@ -27,21 +27,21 @@ class Measure:
 
     @property
     def total_bytes(self) -> int:
-        """All that others than root could use, and what is used."""
+        """Used space plus the space available to users other than root."""
         return self.used_bytes + self.free_bytes
 
     @property
     def used_ratio(self) -> float:
-        """From 0 to 1; what is kept for root is not counted (as in ``df`` and RocketMQ)."""
+        """From 0 to 1, without the space reserved for root (as in ``df`` and RocketMQ)."""
         return self.used_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
 Meter: TypeAlias = Callable[[Path], Measure]
-"""Measures the file system that a path stands on; raises ``OSError``."""
+"""Measures the file system of a path; raises ``OSError``."""
 
 
 def measure(path: Path) -> Measure:
-    """Measure the file system of ``path``, or of where it would be made."""
+    """Measure the file system of ``path``, which need not exist yet."""
     import psutil  # slow to import
 
     place = _nearest(path)
@@ -55,6 +55,6 @@ def measure(path: Path) -> Measure:
 
 
 def _nearest(path: Path) -> Path:
-    """``path``, or the nearest folder above it that is there."""
+    """``path``, or its nearest existing parent."""
     path = path.absolute()
     return next(each for each in (path, *path.parents) if each.exists())

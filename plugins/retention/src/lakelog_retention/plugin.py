@@ -1,4 +1,4 @@
-"""What this package offers."""
+"""The plugin that offers two cleaners and the disk-space watcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog_retention.settings import RetentionSettings, WatcherSettings
 
 
 def make_retention(settings: RetentionSettings, _context: Context) -> object:
-    """Build the cleaner from its section."""
+    """Build the cleaner from its settings."""
     from lakelog_retention.cleaner import Retention
 
     return Retention(settings)
@@ -24,7 +24,7 @@ def make_forever(_settings: NoSettings, _context: Context) -> object:
 
 
 def make_watcher(settings: WatcherSettings, _context: Context) -> object:
-    """Build the watcher from its section."""
+    """Build the watcher from its settings."""
     from lakelog_retention.watcher import PsutilWatcher
 
     return PsutilWatcher(settings)

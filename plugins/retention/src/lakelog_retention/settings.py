@@ -22,22 +22,22 @@ def _time_zone(_settings: object, _field: attrs.Attribute[Any], value: str | Non
 
 @frozen(kw_only=True)
 class RetentionSettings:
-    """What ``retention`` can be told; the defaults are RocketMQ's.
+    """Settings of ``retention``; the defaults are RocketMQ's.
 
     :ivar file_reserved_hours: how long a segment is kept after its last message was stored
         (``fileReservedTime``)
-    :ivar delete_when: in which hours of the day expired segments go: ``"04"``, ``"04;16"``
+    :ivar delete_when: hours of the day in which expired segments are deleted: ``"04"``, ``"04;16"``
         (``deleteWhen``)
-    :ivar time_zone: whose hours, such as ``"Europe/Berlin"``; by default the machine's
-    :ivar clean_forcibly: whether segments that are not expired go when the disk is about to be full
+    :ivar time_zone: time zone of these hours, such as ``"Europe/Berlin"``; by default the machine's
+    :ivar clean_forcibly: whether unexpired segments are deleted when the disk is nearly full
         (``cleanFileForciblyEnable``)
-    :ivar max_total_bytes: what the segments may take in all; RocketMQ has no such limit
-    :ivar max_segments: how many there may be; nor this one
-    :ivar delete_files_batch_max: at most so many go in a round (``deleteFileBatchMax``)
-    :ivar delete_interval_ms: pause between two of them (``deleteCommitLogFilesInterval``)
-    :ivar destroy_forcibly_after_ms: a segment that readers hold waits so long, then it goes
+    :ivar max_total_bytes: largest total size of the segments; RocketMQ has no such limit
+    :ivar max_segments: largest number of segments; RocketMQ has no such limit
+    :ivar delete_files_batch_max: largest number of deletions per round (``deleteFileBatchMax``)
+    :ivar delete_interval_ms: pause between two deletions (``deleteCommitLogFilesInterval``)
+    :ivar destroy_forcibly_after_ms: longest wait for readers of a segment before it is deleted
         (``destroyMapedFileIntervalForcibly``)
-    :ivar remove_empty_queues: whether queues of topics of which nothing is left go too
+    :ivar remove_empty_queues: whether queues of topics without remaining messages are removed too
     """
 
     file_reserved_hours: int = field(default=72, validator=validators.ge(0))
@@ -75,16 +75,17 @@ def _ratio(_settings: object, _field: attrs.Attribute[Any], value: float) -> Non
 
 @frozen(kw_only=True)
 class WatcherSettings:
-    """What ``psutil`` can be told; ratios are used space to all that can be used.
+    """Settings of ``psutil``; ratios are used space to all usable space.
 
-    :ivar max_used_ratio: above it expired segments go at any hour (``diskMaxUsedSpaceRatio``)
-    :ivar clean_forcibly_ratio: above it segments go that are not expired
+    :ivar max_used_ratio: above it, expired segments are deleted at any hour
+        (``diskMaxUsedSpaceRatio``)
+    :ivar clean_forcibly_ratio: above it, unexpired segments are deleted
         (``diskSpaceCleanForciblyRatio``)
-    :ivar warning_ratio: above it puts are refused, until the disk is at most at
-        ``clean_forcibly_ratio`` (``diskSpaceWarningLevelRatio``)
-    :ivar min_free_bytes: puts are refused below it, until half as much again is free; below twice
-        of it expired segments go, below one and a half times others too; 0 is no limit
-    :ivar min_free_inodes: the same for the number of files that can still be made
+    :ivar warning_ratio: above it, puts are refused until usage falls to ``clean_forcibly_ratio``
+        (``diskSpaceWarningLevelRatio``)
+    :ivar min_free_bytes: below it, puts are refused until 1.5 times as much is free; below 2 times,
+        expired segments are deleted, below 1.5 times others too; 0 is no limit
+    :ivar min_free_inodes: the same for the number of files that can still be created
     """
 
     max_used_ratio: float = field(default=0.75, validator=_ratio)

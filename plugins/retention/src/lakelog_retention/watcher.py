@@ -1,7 +1,7 @@
-"""``psutil``: each disk by its lines, the fullest decides, and who was stopped stays so a while.
+"""``psutil``: rates each disk by its thresholds, with hysteresis; the fullest disk decides.
 
-A disk above ``warning_ratio`` stops the puts, and lets them go on only when it is no longer above
-``clean_forcibly_ratio``. RocketMQ goes by the emptiest of several commit log paths.
+A disk above ``warning_ratio`` stops the puts. They resume only when it is no longer above
+``clean_forcibly_ratio``. RocketMQ uses the emptiest of several commit log paths.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
 
 @attrs.frozen
 class Opinion:
-    """What is thought of one disk, and why."""
+    """The rating of one disk, with the reason."""
 
     state: DiskState = DiskState.OK
     reason: str = ""
 
 
 class PsutilWatcher:
-    """Remembers of each disk whether it stopped the puts."""
+    """Rates disks, and tracks which of them stopped the puts."""
 
     def __init__(self, settings: WatcherSettings, meter: Meter = measure) -> None:
         self._stop, self._forcibly, self._clean = lines_of(settings)
@@ -37,7 +37,7 @@ class PsutilWatcher:
         self._stopped: frozenset[int] = frozenset()
 
     def observe(self, paths: Sequence[Path]) -> DiskReport:
-        """Measure every disk once; raises ``OSError`` where that cannot be done."""
+        """Measure every disk once; raises ``OSError`` on failure."""
         found = {path: self._meter(path) for path in paths}
         disks = {each.device: each for each in found.values()}
         opinions = {device: self._judge(each) for device, each in disks.items()}
@@ -80,5 +80,5 @@ def _rank(opinion: Opinion, disk: Measure) -> tuple[int, float]:
 
 
 def _name(device: int, found: Mapping[Path, Measure]) -> str:
-    """The first path on a disk."""
+    """The first of the observed paths on a disk."""
     return str(next(path for path, disk in found.items() if disk.device == device))

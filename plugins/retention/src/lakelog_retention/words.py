@@ -1,4 +1,4 @@
-"""Numbers and states in words that people understand."""
+"""Formats numbers and states as text for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def of_disk(situation: Situation) -> str:
-    """What the watcher said, and the figures where they are known."""
+    """The watcher's state, with figures if known."""
     known = []
     if situation.used_ratio is not None:
         known.append(f"{percent(situation.used_ratio)} used")
@@ -31,12 +31,12 @@ def of_age(age_ms: int) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A share of one as a percentage."""
+    """A ratio as a percentage."""
     return f"{ratio:.1%}"
 
 
 def size(count_bytes: int) -> str:
-    """Bytes in the largest unit that leaves at least one.
+    """A size in the largest unit that is not above it.
 
     >>> size(1000), size(1 << 20), size(3 << 29)
     ('1000 bytes', '1.0 MiB', '1.5 GiB')
