@@ -1,7 +1,7 @@
-"""Checks what was built from the log, queues and index, against the log: one scan, all checks.
+"""Checks queues and index against the log, in a single scan.
 
-Nothing is opened for writing, and no lock is taken: it works beside a living owner and on what a
-crash left. Dispatchers that can be checked are :class:`~lakelog.interfaces.verifying.Verifiable`.
+Nothing is opened for writing, and no lock is taken. So it works beside a running owner, and after a
+crash. Dispatchers that support it implement :class:`~lakelog.interfaces.verifying.Verifiable`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def check(
     files: FileSystem | None = None,
     **opening: Any,
 ) -> Iterator[Problem]:
-    """What is wrong with the queues, the index, or both of the store in ``path``.
+    """Yield the problems in the queues, the index, or both, of the store in ``path``.
 
-    Damage in the log itself is passed over, and so are units and keys that lead into it. A rebuild
-    mends everything that is found. The other arguments are those of :func:`lakelog.open`. Raises
-    :class:`~lakelog.errors.PluginError` if nothing that is installed can check what was asked for,
-    and what :func:`lakelog.open` raises.
+    Damage in the log itself is skipped, with units and keys that point into it. A rebuild repairs
+    every problem found. The other arguments are those of :func:`lakelog.open`.
+
+    Raises :class:`~lakelog.errors.PluginError` if no installed dispatcher supports a requested
+    check, and what :func:`lakelog.open` raises.
     """
     with open_store(path, mode="read", plugins=plugins, files=files, **opening) as store:
         seam = files or RealFileSystem()
@@ -58,9 +59,10 @@ def check(
 def check_checkpoint(
     path: Path, end_offset: int, last_timestamp_ms: int, files: FileSystem | None = None
 ) -> Iterator[Problem]:
-    """What the checkpoint of a store that nobody owns claims, and the log does not hold.
+    """Yield claims of the checkpoint that exceed the log; skipped while a process owns the store.
 
-    :param end_offset: where the log ends; ``last_timestamp_ms`` is its last store time
+    :param end_offset: end of the log
+    :param last_timestamp_ms: its last store time
     """
     seam = files or RealFileSystem()
     file = path / CHECKPOINT_FILE
@@ -86,7 +88,7 @@ def check_checkpoint(
 
 @attrs.define
 class Checking:
-    """Checks on their way, beside one scan of the whole log; to be made before the scan begins.
+    """Checks in progress, alongside one scan of the whole log; create it before the scan.
 
     :ivar names: the dispatchers that are checked
     """
@@ -105,7 +107,7 @@ class Checking:
         plugins: Sequence[object] | None = None,
         files: FileSystem | None = None,
     ) -> Checking:
-        """Begin to check a store that is open for reading; raises as :func:`check` does."""
+        """Start the checks of a store that is open for reading; raises like :func:`check`."""
         seam = files or RealFileSystem()
         context = Context(store.path, store.settings.core, seam, read_only=True)
         made = make_dispatchers(Registry.load(plugins, os.environ), store.settings, context)
@@ -117,7 +119,7 @@ class Checking:
         return cls(tuple(each.name for each in able), tuple(verifiers), minimum)
 
     def take(self, piece: Piece) -> Iterator[Problem]:
-        """Compare with the next piece of the log; to be iterated to its end."""
+        """Compare with the next piece of the log; iterate to the end."""
         if isinstance(piece, Blank):
             self._end_offset = piece.offset + piece.size
         elif isinstance(piece, Damage):
@@ -130,18 +132,18 @@ class Checking:
             self._end_offset = piece.end_offset
 
     def finish(self) -> Iterator[Problem]:
-        """Compare what is left, once the log is at its end."""
+        """Compare the remainder, after the last piece of the log."""
         for each in self._verifiers:
             yield from each.finish(self._end_offset)
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
         for each in self._verifiers:
             each.close()
 
 
 def _is_asked_for(named: Named, *, queues: bool, index: bool) -> bool:
-    """Whether a dispatcher is to be checked; what is neither goes with both."""
+    """Whether to check a dispatcher; with neither queues nor keys, only if both are requested."""
     if isinstance(named.dispatcher, QueueReader):
         return queues
     if isinstance(named.dispatcher, KeyIndex):

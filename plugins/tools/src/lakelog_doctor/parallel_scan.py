@@ -1,9 +1,9 @@
-"""Reads a whole log in several processes, a segment each, and says the same as one scan.
+"""Scans a log with several processes, one segment each, with the same result as a single scan.
 
-A process only answers whether a segment is whole from its first byte to its last. Where one is not,
-or is missing, the log is scanned here, from the last whole record on to the next whole segment:
-what a scan makes of damage depends on what stands before it. The last segment with records is
-always scanned here; it may still be written.
+A process only determines whether a segment is whole. If one is not, or is missing, the log is
+scanned here from the last whole record to the next whole segment. The extent of damage depends on
+the records before it. The last segment with records is always scanned here, since it may still be
+written.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ from lakelog.store.store import Store
 
 _LOG: Final = logging.getLogger("lakelog")
 WORTH_BYTES: Final = 256 << 20
-"""Below this, starting processes takes longer than reading."""
+"""For smaller logs, starting processes takes longer than reading."""
 
 
 @attrs.frozen
 class WholeSegment:
-    """A segment of which every byte was read, and checked.
+    """A segment whose bytes were all read and checked.
 
-    :ivar start_offset: its first byte; :ivar end_offset: behind its last one
-    :ivar records: how many there are; :ivar record_bytes: their length together
-    :ivar last_record: where the last one starts; :ivar last_timestamp_ms: its store time
+    :ivar start_offset: its first byte
+    :ivar end_offset: its end, exclusive
+    :ivar records: number of its records
+    :ivar record_bytes: total length of its records
+    :ivar last_record: start of its last record
+    :ivar last_timestamp_ms: store time of its last record
     """
 
     start_offset: int
@@ -60,11 +63,11 @@ Answer: TypeAlias = "tuple[SegmentFile, WholeSegment | None]"
 
 
 def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
-    """Everything in the log of a store that is open for reading, in order.
+    """Yield the whole log of a store that is open for reading, in order.
 
-    Whole segments come as one part; everything else as :meth:`~lakelog.Store.scan_pieces` has it.
+    Whole segments are one part each; the rest is as in :meth:`~lakelog.Store.scan_pieces`.
 
-    :param processes: how many; ``None`` is one for each core, where the log is long enough for that
+    :param processes: number of processes; ``None`` is one per core if the log is long enough
     """
     sealed = _sealed(store)
     if processes is None:
@@ -74,7 +77,7 @@ def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
     if processes < 2:
         yield from store.scan_pieces()
         return
-    try:  # the pool starts its processes before its thread, and cannot end them without it
+    try:  # the pool starts its processes before its thread, and needs that thread to end them
         started(Thread(target=int, name="lakelog-scan")).join()
     except ThreadNotStarted as error:
         _LOG.warning("one process reads all: %s", error)
@@ -85,7 +88,7 @@ def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
 
 
 def _sealed(store: Store) -> list[SegmentFile]:
-    """The segments before the last one that holds anything."""
+    """The segments before the last one with records."""
     core = store.settings.core
     directory = StoreDirectory.of(RealFileSystem(), store.path, core)
     found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
@@ -96,7 +99,7 @@ def _sealed(store: Store) -> list[SegmentFile]:
 
 
 def _undamaged(store: Store, sealed: Sequence[SegmentFile]) -> list[SegmentFile]:
-    """Without those of which a recovery said that they are damaged, whatever they look like."""
+    """Exclude segments that a recovery has recorded as damaged, even if they look whole."""
     known = read_damage(RealFileSystem(), store.path)
     return [
         each
@@ -115,8 +118,8 @@ def _begins(path: Path) -> bool:
 
 @contextmanager
 def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator[Answer]]:
-    """What the processes say of each segment, in order; nothing once one of them was killed."""
-    # a fork of this process would copy the threads' locks, held or not
+    """The result for each segment, in order; ``None`` for the rest if a process was killed."""
+    # a fork of this process would copy locks of its threads, which may be held
     context = get_context("forkserver")
     context.set_forkserver_preload(["lakelog.log.reading.scan"])
     pool = ProcessPoolExecutor(processes, context, accelerate.use, (accelerate.current(),))
@@ -135,8 +138,8 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
-    """Read all of a segment with every check; ``None`` if anything in it is not right."""
-    from lakelog.log.reading.scan import scan  # brings NumPy
+    """Read a segment with every check; ``None`` if any part of it is not valid."""
+    from lakelog.log.reading.scan import scan  # imports NumPy
 
     file = RealFileSystem().open(segment.path)
     try:
@@ -148,7 +151,7 @@ def read_whole(segment: SegmentFile) -> WholeSegment | None:
 
 @attrs.frozen
 class _Single:
-    """One segment, as if it were a log."""
+    """A single segment, in the form of a log."""
 
     extent: FileExtent
 
@@ -181,7 +184,7 @@ def _summed(segment: SegmentFile, pieces: Iterator[Piece]) -> WholeSegment | Non
 
 
 def _joined(store: Store, answers: Iterator[Answer]) -> Iterator[Part]:
-    """Whole segments as they are; between and behind them, what a scan says."""
+    """Yield whole segments, and scan the ranges between and after them."""
     end = last = store.min_offset
     for _, whole in answers:
         if whole is None:
@@ -196,7 +199,7 @@ def _joined(store: Store, answers: Iterator[Answer]) -> Iterator[Part]:
 def _scanned(store: Store, last: int, start: int, stop: int | None) -> Iterator[Piece]:
     """Scan from ``start`` to the first piece that starts at ``stop``, or to the end.
 
-    :param last: the last whole record before; it says how old those behind it may not be
+    :param last: the last whole record before ``start``; later records must not be older than it
     """
     for piece in store.scan_pieces(last):
         offset = _start(piece)

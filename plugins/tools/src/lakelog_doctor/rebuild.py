@@ -1,8 +1,8 @@
-"""Builds queues and index again from the log, and puts them in the place of the old ones.
+"""Rebuilds queues and index from the log, and replaces the old ones.
 
-The new folders grow in ``lakelog/tmp/rebuild``. Until all of them are durable nothing else changes,
-whatever fails; then each takes the place of the old one at once. The log is only read: damage in it
-is passed over, and reported.
+The new folders are built in ``lakelog/tmp/rebuild``. Nothing else changes until all of them are
+durable; then each replaces the old one atomically. The log is only read; damage in it is skipped
+and reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lakelog.settings.resolver import resolve
 from lakelog.store.strategies import make_dispatchers
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many bytes of the log were read, and how long its segments are together."""
+"""Called with the bytes of the log read so far, and the total length of its segments."""
 
 _OLD: Final = "replaced"
 _TOPICS: Final = ("topics.json", "topics.json.bak")
@@ -46,13 +46,13 @@ _TOPICS: Final = ("topics.json", "topics.json.bak")
 
 @attrs.frozen
 class RebuildReport:
-    """What a rebuild did.
+    """The result of a rebuild.
 
-    :ivar records: records that were read
+    :ivar records: number of records read
     :ivar bytes: their length and that of blanks, in bytes
-    :ivar damage: bytes that are no whole record, and were passed over
-    :ivar folders: the folders of the store directory that were made anew
-    :ivar seconds: how long it took
+    :ivar damage: skipped ranges of the log that are not whole records
+    :ivar folders: the rebuilt folders of the store directory
+    :ivar seconds: duration
     """
 
     records: int
@@ -62,7 +62,7 @@ class RebuildReport:
     seconds: float
 
 
-def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by name
+def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     path: str | os.PathLike[str],
     *,
     queues: bool = True,
@@ -75,16 +75,16 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
     files: FileSystem | None = None,
     **arguments: Any,
 ) -> RebuildReport:
-    """Build the queues, the index, or both again from the log of a store that nobody owns.
+    """Rebuild the queues, the index, or both from the log of a store without an owner.
 
-    Works after a crash and on damaged directories too. Rebuilt queues forget the tombstones of
-    topics that were removed: as long as the log has their records, they are back. A queue without
-    any record in the log is gone. The other arguments are those of :func:`lakelog.open`.
+    Also works after a crash, and on damaged directories. Rebuilding drops the tombstones of removed
+    topics: their queues return as long as the log has their records. A queue without records in the
+    log is removed. The other arguments are those of :func:`lakelog.open`.
 
-    :param keep_tombstones: leave topics that were removed out of the queues, and keep it so
+    :param keep_tombstones: leave removed topics out of the queues, and keep their tombstones
 
-    Raises :class:`~lakelog.errors.StoreLocked` while an owner lives, and
-    :class:`~lakelog.errors.StoreError`; then everything is as it was, but for ``lock``.
+    Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and
+    :class:`~lakelog.errors.StoreError`. On an error, everything but ``lock`` is unchanged.
     """
     place = Path(path).absolute()
     registry = Registry.load(plugins, os.environ)
@@ -113,12 +113,12 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional, and given by nam
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
-    """For callers who do not want to know."""
+    """Ignore progress."""
 
 
 @attrs.define
 class _Rebuild:
-    """One rebuild on its way; the store is locked."""
+    """A rebuild in progress; the store is locked."""
 
     directory: StoreDirectory
     registry: Registry
@@ -137,7 +137,7 @@ class _Rebuild:
         return self.temporary / _OLD
 
     def clear(self) -> None:
-        """Remove what is not needed any more, or was never finished."""
+        """Remove the temporary folder, also one from an interrupted rebuild."""
         remove_tree(self.directory.files, self.temporary)
 
     def run(self, *, queues: bool, index: bool, keep_tombstones: bool) -> RebuildReport:
@@ -159,18 +159,18 @@ class _Rebuild:
         )
 
     def _prepare(self) -> None:
-        """Make the folder look like a store directory to those who build queues in it."""
+        """Create the files of a store directory that dispatchers need in the temporary folder."""
         files = self.directory.files
         files.make_dir(self.replaced)
         files.make_dir(self.temporary / CONFIG_DIR)
-        files.make_dir(self.temporary / OWN_DIR)  # without it, nobody keeps where queues end
+        files.make_dir(self.temporary / OWN_DIR)  # required for recording the ends of queues
         for name in _TOPICS:
             content = read_file(files, self.directory.path / CONFIG_DIR / name)
             if content is not None:
                 overwrite_file(files, self.temporary / CONFIG_DIR / name, content)
 
     def _take_over_ends(self) -> None:
-        """Keep where the new queues end, so that the next open need not dispatch the whole log."""
+        """Copy the new queues' ends; without them the next open dispatches the whole log."""
         files, path = self.directory.files, self.directory.path
         kept = read_kept(files, self.temporary)
         if kept.marks:
@@ -179,7 +179,7 @@ class _Rebuild:
             forget_ends(files, path)
 
     def _copy_tombstones(self) -> None:
-        """Let those who build queues know what was removed."""
+        """Copy the tombstones, so that dispatchers leave out removed topics."""
         files = self.directory.files
         for topic, end_offset in read_tombstones(files, self.directory.path).items():
             add_tombstone(files, self.temporary, topic, end_offset)
@@ -196,7 +196,7 @@ class _Rebuild:
         return chosen
 
     def _check_places(self, folders: Iterable[str]) -> None:
-        """A folder that stands elsewhere cannot change places with a new one."""
+        """Refuse a folder that a rename cannot replace: a link, or on another file system."""
         device = self.temporary.stat().st_dev
         for name in folders:
             target = self.directory.path / name
@@ -208,7 +208,7 @@ class _Rebuild:
                 )
 
     def _build(self, named: Sequence[Named]) -> None:
-        """Let the dispatchers see the whole log, and make durable what they made of it."""
+        """Dispatch the whole log, and make the results durable."""
         with ExitStack() as opened:
             for each in named:
                 opened.callback(each.dispatcher.close)
@@ -230,8 +230,8 @@ class _Rebuild:
                 each.dispatcher.flush()
 
     def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
-        """The log, counted on the way."""
-        from lakelog.log.reading.scan import scan  # brings NumPy
+        """Yield the pieces of the log, and count them."""
+        from lakelog.log.reading.scan import scan  # imports NumPy
 
         for piece in scan(source, first):
             yield piece
@@ -239,7 +239,7 @@ class _Rebuild:
         self.progress(end - first, end - first)
 
     def _count(self, piece: Piece) -> int:
-        """Count a piece; where it ends."""
+        """Count a piece; returns its end offset."""
         if isinstance(piece, Damage):
             self.damage.append(piece)
             return piece.end_offset
@@ -251,7 +251,7 @@ class _Rebuild:
         return piece.end_offset
 
     def _swap(self, folders: Sequence[str]) -> list[str]:
-        """Put a dispatcher's new folders in the place of the old ones."""
+        """Replace the old folders of a dispatcher by the new ones."""
         path = self.directory.path
         due = [
             each for each in folders if any((at / each).is_dir() for at in (self.temporary, path))
@@ -265,7 +265,7 @@ class _Rebuild:
 
     @contextmanager
     def _marked(self) -> Iterator[None]:
-        """Mark the store as not closed cleanly: folders that belong together change one by one."""
+        """Mark the store as not closed cleanly while related folders are replaced one by one."""
         files, path = self.directory.files, self.directory.path
         crashed = (path / ABORT_FILE).exists()
         if not crashed:
@@ -276,7 +276,7 @@ class _Rebuild:
 
 
 def _is_chosen(named: Named, *, queues: bool, index: bool) -> bool:
-    """Whether a dispatcher is one of those to be rebuilt; what is neither goes with both."""
+    """Whether to rebuild a dispatcher; with neither queues nor keys, only if both are requested."""
     if isinstance(named.dispatcher, QueueReader):
         return queues
     if isinstance(named.dispatcher, KeyIndex):

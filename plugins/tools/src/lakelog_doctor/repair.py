@@ -1,9 +1,9 @@
-"""``lakelog.repair``: mends a log so that the real RocketMQ store keeps all of it, too.
+"""``lakelog.repair``: repairs a log so that RocketMQ keeps all of it too.
 
-Damage that is passed over here makes the real store cut its log. A repair puts whole records in
-its place, blank ones where a segment ends or is missing; then it compares queues and index with the
-log, and builds anew what is wrong. Whatever is written over, or moved, is kept in quarantine
-before. It can be stopped at any point: the next repair, or recovery, goes on.
+RocketMQ cuts its log at damage that lakelog skips. A repair overwrites damage with whole records,
+or with blanks where a segment ends or is missing. Then it checks queues and index against the log,
+and rebuilds faulty ones. Bytes are copied to quarantine before they are overwritten or moved. An
+interrupted repair is continued by the next repair or recovery.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many bytes of the log were read, and how many there are; each pass begins anew."""
+"""Called with the bytes of the log read so far, and their total; each pass starts at 0."""
 
 
 @attrs.frozen
 class RepairReport:
-    """What a repair did, or in a dry run would do.
+    """The result of a repair, or the plan of a dry run.
 
     :ivar plan: its steps
-    :ivar done: whether they were carried out
-    :ivar kept: what was written over or moved, and is in quarantine
-    :ivar rebuilt: folders of the store directory that were built anew
-    :ivar led: queues of which a place leads to a record that a repair made, this one or another:
-        their message was lost
-    :ivar seconds: how long it took
+    :ivar done: whether they were executed
+    :ivar kept: the overwritten or moved bytes, which are in quarantine
+    :ivar rebuilt: rebuilt folders of the store directory
+    :ivar led: queues with a unit that points to a record made by a repair, since its message was
+        lost
+    :ivar seconds: duration
     """
 
     plan: RepairPlan
@@ -78,16 +78,16 @@ class RepairReport:
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What the recovery found; ``None`` in a dry run that cannot tell yet."""
+        """The result of the recovery; ``None`` in a dry run that cannot determine it yet."""
         return self.plan.recovery
 
     @property
     def left(self) -> tuple[Step, ...]:
-        """What cannot be mended."""
+        """The steps that are impossible."""
         return tuple(each for each in self.plan.steps if not each.is_possible)
 
 
-def repair(  # all but the path are optional, and given by name
+def repair(  # all but the path are optional keyword arguments
     path: str | os.PathLike[str],
     *,
     dry_run: bool = False,
@@ -98,18 +98,18 @@ def repair(  # all but the path are optional, and given by name
     files: FileSystem | None = None,
     **arguments: Any,
 ) -> RepairReport:
-    """Mend the log, the queues and the index of a store that nobody owns; a clean stop is left.
+    """Repair the log, queues and index of a store without an owner, and leave it cleanly stopped.
 
-    Recovers first, as ``lakelog.recover`` does with ``on_damage="skip"``. Whole records stay, byte
-    for byte. Repeating it changes nothing more.
+    Recovers first, like ``lakelog.recover`` with ``on_damage="skip"``. Whole records stay byte for
+    byte. A second repair changes nothing.
 
-    :param dry_run: change nothing, and say what would be done; queues and index are not compared
-    :param progress: told how many bytes of the log were read, and of how many
+    :param dry_run: change nothing, and return the plan; queues and index are not checked
+    :param progress: called with the bytes of the log read so far, and their total
     :param arguments: as for :func:`lakelog.open`, like those before them
 
-    Raises :class:`~lakelog.errors.StoreLocked` while an owner lives,
-    :class:`~lakelog.errors.NotAStore`, :class:`~lakelog.errors.BadSegment` where most segments are
-    not as the settings say, and :class:`~lakelog.errors.StoreError` where there is no room.
+    Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and
+    :class:`~lakelog.errors.NotAStore`. Raises :class:`~lakelog.errors.BadSegment` if most segments
+    differ from the settings, and :class:`~lakelog.errors.StoreError` if the disk is full.
     """
     place = Path(path).absolute()
     given = {
@@ -141,12 +141,15 @@ def repair(  # all but the path are optional, and given by name
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
-    """For callers who do not want to know."""
+    """Ignore progress."""
 
 
 @attrs.frozen
 class _Repair:
-    """One repair; :ivar given: the arguments for every other way of opening the store."""
+    """One repair.
+
+    :ivar given: the arguments for opening the store otherwise
+    """
 
     directory: StoreDirectory
     core: StoreSettings
@@ -157,10 +160,10 @@ class _Repair:
     def size_bytes(self) -> int:
         return self.core.segment_size_bytes
 
-    # --- what is to be done ---
+    # --- planning ---
 
     def tell(self) -> RepairReport:
-        """The plan, and no byte changed."""
+        """Return the plan; changes nothing."""
         begun = time.monotonic()
         if is_owned(self.directory.files, self.directory.path):
             raise locked(self.directory.files, self.directory.path)
@@ -180,7 +183,7 @@ class _Repair:
         return tuple(strays), tuple(find_missing(self.directory, self.size_bytes))
 
     def _look(self, damage: Sequence[Damage] = ()) -> LogLook:
-        """Read the whole log; what a recovery found damaged is, whatever it looks like."""
+        """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
         return LogLook.at(self._pieces((*self._known(), *damage)), sealed=sealed)
 
@@ -188,7 +191,7 @@ class _Repair:
         return read_damage(self.directory.files, self.directory.path)
 
     def _pieces(self, known: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.log.reading.scan import scan  # brings NumPy
+        from lakelog.log.reading.scan import scan  # imports NumPy
 
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known)
@@ -200,10 +203,10 @@ class _Repair:
                 yield piece
                 self.progress(min(_end(piece) - first.start_offset, total), total)
 
-    # --- doing it ---
+    # --- repairing ---
 
     def run(self) -> RepairReport:
-        """Do everything."""
+        """Execute all steps."""
         begun = time.monotonic()
         strays, missing, moved = self._mend_files()
         recovery = self._recover(dry_run=False)
@@ -216,12 +219,12 @@ class _Repair:
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
 
     def _led(self) -> tuple[Queue, ...]:
-        from lakelog.consumequeue.leading import leading_queues  # brings NumPy
+        from lakelog.consumequeue.leading import leading_queues  # imports NumPy
 
         return leading_queues(self.directory.files, self.directory.path)
 
     def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[Missing, ...], tuple[Aside, ...]]:
-        """What no recovery can go on over: strays and missing segments."""
+        """Move stray files away and create missing segments, as recovery requires."""
         with self._locked():
             strays, missing = self._odd_files()
             if not strays and not missing:
@@ -236,7 +239,7 @@ class _Repair:
         return recover(self.directory.path, **given)
 
     def _mend_log(self) -> tuple[tuple[Filling, ...], tuple[Aside, ...]]:
-        """Fill the gaps of a log that was recovered."""
+        """Fill the gaps of a recovered log."""
         files, path = self.directory.files, self.directory.path
         with self._locked():
             look = self._look()
@@ -245,7 +248,7 @@ class _Repair:
             if not possible:
                 return fillings, ()
             write_abort(files, path)
-            forget_ends(files, path)  # whoever recovers gives fillers their units
+            forget_ends(files, path)  # so that recovery adds units for the fillers
             queue_id, next_offset = look.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
             fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)
@@ -255,7 +258,7 @@ class _Repair:
         return fillings, kept
 
     def _mend_derived(self) -> tuple[str, ...]:
-        """Build queues and index anew where they are not what the log says."""
+        """Rebuild queues and index that differ from the log."""
         queues, index = self._wrong()
         if not queues and not index:
             return ()
@@ -263,7 +266,7 @@ class _Repair:
         return rebuild(self.directory.path, queues=queues, index=index, **given).folders
 
     def _wrong(self) -> tuple[bool, bool]:
-        """Whether queues, and whether the index, are not as they should be."""
+        """Whether the queues, and whether the index, differ from the log."""
         wrong = [False, False]
         for queues, index in ((True, True), (True, False), (False, True)):
             try:
@@ -274,10 +277,10 @@ class _Repair:
                         break
                 break
             except PluginError:
-                continue  # nothing here can check that: what can be is asked for next
+                continue  # no dispatcher supports this check: try the next one
         return wrong[0], wrong[1]
 
-    # --- both ---
+    # --- shared ---
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -303,7 +306,7 @@ def _end(piece: Piece) -> int:
 
 
 def _still_damaged(known: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:
-    """What was known to be damaged, without what was filled."""
+    """The known damage, without the filled gaps."""
     gaps = [each.gap for each in filled]
     return [
         each
