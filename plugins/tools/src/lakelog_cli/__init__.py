@@ -1,4 +1,4 @@
-"""The command line, ``lakelog``: one file per command, and what they share.
+"""The command line, ``lakelog``: one file per command, and shared modules.
 
 Only :mod:`lakelog_cli.main` can be imported without typer and rich.
 """

@@ -1,4 +1,4 @@
-"""Numbers as people read them: few digits and a unit."""
+"""Formats numbers for display: few digits and a unit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STEP: Final = 1024
 
 
 def size(count: float | None) -> str:
-    """Bytes.
+    """A size in bytes.
 
     >>> size(0), size(1023), size(1536), size(5 << 40), size(None)
     ('0 B', '1023 B', '1.5 KiB', '5.0 TiB', '-')
@@ -34,7 +34,7 @@ def milliseconds(count: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A longer duration, by its two greatest units.
+    """A longer duration in its two largest units.
 
     >>> span(59), span(3600), span(90061)
     ('59 s', '1 h 0 min', '1 d 1 h')

@@ -1,4 +1,4 @@
-"""A table that leaves out columns where there is no room for them: half a number is a wrong one."""
+"""A table that omits columns for which there is no room, because a truncated number is wrong."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _GAP: Final = 2
 
 
 class Columns:
-    """Rows of cells in a width that is known once it is drawn; the columns on the right go first.
+    """Rows of cells, fitted to the width at drawing time; the rightmost columns are omitted first.
 
-    :param names: of the columns; one that ends with ``...`` has words, which may be cut
+    :param names: names of the columns; a name that ends with ``...`` has text that may be cut
     """
 
     def __init__(self, *names: str) -> None:
@@ -24,11 +24,11 @@ class Columns:
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """One cell for each column."""
+        """Add a row with one cell per column."""
         self._rows.append([Text(each) if isinstance(each, str) else each for each in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """What of it has room."""
+        """Yield the columns that fit."""
         widths = self._widths(options.max_width)
         table = Table(box=None, pad_edge=False)
         for name, _ in zip(self._names, widths, strict=False):
@@ -38,7 +38,7 @@ class Columns:
         yield table
 
     def _widths(self, room: int) -> list[int]:
-        """Those of the columns that have room; one, at least. Words have what the others leave."""
+        """The widths of the columns that fit, at least one; text columns share the rest."""
         widths, left = list[int](), room
         for at in range(len(self._names)):
             least, most = self._needs(at)

@@ -1,4 +1,4 @@
-"""Findings of a check that a crash explains: a recovery puts them right, and loses nothing."""
+"""Findings of a check that are explained by a crash: recovery repairs them without loss."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lakelog_cli.walk import directory_of
 
 @attrs.frozen
 class Crash:
-    """What a recovery would make of a store that was not closed and has no owner.
+    """The outcome of a recovery of a store without an owner that was not closed.
 
-    :ivar end_offset: where the log ends then; bytes behind it are kept in quarantine
-    :ivar missing: records that were durable once, and are lost
+    :ivar end_offset: end of the recovered log; later bytes are moved to quarantine
+    :ivar missing: records that were durable, and are lost
     """
 
     end_offset: int
     missing: tuple[Missing, ...]
 
     def explains_damage(self, damage: Damage) -> bool:
-        """Whether it is the torn end of the log, of which nothing was acknowledged."""
+        """Whether it is the torn end of the log, which contains no acknowledged message."""
         return damage.offset >= self.end_offset and not self.missing
 
     def explains(self, problem: Problem) -> bool:
@@ -38,9 +38,9 @@ class Crash:
 
 
 def crash_of(store: Store) -> Crash | None:
-    """Look at what a recovery would do, and change nothing.
+    """Plan a recovery, without changing anything.
 
-    ``None`` after a clean stop, beside an owner, and where no recovery can go on.
+    ``None`` after a clean stop, beside an owner, or if recovery is impossible.
     """
     if not (store.path / ABORT_FILE).exists() or is_owned(RealFileSystem(), store.path):
         return None
@@ -48,6 +48,6 @@ def crash_of(store: Store) -> Crash | None:
         with progress("planning a recovery") as advance:
             core = attrs.evolve(store.settings.core, on_damage="skip")
             report = examine(directory_of(store), core, advance).report()
-    except (BadSegment, OSError):  # what keeps it from it is among what the check finds
+    except (BadSegment, OSError):  # the check reports the cause itself
         return None
     return Crash(report.end_offset, report.missing)

@@ -1,4 +1,4 @@
-"""How full the disks of a store are, with a bar for each."""
+"""Disk usage of a store, with a bar for each disk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BAR_WIDTH: Final = 30
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """Each file system that a part of the store stands on, once, the log's first.
+    """The file systems of the store's parts, without duplicates; the log's first.
 
-    Shares are of what others than root may use, as ``df`` shows them.
+    Ratios refer to the space usable by users other than root, as in ``df``.
     """
     found: dict[int, dict[str, Any]] = {}
     for each in watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR)):
@@ -39,7 +39,7 @@ def _usage(path: Path) -> dict[str, Any]:
 
 
 def bars(found: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """A line each.
+    """One line for each disk.
 
     >>> usage = {"path": "/data", "used_ratio": 0.5, "free_bytes": 7}
     >>> list(bars([usage]))

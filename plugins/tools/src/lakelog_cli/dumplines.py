@@ -1,7 +1,7 @@
-"""A store as the lines of ``dump``: names and values as the real store's own dump has them.
+"""The rows of ``dump``, with the names and values of RocketMQ's own dump.
 
 ``store``, then every ``queue``, then the messages of every queue (``msg``), the log (``rec`` and
-``blank``), and every key with the offsets that the index has for it (``query``).
+``blank``), and every key with its offsets in the index (``query``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakelog_cli.queuedrecords import Queued, queued_records
 from lakelog_cli.recordlines import Row, record_columns, rows_of
 
 QUERY_LIMIT: Final = 64
-"""RocketMQ answers a query with no more."""
+"""RocketMQ's limit on the results of a query."""
 UNITS: Final = 4096
-"""How many units are read at once."""
+"""Number of units read at once."""
 BATCH_QUEUE: Final = "BatchCQ"
 NO_OFFSET: Final = -1
 
@@ -33,7 +33,7 @@ NO_OFFSET: Final = -1
 def store_line(store: Store, queues: Iterable[Row]) -> Row:
     """The row of the whole store, from the rows of its queues.
 
-    A store that could not be loaded is not open.
+    A store that cannot be loaded cannot be dumped, so ``loaded`` is always true.
     """
     return {
         "kind": "store",
@@ -62,7 +62,7 @@ def queue_line(store: Store, queue: QueueInfo) -> Row:
 
 
 def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
-    """Where the last unit's record ends; RocketMQ's queues of batches say where it starts."""
+    """The end of the last unit's record; for batch queues its start, as in RocketMQ."""
     if queue.kind != BATCH_QUEUE:
         return queue.max_physical_offset
     units = store.queue_units(queue.topic, queue.queue_id, queue.max_offset - 1, 1)
@@ -70,7 +70,7 @@ def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
 
 
 def message_lines(store: Store, queue: QueueInfo, problems: list[str]) -> Iterator[Row]:
-    """One row per unit of a queue, with its record; units without a whole one are ``problems``."""
+    """Yield a row per unit with its record; units without a whole record go to ``problems``."""
     at = queue.min_offset
     while at < queue.max_offset:
         units = store.queue_units(queue.topic, queue.queue_id, at, UNITS)
@@ -106,7 +106,7 @@ def _content(batch: RecordBatch) -> dict[str, list[Any]]:
 
 
 def java_properties(text: bytes) -> dict[str, str]:
-    r"""Properties as RocketMQ's decoder gives them, to which an empty value is none.
+    r"""Properties as RocketMQ decodes them; properties with an empty value are dropped.
 
     >>> java_properties(b"A\x01b\x02A\x01\x02C\x01\x02")
     {'A': 'b'}
@@ -130,12 +130,12 @@ def _units(queue: QueueInfo, queued: Queued) -> dict[str, list[Any]]:
 
 @attrs.define
 class KeysSeen:
-    """The keys of every record of a log, by topic."""
+    """The keys of all records of a log, by topic."""
 
     _topics: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def add(self, batch: RecordBatch) -> None:
-        """Remember the unique key and the keys of each record, rolled back ones included."""
+        """Add the unique key and the keys of each record, including rolled back ones."""
         for topic, text in zip(batch.topics, batch.property_strings, strict=True):
             properties = java_properties(text)
             keys = self._topics.setdefault(topic, set())
@@ -144,13 +144,13 @@ class KeysSeen:
             keys.update(filter(None, properties.get(KEYS, "").split(KEY_SEPARATOR)))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Topics and keys, in the order that they have in Java."""
+        """Yield topics and keys, in Java's order."""
         for topic in sorted(self._topics, key=java_order):
             for key in sorted(self._topics[topic], key=java_order):
                 yield topic, key
 
 
 def query_line(store: Store, topic: str, key: str) -> Row:
-    """The row of one key; its offsets are in their order, and other topics' may be among them."""
+    """The row of one key; its offsets are sorted, and may include those of other topics."""
     found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
     return {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}

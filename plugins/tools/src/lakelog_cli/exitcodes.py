@@ -1,4 +1,4 @@
-"""What the program's exit code says, and which of them an error means."""
+"""The program's exit codes, and their assignment to errors."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
     (StoreError, NOT_OPENED),
     (CorruptRecord, FOUND),
 )
-"""The first class that fits counts; every other error of lakelog is one of usage."""
+"""The first matching class counts; any other lakelog error means wrong usage."""
 
 
 def of(error: LakelogError) -> int:
-    """The exit code that an error means: of a plugin's, what its class has as ``exit_code``."""
+    """The exit code for an error; a plugin's error class may set ``exit_code``."""
     stated = getattr(error, "exit_code", None)
     if isinstance(stated, int):
         return stated

@@ -1,4 +1,4 @@
-"""How many files the parts of a store directory have, and what they take on disk."""
+"""Number and disk space of the files in each part of a store directory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 import attrs
 
 BLOCK_BYTES: Final = 512
-"""``st_blocks`` counts in these, whatever the file system's own blocks are."""
+"""The unit of ``st_blocks``, independent of the file system's block size."""
 REST: Final = "other"
 
 
 @attrs.define
 class Size:
-    """What a part of a store directory takes.
+    """The size of a part of a store directory.
 
-    :ivar length_bytes: lengths of its files together
-    :ivar disk_bytes: what is allocated for them; less where files have holes
+    :ivar length_bytes: total length of its files
+    :ivar disk_bytes: their allocated space, less than the length if they have holes
     """
 
     files: int = 0
@@ -28,16 +28,16 @@ class Size:
     disk_bytes: int = 0
 
     def add(self, found: os.stat_result) -> None:
-        """Count one file more."""
+        """Add one file."""
         self.files += 1
         self.length_bytes += found.st_size
         self.disk_bytes += found.st_blocks * BLOCK_BYTES
 
 
 def sizes(parts: Mapping[str, Path], root: Path) -> dict[str, Size]:
-    """The size of each part by its name, and of what else is below ``root`` under ``other``.
+    """The size of each part by its name; all other files below ``root`` count as ``other``.
 
-    A file that goes away meanwhile is not counted.
+    A file that is deleted meanwhile is skipped.
     """
     found = {name: Size() for name in (*parts, REST)}
     folders = {path: name for name, path in parts.items()}

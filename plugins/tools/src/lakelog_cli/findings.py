@@ -1,4 +1,4 @@
-"""Tells what a check finds: some of each kind and a count of the rest, or all of it as JSON."""
+"""Reports findings of a check: some of each kind and a count of the rest, or all of it as JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MOST_TOLD: Final = 20
 
 
 class Reporter:
-    """Problems go to stderr as text, or to stdout as JSON, as they are found.
+    """Writes problems to stderr as text, or to stdout as JSON, as they are found.
 
-    :param crash: what it explains is counted, and printed as JSON only
-    :ivar behind: places where queues and index lag behind the log, or are ahead of it
-    :ivar torn_bytes: behind the last record of a log whose owner crashed
+    :param crash: problems explained by it are counted, and written only as JSON
+    :ivar behind: number of places where queues and index lag behind the log, or are ahead of it
+    :ivar torn_bytes: bytes after the last record of a log whose owner crashed
     """
 
     def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
@@ -37,11 +37,11 @@ class Reporter:
 
     @property
     def problems(self) -> int:
-        """How many were told, or counted only."""
+        """The number of problems, including those only counted."""
         return self._found.total()
 
     def tell(self, problems: Iterable[Problem]) -> None:
-        """Take what is wrong with queues and index."""
+        """Report problems of queues and index."""
         for problem in problems:
             if self._crash is not None and self._crash.explains(problem):
                 self.behind += 1
@@ -55,20 +55,20 @@ class Reporter:
                 typer.echo(f"problem: {problem}", err=True)
 
     def finish(self) -> None:
-        """Say how many were not told."""
+        """Report the number of problems that were only counted."""
         for what, count in self._found.items():
             if not self._as_json and count > MOST_TOLD:
                 typer.echo(f"problem: {what}: {count - MOST_TOLD} more", err=True)
 
     def segment(self, problem: BadSegment) -> None:
-        """Tell of a segment's name or length."""
+        """Report a wrong name or length of a segment."""
         if self._as_json:
             self.line({"kind": "segment", "what": str(problem)})
         else:
             typer.echo(f"segment: {problem}", err=True)
 
     def missing(self, missing: Missing) -> None:
-        """Tell of records that were durable once, and are lost."""
+        """Report lost records that were durable."""
         self._found["missing"] += 1
         if self._as_json:
             self.line({"kind": "missing", **attrs.asdict(missing)})
@@ -76,7 +76,7 @@ class Reporter:
             typer.echo(f"missing: records from {missing}", err=True)
 
     def damage(self, damage: Damage) -> None:
-        """Tell of damage in the log, also on stderr."""
+        """Report damage in the log, also on stderr."""
         torn = self.is_torn(damage)
         if torn:
             self.torn_bytes += damage.end_offset - damage.offset
@@ -89,11 +89,11 @@ class Reporter:
             self.line({"kind": kind, "path": path, **place, "what": str(damage.error)})
 
     def is_torn(self, damage: Damage) -> bool:
-        """Whether it is no damage: bytes of a put that a crash cut off."""
+        """Whether it is the torn end of a put at the crash, not damage."""
         return self._crash is not None and self._crash.explains_damage(damage)
 
     def line(self, row: Mapping[str, Any]) -> None:
-        """One line of JSON."""
+        """Write one line of JSON."""
         write_lines([row])
 
 

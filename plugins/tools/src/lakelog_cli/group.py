@@ -1,4 +1,4 @@
-"""How every command ends: an error of lakelog is one line and a code, never a traceback."""
+"""Maps errors of all commands to one line of text and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakelog.runtime.arguments import WrongType, WrongValue
 from lakelog_cli import exitcodes
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What a disk says that an output is written to; errors of a store are lakelog's own."""
+"""Disk errors of the output; those of a store are lakelog's own errors."""
 
 
 class LakelogGroup(TyperGroup):
-    """The commands, a plugin's too, with one treatment of how they end."""
+    """The command group, for commands of plugins too, with common error handling."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; a pipe that nobody reads any more, and Ctrl-C, end it quietly."""
+        """Run a command; a closed pipe or Ctrl-C ends it without a message."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -51,7 +51,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not complain at exit."""
+    """Redirect buffered output to ``/dev/null``, to avoid an error message at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

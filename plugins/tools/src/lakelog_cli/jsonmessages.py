@@ -1,6 +1,6 @@
-"""Messages from lines of JSON: the fields of ``lakelog.Message``, under the same names.
+"""Parses messages from lines of JSON, with the field names of ``lakelog.Message``.
 
-A body that is no text stands under ``body_base64``.
+A binary body is given as ``body_base64``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIELDS: Final = {each.name for each in attrs.fields(Message)} | {BASE64}
 
 
 def messages_of(lines: Iterable[str | bytes], defaults: Message, source: str) -> Iterator[Message]:
-    """One message per line that is not empty; what it does not say is taken from ``defaults``."""
+    """Yield one message per non-empty line; missing fields are taken from ``defaults``."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _message(line, defaults, f"{source}, line {number}")
@@ -46,7 +46,7 @@ def _fields(line: str | bytes, place: str) -> dict[str, Any]:
 
 
 def _with_body(fields: dict[str, Any], place: str) -> dict[str, Any]:
-    """The fields of a message, the body as bytes."""
+    """The fields of a message, with the body as bytes."""
     fields = dict(fields)
     packed, text = fields.pop(BASE64, None), fields.get("body")
     if packed is not None and text is not None:

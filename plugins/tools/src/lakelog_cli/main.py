@@ -1,4 +1,4 @@
-"""The program ``lakelog``: starts the command line, or says in one line what keeps it from it."""
+"""The program ``lakelog``: starts the command line, or reports a missing package in one line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def run() -> None:
     """Run the command that the arguments name, and exit with its code."""
     try:
         _start()
-    except KeyboardInterrupt:  # while the commands are still loaded, which takes a while
+    except KeyboardInterrupt:  # during the import of the commands, which takes a while
         sys.exit(INTERRUPTED_EXIT_CODE)
 
 
 def _start() -> None:
-    if sys.argv[1:] == ["--version"]:  # needs none of what the commands need
+    if sys.argv[1:] == ["--version"]:  # works without the packages
         from importlib.metadata import version
 
         sys.stdout.write(f"{version('lakelog-core')}\n")

@@ -1,4 +1,4 @@
-"""Messages as lines: for people on one line each, or as JSON under lakelog's names."""
+"""Formats messages as lines of text, or as JSON with lakelog's field names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.shown import shown
 
 SHOWN: Final = 60
-"""So many characters of a body, or bytes of one that is no text, a line for people shows."""
+"""Number of characters (or bytes, if binary) of a body in a line of text."""
 
 
 def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> None:
-    """Print each message as it comes."""
+    """Write each message as it arrives."""
     for message in messages:
         if as_json:
             write_lines([message_line(message)])
@@ -26,7 +26,7 @@ def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> None:
 
 
 def message_line(message: StoredMessage) -> dict[str, Any]:
-    """A message under the names that ``lakelog.StoredMessage`` has."""
+    """A message with the field names of ``lakelog.StoredMessage``."""
     return {
         "topic": message.topic,
         "queue_id": message.queue_id,
@@ -48,7 +48,7 @@ def message_line(message: StoredMessage) -> dict[str, Any]:
 
 
 def _body(body: bytes) -> dict[str, str]:
-    """The body as text if it is UTF-8, and else in base64 under another name."""
+    """The body as text if it is UTF-8, otherwise in base64 under another name."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -56,7 +56,7 @@ def _body(body: bytes) -> dict[str, str]:
 
 
 def for_people(message: StoredMessage) -> str:
-    """Where it stands, its tags and keys, and the start of its body."""
+    """The position, tags, keys, and the start of the body."""
     place = f"{message.physical_offset} {message.topic}/{message.queue_id}@{message.queue_offset}"
     words = [f"tags={message.tags}"] if message.tags else []
     words += [f"keys={','.join(message.keys)}"] if message.keys else []
@@ -64,7 +64,7 @@ def for_people(message: StoredMessage) -> str:
 
 
 def _start(body: bytes) -> str:
-    r"""The start of a body, in quotes: as text if it is UTF-8, else as Python writes bytes.
+    r"""The start of a body, in quotes: as text if it is UTF-8, otherwise as a bytes literal.
 
     >>> _start("für 5 €".encode()), _start(b"\xe4"), _start(b"a\n\x1b[2J")
     ("'für 5 €'", "b'\\xe4'", "'a\\n\\x1b[2J'")

@@ -1,4 +1,4 @@
-"""What a command was asked for and the store does not have: said with what it does have."""
+"""The error for a name that the store does not have, with suggestions from the existing names."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lakelog.store.store import Store
 from lakelog_cli.shown import shown
 
 _NAMED: Final = 5
-"""How many of the names that are there a message tells."""
+"""Number of existing names in a message."""
 
 
 class NotThere(LakelogError):
-    """The store has no topic, queue or group of that name; a mistake in usage."""
+    """The store has no topic, queue or group of that name; wrong usage."""
 
 
 def check_name(kind: str, name: str, known: Collection[str]) -> None:
-    """Raise :class:`NotThere` unless ``name`` is one of those that are ``known``.
+    """Raise :class:`NotThere` unless ``name`` is in ``known``.
 
-    :param kind: what it names, such as ``topic``
+    :param kind: kind of the name, such as ``topic``
     """
     if name in known:
         return

@@ -1,4 +1,4 @@
-"""Opens a store for a command, with the settings that its options give."""
+"""Opens a store for a command, with the settings from its options."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def open_for(
     *,
     notes: bool = True,
 ) -> Store:
-    """Open the store in ``path``; settings that have no meaning here are told on stderr.
+    """Open the store in ``path``; settings without effect are reported on stderr.
 
-    :param notes: whether they are
+    :param notes: whether to report them
     """
     store = open_store(
         path,
@@ -48,7 +48,7 @@ def open_for(
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """The key and the value of ``KEY=VALUE``.
+    """Parse ``KEY=VALUE``.
 
     >>> assignment("timed.flush_interval_ms=500"), assignment("flush=inline")
     (('timed.flush_interval_ms', 500), ('flush', 'inline'))
@@ -62,7 +62,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML has it, or else a plain string."""
+    """Parse a value as TOML, or else as a plain string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

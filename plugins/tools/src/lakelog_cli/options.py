@@ -1,4 +1,4 @@
-"""The arguments that several commands share, each spelt and explained in one place."""
+"""Arguments shared by several commands, each defined once."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ Tags: TypeAlias = Annotated[
 ]
 
 _FIRST_MS: Final = 126_230_400_000
-"""1974-01-01; RocketMQ is younger."""
+"""1974-01-01; older than any RocketMQ store."""
 
 
 def a_time(text: str) -> int:
-    """Parse an option's time; what is none is wrong usage.
+    """Parse a time option; an invalid time is wrong usage.
 
-    A date before 1974 is the beginning of every store. As a number of milliseconds, it would be
-    refused as one that looks like seconds.
+    A date before 1974 means the beginning of every store. Its number of milliseconds would be
+    rejected because it looks like seconds.
     """
     try:
         found = times.parse_time(text, datetime.now(UTC))

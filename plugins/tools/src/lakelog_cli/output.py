@@ -1,4 +1,4 @@
-"""What goes to stdout as JSON: one way to write it."""
+"""Writes JSON to stdout."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakelog.settings.schema import plain_value
 
 
 def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line."""
+    """Write one JSON object per line."""
     sys.stdout.writelines(f"{json.dumps(row, separators=(',', ':'))}\n" for row in rows)
 
 
 def write_document(document: object) -> None:
-    """One JSON document, for people too."""
+    """Write one indented JSON document."""
     sys.stdout.write(f"{json.dumps(document, indent=2, default=plain_value)}\n")

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, where stderr is a terminal; elsewhere nothing."""
+"""A progress bar on stderr, if that is a terminal; otherwise nothing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 class Advance(Protocol):
-    """Told how much is done by now, and of how much once that is known."""
+    """Called with the amount done, and the total once it is known."""
 
     def __call__(self, done: float, total: float | None = None) -> None:
         """Move the bar."""
 
     def phase(self, words: str) -> None:
-        """Begin again at nothing, under another name."""
+        """Restart the bar at zero, with another description."""
 
 
 @attrs.frozen
 class _Bar:
-    """One line of a terminal."""
+    """The bar on the terminal."""
 
     bar: Progress
     task: TaskID
@@ -37,7 +37,7 @@ class _Bar:
 
 @contextmanager
 def progress(words: str, total: float | None = None, *, hidden: bool = False) -> Iterator[Advance]:
-    """A bar for as long as the block runs; without a total it only shows that work goes on."""
+    """Show a bar while the block runs; without a total it only indicates activity."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(

@@ -1,6 +1,6 @@
-"""The records that the units of a queue point to, as record batches, in the units' order.
+"""The records to which the units of a queue point, as record batches in the units' order.
 
-Units that stand close to one another in the log are read in one go.
+Units that are close together in the log are read at once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lakelog.format.units import Longs, Units
 from lakelog.log.reading.pieces import Piece
 
 Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
-"""What the log holds from one offset to another."""
+"""Reads the log from one offset to another."""
 
 GAP_BYTES: Final = 1 << 16
-"""What lies between two records is read with them, up to this."""
+"""Largest gap between two records that is read with them."""
 RUN_BYTES: Final = 16 << 20
-"""About as much is read at once."""
+"""Approximate size of one read."""
 
 
 @attrs.frozen(eq=False)
@@ -34,7 +34,7 @@ class Queued:
 
 
 def queued_records(units: Units, pieces: Pieces) -> Iterator[Queued]:
-    """Give ``units`` with their records; a unit whose record is not whole is left out."""
+    """Yield ``units`` with their records; units without a whole record are omitted."""
     for run in _runs(units):
         first, last = int(run.offsets[0]), int(run.offsets[-1])
         for piece in pieces(first, last + 1):
@@ -43,7 +43,7 @@ def queued_records(units: Units, pieces: Pieces) -> Iterator[Queued]:
 
 
 def _runs(units: Units) -> Iterator[Units]:
-    """Parts whose offsets rise in small steps: offsets of a queue that is whole always rise."""
+    """Split into runs with offsets that ascend in small steps, as in an intact queue."""
     if not len(units):
         return
     steps = np.diff(units.offsets)
@@ -54,7 +54,7 @@ def _runs(units: Units) -> Iterator[Units]:
 
 
 def _limited(run: Units) -> Iterator[Units]:
-    """A run in parts of about ``RUN_BYTES``."""
+    """Split a run into parts of about ``RUN_BYTES``."""
     part = (run.offsets - run.offsets[0]) // RUN_BYTES
     cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(run)]
     for start, end in pairwise(cuts):
@@ -62,7 +62,7 @@ def _limited(run: Units) -> Iterator[Units]:
 
 
 def _met(run: Units, batch: RecordBatch) -> Iterator[Queued]:
-    """The units whose records start in ``batch``."""
+    """Select the units whose records start in ``batch``."""
     places: Longs = batch.base_offset + batch.starts
     at = np.searchsorted(places, run.offsets)
     known = np.flatnonzero(places[np.minimum(at, len(places) - 1)] == run.offsets)

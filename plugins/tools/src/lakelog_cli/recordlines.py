@@ -1,7 +1,7 @@
-"""Records as lines of ``dump``: names and values as the real store's dump has them.
+"""Records as rows of ``dump``, with the names and values of RocketMQ's own dump.
 
-Numbers are what the record holds; hosts are written ``address|port`` as Java writes addresses,
-that is IPv6 with all eight groups, and IPv4 where an IPv6 address only wraps one.
+Numbers are as in the record. Hosts are written ``address|port``, as Java writes addresses: IPv6
+with all eight groups, and IPv4 for an IPv4-mapped IPv6 address.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def record_lines(batch: RecordBatch) -> Iterator[Row]:
 
 
 def rows_of(kind: str, columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
-    """Columns as rows."""
+    """Convert columns to rows."""
     for values in zip(*columns.values(), strict=True):
         yield {"kind": kind, **dict(zip(columns, values, strict=True))}
 
 
 def blank_line(blank: Blank) -> Row:
-    """The row of the filler at the end of a segment."""
+    """The row of the blank record at the end of a segment."""
     return {"kind": "blank", "physOffset": blank.offset, "size": blank.size}
 
 
 def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
-    """What every row of a record has, by its name there."""
+    """The columns of every row of a record, by name."""
     hosts = batch.hosts()
     return {
         "topic": batch.topics,

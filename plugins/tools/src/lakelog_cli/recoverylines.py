@@ -1,4 +1,4 @@
-"""What a recovery found and did, as text for a terminal and as a row of JSON."""
+"""The result of a recovery, as text for a terminal and as a row of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakelog_cli.shown import shown
 
 
 def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Iterator[str]:
-    """A line for each thing that was found, and for what was done about it."""
+    """Yield a line for each finding and each action."""
     cut, mended = ("to cut", "to mend") if dry_run else ("cut", "mended")
     stop = "a clean stop" if report.clean else "an unclean stop"
     yield f"{shown(str(store))}: {stop}"
@@ -38,7 +38,7 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
 
 
 def recovery_row(report: RecoveryReport) -> dict[str, Any]:
-    """All of it."""
+    """The complete report."""
     return {
         "clean": report.clean,
         "read_from": report.read_from,
@@ -64,7 +64,7 @@ def _damage_row(damage: Damage) -> dict[str, Any]:
 
 
 def aside_row(aside: Aside) -> dict[str, Any]:
-    """What is kept in quarantine, and where."""
+    """A part in quarantine, with its path."""
     kept = str(aside.path) if aside.path is not None else None
     place = {"offset": aside.offset, "end_offset": aside.end_offset}
     return {**place, "what": aside.reason, "kept": kept}

@@ -1,4 +1,4 @@
-"""The group of all commands: imports the one that runs, and names the package of one that lacks."""
+"""The group of all commands: imports the one that runs, or names the package it needs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ELSEWHERE: Final = {
     "lake": ("lakelog-lake", "lakehouse"),
     "sql": ("lakelog-lake", "lakehouse"),
 }
-"""Commands of plugins: the distribution that has each, and the extra of lakelog that brings it."""
+"""Commands of plugins: the distribution of each, and lakelog's extra that includes it."""
 
 
 class NotInstalled(LakelogError):
-    """A command of a plugin that is not installed, or is switched off; a mistake in usage."""
+    """A command of a plugin that is not installed, or is switched off; wrong usage."""
 
 
 class RootGroup(LakelogGroup):
     """``lakelog COMMAND``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, and import it if it is one of lakelog's own."""
+        """Find the command, and import it if it is lakelog's own."""
         name = args[0]
         if name in self.commands and find_spec(f"{_FOLDER}.{name}") is not None:
             self.commands[name] = _imported(name)
@@ -40,7 +40,7 @@ class RootGroup(LakelogGroup):
 
 
 def _imported(name: str) -> Any:
-    """The command as click has it; a module with commands of its own has them in ``app``."""
+    """The command as a click object; a module with subcommands has them in ``app``."""
     module = import_module(f"{_FOLDER}.{name}")
     app = getattr(module, "app", None)
     if app is None:

@@ -1,4 +1,4 @@
-"""Text of others on a terminal: what cannot be printed is escaped, so that it cannot act there."""
+"""Escapes unprintable characters of untrusted text, so that it cannot control the terminal."""
 
 from __future__ import annotations
 

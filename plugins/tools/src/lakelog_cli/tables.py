@@ -1,7 +1,7 @@
-"""Rows as people read them, or as JSON: one way for every command that lists something.
+"""Prints rows as a table or as JSON, for every command that lists something.
 
-On a terminal a table with headings; elsewhere one line per row, fields parted by tabs, nothing
-folded or cut; with ``--json`` one object per line, under the same names.
+On a terminal, a table with headings. Elsewhere one line per row, with fields separated by tabs, not
+wrapped or cut. With ``--json``, one object per line with the same names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.shown import shown
 
 NOTHING = "-"
-"""Stands where a row has no value."""
+"""Printed for a missing value."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print ``rows``, all of the same names."""
+    """Print ``rows``, which have the same names."""
     if as_json:
         write_lines(rows)
         return

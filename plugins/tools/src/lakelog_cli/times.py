@@ -1,6 +1,6 @@
-"""Times as people write them, to ms since 1970: the one parser that every command uses.
+"""Parses times for all commands, to ms since 1970.
 
-A time without a zone is one of the local zone. "today" begins at midnight there.
+A time without a zone is in the local zone, and "today" starts at local midnight.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNDERSTOOD: Final = (
 HELP: Final = f"TIME is one of: {UNDERSTOOD}."
 
 LATEST_MS: Final = (1 << 63) - 1
-"""Times are kept as 64-bit integers."""
+"""The largest 64-bit integer, in which times are stored."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
@@ -51,12 +51,12 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?")
 
 
 def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
-    """The time that ``text`` means, in ms since 1970.
+    """Parse a time, to ms since 1970.
 
-    :param now: what relative times count from, with its zone
-    :param zone: the local one; ``None`` is the system's
+    :param now: reference of relative times, with its zone
+    :param zone: the local zone; ``None`` is the system's
 
-    Raises ``ValueError``, which says what is understood.
+    Raises ``ValueError`` that lists the accepted formats.
 
     >>> noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
     >>> [parse_time(text, noon, UTC) for text in ("2h ago", "today 10:00", "10:00")]
@@ -66,7 +66,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
     clock = _Clock(now, zone)
     try:
         found = next(at for parse in _PARSERS if (at := parse(words, clock)) is not None)
-    except (ValueError, OverflowError, OSError):  # no such day, or none that a clock can show
+    except (ValueError, OverflowError, OSError):  # no such day, or outside the range of datetime
         raise ValueError(f"{text!r} is no time; understood are {UNDERSTOOD}") from None
     if abs(found) > LATEST_MS:
         raise ValueError(f"{text!r} is too far away: times are 64-bit ms since 1970")
@@ -75,18 +75,18 @@ def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
 
 @attrs.frozen
 class _Clock:
-    """What time it is, and where."""
+    """The current time and the local zone."""
 
     now: datetime
     zone: tzinfo | None
 
     def local(self, day: date, at: time) -> datetime:
-        """A time here; the system knows which of its days are summer."""
+        """A local time; the system decides on daylight saving time."""
         naive = datetime.combine(day, at)
         return naive.astimezone() if self.zone is None else naive.replace(tzinfo=self.zone)
 
     def today(self) -> date:
-        """The day that it is here."""
+        """The current local day."""
         return self.now.astimezone(self.zone).date()
 
 
@@ -103,7 +103,7 @@ def _now(words: str, clock: _Clock) -> int | None:
 
 
 def _ago(words: str, clock: _Clock) -> int | None:
-    """One or several lengths of time, counted back from now."""
+    """One or several durations, counted back from now."""
     rest, total, at = words.removesuffix(" ago"), 0, 0
     while at < len(rest):
         found = _PART.match(rest, at)
@@ -132,7 +132,7 @@ def _named_day(name: str, clock: _Clock) -> date | None:
 
 
 def _time_of_day(text: str) -> time:
-    """Midnight, or the time in ``text``, whose hour may have one digit."""
+    """The time in ``text``, whose hour may have one digit; midnight if it is empty."""
     return time.fromisoformat(text if text[2:3] == ":" else f"0{text}") if text else time()
 
 
@@ -152,4 +152,4 @@ _PARSERS: Final[tuple[Callable[[str, _Clock], int | None], ...]] = (
     _day,
     _iso,
 )
-"""In this order; the last one raises where nothing fits."""
+"""Tried in this order; the last one raises if none matches."""

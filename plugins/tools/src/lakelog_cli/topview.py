@@ -1,4 +1,4 @@
-"""One frame of ``lakelog top``: a view of a store at work, as rich draws it."""
+"""Renders one frame of ``lakelog top`` from a view of a running store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stop
 
 
 def frame(view: View) -> RenderableType:
-    """Everything that ``view`` has."""
+    """Render ``view``."""
     parts: list[RenderableType] = [_head(view), *_problems(view)]
     if view.get("positions"):
         parts += [Text(), _log(view), _lags(view)]
@@ -48,7 +48,7 @@ def _problems(view: View) -> Iterator[Text]:
 
 
 def _log(view: View) -> Columns:
-    """How far the log is, and how fast it grows."""
+    """The positions of the log, and their rates."""
     counts, rates = view["positions"], view.get("rates", {})
     table = Columns("", "appended", "flushed", "dispatched", "records", "syncs", "flush latency")
     table.add_row(
@@ -71,7 +71,7 @@ def _lags(view: View) -> Text:
 
 
 def _members(view: View) -> Columns:
-    """Who has the store open for writing."""
+    """The processes that have the store open for writing."""
     table = Columns("has it open", "pid", "times", "for all...")
     for row in view["members"]:
         table.add_row(
@@ -81,7 +81,7 @@ def _members(view: View) -> Columns:
 
 
 def _remarks(view: View) -> Iterator[Text]:
-    """What is odd, and what is not known."""
+    """Unusual findings, and limits of the view."""
     if view["members_not_seen"]:
         yield Text(f"{view['members_not_seen']} more have it open, of other users or containers")
     elif view["members_not_seen"] is None:

@@ -1,4 +1,4 @@
-"""Walks the log of an open store with a progress bar, and reports damage as it is met."""
+"""Scans the log of an open store with a progress bar, and reports damage."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PartT = TypeVar("PartT", bound="Part")
 
 @attrs.define
 class Damages:
-    """Counts damage, and prints each on stderr.
+    """Counts damage, and prints each instance to stderr.
 
-    :ivar count: how many places there were
+    :ivar count: number of damaged ranges
     """
 
     count: int = 0
 
     def __call__(self, damage: Damage) -> None:
-        """Take one."""
+        """Count and print one instance."""
         print_damage(damage)
         self.count += 1
 
@@ -38,10 +38,10 @@ class Damages:
 def walk(
     store: Store, on_damage: Damages, start: int | None = None, end: int | None = None
 ) -> Iterator[Piece]:
-    """Everything in the log from ``start`` to ``end``."""
+    """Yield the log from ``start`` to ``end``."""
     first = max(store.min_offset, start or 0)
     last = _log_end(store) if end is None else end
-    # lines on a terminal are progress enough, and a bar between them would only flicker
+    # Lines on a terminal show progress themselves, and a bar between them would flicker.
     hidden = sys.stdout.isatty()
     pieces = store.scan_pieces(start, end)
     return _walked(pieces, first, last, hidden=hidden, on_damage=on_damage)
@@ -50,13 +50,13 @@ def walk(
 def walk_parts(
     store: Store, processes: int | None, on_damage: Callable[[Damage], None]
 ) -> Iterator[Part]:
-    """Everything in the log, read by several processes."""
+    """Yield the whole log, read by several processes."""
     parts = parallel_scan(store, processes)
     return _walked(parts, store.min_offset, _log_end(store), hidden=False, on_damage=on_damage)
 
 
 def print_damage(damage: Damage) -> None:
-    """One line on stderr."""
+    """Print one line to stderr."""
     typer.echo(f"damaged: {damage}", err=True)
 
 
@@ -77,12 +77,12 @@ def _walked(
 
 
 def directory_of(store: Store) -> StoreDirectory:
-    """Where the files of an open store stand."""
+    """The files of an open store."""
     return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
 
 
 def _log_end(store: Store) -> int:
-    """Behind the last byte of the last segment."""
+    """The end of the last segment, a physical offset."""
     directory = directory_of(store)
     segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
     return max((each.start_offset + each.length for each in segments), default=0)
