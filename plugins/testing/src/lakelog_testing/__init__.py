@@ -1,8 +1,8 @@
-"""Contract kits, fakes and the crash simulator for tests of stores and of plugins.
+"""Contract kits, fakes and the crash simulator, for tests of stores and plugins.
 
-Contract kits are pytest classes, one per kind of strategy: subclass one, say how to make the
-strategy, and its tests run against it. Put ``pytest.register_assert_rewrite("lakelog_testing")``
-into ``conftest.py``, before other imports of it, and a failed check shows its values.
+Contract kits are pytest classes, one per kind of strategy. Subclass one, define how the strategy is
+created, and its tests run against it. Call ``pytest.register_assert_rewrite("lakelog_testing")`` in
+``conftest.py``, before importing it otherwise; failed checks then show their values.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import each name when it is first used: most need pytest, and some NumPy."""
+    """Import each name on first use: most need pytest, and some NumPy."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Copies of store directories, of living and of killed ones too."""
+"""Copies store directories, also of running and of killed stores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakelog.format.layout import TMP_DIR
 
 
 def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
-    """Copy a directory to a new name, but for sockets, which no copy could serve.
+    """Copy a directory to a new name, without sockets, which are useless in a copy.
 
-    A living store makes segments in a folder of its own and renames them: one that has gone from
-    there by the time it is copied is left out. Raises what :func:`shutil.copytree` raises.
+    A running store creates segments in a temporary folder and renames them; files that vanish from
+    there are skipped. Raises like :func:`shutil.copytree`.
     """
     return Path(shutil.copytree(source, target, ignore=_sockets, copy_function=_copy))
 

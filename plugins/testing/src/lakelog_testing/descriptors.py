@@ -1,7 +1,7 @@
-"""Which files a process has open: what tests ask that say nothing is left open.
+"""Lists a process's open files, for tests that check for leaks.
 
-Source: ``proc(5)``, ``/proc/PID/fd``. A process opens and closes while its descriptors are listed:
-one that has gone meanwhile, that of the listing itself among them, is not open.
+Source: ``proc(5)``, ``/proc/PID/fd``. Descriptors that vanish during the listing, such as that of
+the listing itself, are skipped.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 def open_files(pid: int | None = None) -> list[tuple[int, str]]:
     """Descriptor and name of each open file, by default of this process.
 
-    Names are as the kernel says them: ``socket:[1]``, a deleted file's ends in `` (deleted)``.
-    Raises ``FileNotFoundError`` if there is no such process.
+    Names are the kernel's: ``socket:[1]``; that of a deleted file ends in `` (deleted)``. Raises
+    ``FileNotFoundError`` if there is no such process.
     """
     folder = Path(f"/proc/{os.getpid() if pid is None else pid}/fd")
     found = list[tuple[int, str]]()
@@ -26,7 +26,7 @@ def open_files(pid: int | None = None) -> list[tuple[int, str]]:
 
 
 def open_in(folder: Path, pid: int | None = None) -> list[str]:
-    """Names of the open files in a folder, at any depth; a file is in itself."""
+    """Names of the open files in a folder, at any depth, or of the file ``folder`` itself."""
     place = os.path.realpath(folder)
     inside = (place, place + " (deleted)")
     names = [name for _, name in open_files(pid)]

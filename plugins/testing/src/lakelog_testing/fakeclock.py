@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Final
 
 _PATIENCE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.005
-"""How often a waiter looks whether its event was set: that wakes nobody here."""
+"""Polling interval for the event of a waiter, whose setting does not notify the clock."""
 
 
 class FakeClock:
-    """Give it to ``lakelog.open(path, clock=...)``; it has no say in store times of messages.
+    """Pass it to ``lakelog.open(path, clock=...)``; store times of messages do not use it.
 
-    :param now_ms: what it shows at first, in ms since 1970; the machine's time if not given
-    :param instant: whether waits that others than a test's :meth:`advance` would end take no time
-        at all, and move the clock themselves
+    :param now_ms: initial time in ms since 1970; by default the machine's
+    :param instant: whether waits return at once and advance the clock themselves
     """
 
     def __init__(self, now_ms: int | None = None, *, instant: bool = False) -> None:
@@ -30,15 +29,15 @@ class FakeClock:
         self._changed = Condition()
 
     def now_ms(self) -> int:
-        """The time that it shows."""
+        """The clock's time."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """How far it was moved; :meth:`set_back` does not count."""
+        """The time by which it was advanced; :meth:`set_back` does not count."""
         return self._passed_ms
 
     def wait(self, stop: Event, ms: int) -> bool:
-        """Wait until the clock was moved by ``ms`` in all, or ``stop`` is set."""
+        """Wait until the clock was advanced by ``ms`` in total, or ``stop`` is set."""
         if self._instant:
             self.advance(ms)
             return stop.is_set()
@@ -53,21 +52,21 @@ class FakeClock:
             return stop.is_set()
 
     def advance(self, ms: int) -> None:
-        """Move it on; who waited for less goes on."""
+        """Advance the clock, and wake waits that are due."""
         with self._changed:
             self._passed_ms += ms
             self._now_ms += ms
             self._changed.notify_all()
 
     def set_back(self, ms: int) -> None:
-        """Let it show an earlier time, as an operator may; waits are not concerned."""
+        """Set the time back, as an operator may; waits are unaffected."""
         self._now_ms -= ms
 
     def advance_and_settle(self, ms: int) -> None:
-        """Move it on until the one thread that waits has done what was due, and waits again.
+        """Advance until the one waiting thread has done all due work, and waits again.
 
-        The clock is moved from wait to wait, so that no round is passed over. Raises
-        ``TimeoutError`` if nobody waits.
+        The clock advances from wait to wait, so that no round is skipped. Raises ``TimeoutError``
+        if no thread waits.
         """
         target = self._passed_ms + ms
         while (due := self._next_due()) <= target:

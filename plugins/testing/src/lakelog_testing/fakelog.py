@@ -1,4 +1,4 @@
-"""A log without a disk: what flush strategies and replicators are tested against."""
+"""A log without a disk, for tests of flush strategies and replicators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakelog.errors import StoreFailed
 class FakeLog:
     """A :class:`~lakelog.interfaces.Flushable` that a test appends to, stalls and breaks.
 
-    :ivar appended: end of what was appended
-    :ivar committed: end of what others see
-    :ivar flushed: end of what is durable
-    :ivar syncs: how many syncs were begun
-    :ivar sync_seconds: how long each sync takes
-    :ivar staged: whether it plays a staged writer: nothing is committed without being asked for
+    :ivar appended: end of the appended bytes
+    :ivar committed: end of the bytes visible to other processes
+    :ivar flushed: end of the durable bytes
+    :ivar syncs: number of syncs begun
+    :ivar sync_seconds: duration of each sync
+    :ivar staged: whether it acts like a staged writer: commits happen only on request
     """
 
     def __init__(self, *, staged: bool = False) -> None:
@@ -36,19 +36,19 @@ class FakeLog:
         self._turn = threading.Lock()
 
     def append(self, size: int = 100) -> int:
-        """Append ``size`` bytes; the end of the log."""
+        """Append ``size`` bytes; returns the end of the log."""
         with self._lock:
             self.appended += size
             return self.appended
 
     def commit(self) -> int:
-        """Hand everything appended to the page cache."""
+        """Commit everything appended to the page cache."""
         with self._lock:
             self.committed = self.appended
             return self.committed
 
     def sync(self) -> int:
-        """Make durable what was appended before; waits while stalled, raises when broken."""
+        """Make earlier appends durable; blocks while stalled, raises when broken."""
         with self._lock:
             self.committed = end = self.appended
             self.syncs += 1
@@ -62,7 +62,7 @@ class FakeLog:
             return self.flushed
 
     def try_sync(self) -> bool:
-        """Sync, unless a thread does so by this call just now."""
+        """Sync, unless another thread is in this call."""
         if not self._turn.acquire(blocking=False):
             return False
         try:
@@ -73,7 +73,7 @@ class FakeLog:
         return True
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
-        """Look again and again whether all before ``end_offset`` is durable."""
+        """Poll until everything before ``end_offset`` is durable."""
         deadline = time.monotonic() + timeout_s
         while self.flushed < end_offset:
             if self._failed:
@@ -92,12 +92,12 @@ class FakeLog:
         return error
 
     def break_disk(self) -> None:
-        """Let this and every later sync fail."""
+        """Make this and every later sync fail."""
         self._broken = True
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Let every sync wait until :meth:`release` or the end of the ``with`` block."""
+        """Make every sync wait until :meth:`release` or the end of the ``with`` block."""
         self._open.clear()
         with self.released_behind():
             yield
@@ -105,7 +105,7 @@ class FakeLog:
 
     @contextmanager
     def released_behind(self) -> Iterator[None]:
-        """Let the disk go on when the block fails, or what waits for it would hang the test."""
+        """Release the disk if the block fails; otherwise waiting threads would hang the test."""
         try:
             yield
         except BaseException:
@@ -113,11 +113,11 @@ class FakeLog:
             raise
 
     def release(self) -> None:
-        """Let syncs that wait go on."""
+        """Release waiting syncs."""
         self._open.set()
 
     def await_sync(self, patience_seconds: float) -> None:
-        """Wait until a sync has begun, and knows up to where it syncs."""
+        """Wait until a sync has begun, with its end determined."""
         deadline = time.monotonic() + patience_seconds
         while not self.syncs:
             assert time.monotonic() < deadline, "no sync has begun"

@@ -1,4 +1,4 @@
-"""A file of the operating system that keeps account, and fails where a test says so."""
+"""A real file that records its calls, and fails on request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class FaultyFile:
     """A :class:`~lakelog.files.filesystem.File` around another.
 
     :ivar writes: position and length of every ``write_at``
-    :ivar addresses: where in memory the bytes of each stood
-    :ivar syncs: how often ``sync`` was called
-    :ivar meanwhile: called once, in the middle of the next ``write_at``
+    :ivar addresses: memory address of the bytes of each
+    :ivar syncs: number of calls of ``sync``
+    :ivar meanwhile: called once, during the next ``write_at``
     :ivar failing: names of methods that fail with ``EIO`` from now on
-    :ivar allocated_end: end of what was allocated through it
-    :ivar trespasses: writes and writable maps that went beyond that
+    :ivar allocated_end: end of the range allocated through it
+    :ivar trespasses: writes and writable maps beyond that end
     """
 
     def __init__(self, inner: File) -> None:
@@ -36,7 +36,7 @@ class FaultyFile:
 
     @property
     def path(self) -> Path:
-        """Where it was opened."""
+        """Its path."""
         return self._inner.path
 
     def fileno(self) -> int:
@@ -111,7 +111,7 @@ class FaultyFile:
 
 
 def _address(data: Body) -> int:
-    """Where ``data`` begins in memory."""
-    import numpy as np  # what only looks must not have to
+    """The memory address of ``data``."""
+    import numpy as np  # not needed by most users
 
     return int(np.frombuffer(data, np.uint8).ctypes.data) if len(data) else 0

@@ -1,7 +1,7 @@
-"""A store beside a model in plain Python: any sequence of what a user does, and both must agree.
+"""A state machine test: random user actions on a store, compared with a model in plain Python.
 
-Subclass :class:`StoreMachine` to open stores in your own way (another writer, other plugins), and
-let ``MyMachine.TestCase`` run it: see Hypothesis on stateful tests.
+Subclass :class:`StoreMachine` to open stores differently (another writer, other plugins), and run
+``MyMachine.TestCase``; see Hypothesis on stateful tests.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from lakelog.reading.results import GetStatus
 
 SEGMENT_BYTES: Final = 8192
 TOPICS: Final = ("orders", "Müll", "%RETRY%group")
-TAGS: Final = (None, "TagA", "TagB", "Aa", "BB")  # the last two have one hash
+TAGS: Final = (None, "TagA", "TagB", "Aa", "BB")  # the last two have the same hash
 GROUP: Final = "group"
 
 
 @attrs.define
 class Known:
-    """A message as the model knows it."""
+    """A message in the model."""
 
     topic: str
     queue_id: int
@@ -48,7 +48,7 @@ class Known:
 
 
 class Model:
-    """What must be found, kept in lists."""
+    """The expected content of the store, as lists."""
 
     def __init__(self) -> None:
         self.log: list[Known] = []
@@ -57,7 +57,7 @@ class Model:
         self.committed: dict[tuple[str, int], int] = {}
 
     def put(self, message: Message, result: PutResult) -> None:
-        """Note what a put answered, after checking it."""
+        """Check and record the result of a put."""
         queue = (result.topic, result.queue_id)
         assert result.queue_offset == self.next.get(queue, 0)
         self.next[queue] = result.queue_offset + 1
@@ -66,7 +66,7 @@ class Model:
         self.log.append(Known(*queue, *place, bytes(message.body), message.tags, key))
 
     def queue(self, topic: str, queue_id: int) -> list[Known]:
-        """What stands in a queue and in the log."""
+        """The messages of a queue that are still in the log."""
         return [
             each
             for each in self.log
@@ -95,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
     """Puts, rolls, reads, commits, deletions from the front and reopenings, in any order."""
 
     settings: Mapping[str, Any] = MappingProxyType({})
-    """What to open stores with, beside small segments."""
+    """Settings for opening stores, beside small segments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,38 +105,38 @@ class StoreMachine(RuleBasedStateMachine):
         self.store: Store
 
     def open(self, **more: Any) -> Store:
-        """Open the store; a subclass may add to this."""
+        """Open the store; subclasses may extend it."""
         return lakelog.open(
             self.path, segment_size_bytes=SEGMENT_BYTES, flush="none", **self.settings, **more
         )
 
     @initialize()
     def begin(self) -> None:
-        """Make the store."""
+        """Create the store."""
         self.store = self.open()
 
     def teardown(self) -> None:
-        """Close it and remove it."""
+        """Close and remove the store."""
         if hasattr(self, "store"):
             self.store.close()
         shutil.rmtree(self.folder)
 
-    # --- what a user does ---
+    # --- user actions ---
 
     @rule(message=messages)
     def put(self, message: Message) -> None:
-        """One message."""
+        """Put one message."""
         self.model.put(message, self.store.put(message))
 
     @rule(batch=st.lists(messages, min_size=1, max_size=60))
     def put_batch(self, batch: list[Message]) -> None:
-        """Many, scalar or in columns."""
+        """Put many messages, encoded one by one or in columns."""
         for message, result in zip(batch, self.store.put_batch(batch), strict=True):
             self.model.put(message, result)
 
     @rule()
     def reopen(self) -> None:
-        """Close and open again, by the owner."""
+        """Close and reopen, as owner."""
         self.store.close()
         self.store = self.open()
 
@@ -153,7 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(queue=queues, skip=st.integers(0, 5))
     def commit(self, queue: tuple[str, int], skip: int) -> None:
-        """A consumer reads a little and commits."""
+        """A consumer reads some messages and commits."""
         self._dispatched()
         topic, queue_id = queue
         start = self.model.committed.get(queue)
@@ -169,17 +169,17 @@ class StoreMachine(RuleBasedStateMachine):
         if due:
             self.model.committed[queue] = due[-1].queue_offset + 1
 
-    # --- what must hold ---
+    # --- checks ---
 
     @rule(queue=queues, offset=st.integers(-2, 40), count=st.integers(1, 40))
     def get(self, queue: tuple[str, int], offset: int, count: int) -> None:
-        """The owner's view of a queue."""
+        """Reads of a queue by the owner."""
         self._dispatched()
         self._check_get(self.store, queue, offset, count)
 
     @rule(queue=queues, tag=st.sampled_from(TAGS[1:]))
     def get_by_tag(self, queue: tuple[str, int], tag: str) -> None:
-        """Hash collisions are told apart."""
+        """Tags with equal hashes are distinguished."""
         self._dispatched()
         low, _ = self.model.bounds(*queue)
         found = self.store.get(*queue, low, 1000, tags=tag).messages
@@ -188,14 +188,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(queue=queues)
     def read_beside(self, queue: tuple[str, int]) -> None:
-        """Another reader of the files sees the same, and changes none of them."""
+        """A reader of the files returns the same, and changes none of them."""
         with self.open(mode="read") as reader:
             self._check_get(reader, queue, 0, 1000)
             self._check_columns(reader, queue)
 
     @rule(topic=st.sampled_from(TOPICS), key=st.sampled_from(["k1", "k2", "schlüssel"]))
     def query(self, topic: str, key: str) -> None:
-        """By key, newest first."""
+        """Queries by key, newest first."""
         if not self.has_key_index:
             return
         self._dispatched()
@@ -208,11 +208,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert [each.physical_offset for each in found] == due
 
     has_key_index = False
-    """Whether ``settings`` choose a key index."""
+    """Whether ``settings`` include a key index."""
 
     @invariant()
     def bounds_agree(self) -> None:
-        """Every queue begins and ends where it must."""
+        """Every queue has the expected bounds."""
         if not hasattr(self, "store"):
             return
         self._dispatched()

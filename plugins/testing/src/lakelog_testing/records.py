@@ -1,4 +1,4 @@
-"""Real records for tests: messages as the core's encoder puts them into a log."""
+"""Real records for tests, encoded by the core's encoder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STORED_AT_MS: Final = 1_700_000_000_000
 
 
 def messages(count: int, topic: str = "orders", queues: int = 2) -> list[Message]:
-    """Different messages, in queues by turns, each with a tag and a key."""
+    """Different messages, alternating between queues, each with a tag and a key."""
     return [
         Message(topic, b"body %d" % at, tags=f"t{at % 3}", keys=f"k{at}", queue_id=at % queues)
         for at in range(count)
@@ -26,7 +26,7 @@ def messages(count: int, topic: str = "orders", queues: int = 2) -> list[Message
 
 
 def encode_log(items: Sequence[Message], base_offset: int = 0) -> bytes:
-    """The records of ``items`` back to back, as a log has them from ``base_offset`` on."""
+    """The records of ``items`` back to back, as in a log from ``base_offset`` on."""
     encoder = Encoder(
         limits=Limits.of(4 << 20, SEGMENT_BYTES),
         store_host="127.0.0.1:10911",
@@ -47,7 +47,7 @@ def encode_log(items: Sequence[Message], base_offset: int = 0) -> bytes:
 
 
 def record_batch(items: Sequence[Message], base_offset: int = 0) -> RecordBatch:
-    """The same as columns, as dispatchers are given them."""
+    """The same records as columns, as dispatchers receive them."""
     batch = decode_run(encode_log(items, base_offset), base_offset)
     assert len(batch) == len(items)
     return batch

@@ -1,6 +1,7 @@
-"""Compares long runs of bytes and says where they differ.
+"""Compares long byte strings, and reports the first difference.
 
-An ``assert`` that pytest explains in full (with ``-v``, or ``CI`` set) takes minutes for a segment.
+A plain ``assert`` with pytest's full explanation (``-v``, or ``CI`` set) takes minutes for a
+segment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _SHOWN_BYTES: Final = 16
 
 
 def assert_same(found: Bytes, expected: Bytes) -> None:
-    """Raise ``AssertionError`` where ``found`` is not ``expected``, with the first difference."""
+    """Raise ``AssertionError`` with the first difference if ``found`` is not ``expected``."""
     if found == expected:
         return
     at = first_difference(found, expected)
@@ -22,7 +23,7 @@ def assert_same(found: Bytes, expected: Bytes) -> None:
 
 
 def first_difference(one: Bytes, other: Bytes) -> int:
-    """Where the first byte differs, or where the shorter one ends."""
+    """The position of the first difference, or the length of the shorter one."""
     pairs = zip(one, other, strict=False)
     differing = (at for at, (mine, yours) in enumerate(pairs) if mine != yours)
     return next(differing, min(len(one), len(other)))

@@ -1,8 +1,8 @@
-"""Holds a process, so that it does nothing more until it is let go.
+"""Stops a process by ``SIGSTOP``, and waits until it has stopped.
 
-``SIGSTOP`` takes effect when each thread of the process is scheduled next: on a busy machine it may
-go on for a while, and a ``SIGTERM`` that comes meanwhile is acted on first. Source: ``signal(7)``,
-``proc(5)``.
+``SIGSTOP`` takes effect when each thread of the process is next scheduled. On a busy machine the
+process may run on for a while, and handle a ``SIGTERM`` that arrives meanwhile first. Source:
+``signal(7)``, ``proc(5)``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _STILL: Final = "TZX"
 
 
 def hold(pid: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Send ``SIGSTOP`` and wait until every thread has stopped; ``SIGCONT`` lets it go.
+    """Send ``SIGSTOP`` and wait until every thread has stopped; ``SIGCONT`` continues it.
 
-    One that has ended and was not waited for does nothing more anyway.
+    A process that has ended, but was not waited for, counts as stopped.
 
-    Raises ``ProcessLookupError`` if it is not there, and ``TimeoutError``.
+    Raises ``ProcessLookupError`` if the process does not exist, and ``TimeoutError``.
     """
     os.kill(pid, signal.SIGSTOP)
     until = time.monotonic() + patience_seconds

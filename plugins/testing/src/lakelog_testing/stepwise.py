@@ -11,11 +11,11 @@ from lakelog.interfaces import Extendable, Sealable, Writer
 from lakelog_testing.faultyfile import FaultyFile
 
 STEP_BYTES: Final = 4096
-"""Blocks come so many bytes at a time, or in units of the writer's alignment."""
+"""Allocation step in bytes, unless the writer's alignment is larger."""
 
 
 class Stepwise:
-    """A segment writer whose file gets blocks in steps, as in a store."""
+    """A segment writer whose file is allocated in steps, as in a store."""
 
     def __init__(self, writer: Writer, file: FaultyFile, size_bytes: int, position: int) -> None:
         self._inner = writer.open(file, size_bytes, position)
@@ -29,7 +29,7 @@ class Stepwise:
         self.close = self._inner.close
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Allocate what is needed before."""
+        """Allocate the required blocks, then write."""
         end = position + len(data)
         if end > self._end:
             self._end = min(-(-end // self._step_bytes) * self._step_bytes, self._size_bytes)
@@ -39,19 +39,19 @@ class Stepwise:
         self._inner.write(position, data)
 
     def seal(self) -> None:
-        """For writers that want to hear of it."""
+        """Seal the segment, if the writer supports it."""
         if isinstance(self._inner, Sealable):
             self._inner.seal()
 
     def finish(self) -> None:
-        """What a store does with a full segment."""
+        """Finish a full segment as a store does."""
         self.seal()
         self.commit()
         self.sync()
         self.close()
 
     def fails(self, position: int = 0) -> bool:
-        """Whether a write at ``position`` fails, or what makes it durable."""
+        """Whether a write at ``position``, or its commit or sync, fails."""
         try:
             self.write(position, b"record" * 100)
             self.commit()
@@ -62,7 +62,7 @@ class Stepwise:
 
 
 def has_data(path: Path, position: int) -> bool:
-    """Whether anything was written to a file from ``position`` on, be it zeros."""
+    """Whether a file has data from ``position`` on, including written zeros."""
     with path.open("rb") as file, suppress(OSError):
         return os.lseek(file.fileno(), position, os.SEEK_DATA) >= position
     return False

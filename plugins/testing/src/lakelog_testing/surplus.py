@@ -1,4 +1,4 @@
-"""A cleaner to which all but the newest segments are too old; it is its own plugin."""
+"""A cleaner that deletes all but the newest segments; it is its own plugin."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _at_once() -> Pace:
 
 @attrs.define(eq=False)
 class SurplusCleaner:
-    """Give it to ``lakelog.open(path, plugins=[SurplusCleaner()], cleaner="surplus")``.
+    """Use it with ``lakelog.open(path, plugins=[SurplusCleaner()], cleaner="surplus")``.
 
-    :ivar keep: how many of the newest sealed segments stay
-    :ivar forced: whether those that are read go, too
+    :ivar keep: number of the newest sealed segments to keep
+    :ivar forced: whether segments in use are deleted too
     """
 
     keep: int = 0
@@ -38,9 +38,9 @@ class SurplusCleaner:
     def choose(
         self,
         segments: Sequence[SegmentInfo],
-        situation: Situation,  # noqa: ARG002  # a cleaner is given both
+        situation: Situation,  # noqa: ARG002  # required by Cleaner
     ) -> Sequence[Deletion]:
-        """All but the newest, whatever the disks and the clock say."""
+        """All but the newest, regardless of disks and clock."""
         surplus = segments[: max(0, len(segments) - self.keep)]
         return [Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
 

@@ -1,4 +1,4 @@
-"""Runs a call beside a test with a limit of time, and sees whether threads were left behind."""
+"""Runs calls beside a test with a time limit, and detects leftover threads."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from lakelog.status import PutStatus
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
-"""How long a test waits for what must happen; a failure takes this long, a success does not."""
+"""Time limit for expected events; only failures take this long."""
 
 
 @contextmanager
 def beside(call: Callable[[], T]) -> Iterator[Future[T]]:
-    """Run ``call`` in a thread of its own; the block's end waits for it."""
+    """Run ``call`` in a separate thread; the end of the block waits for it."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(call)
 
 
 def settle(outcome: Outcome, patience_seconds: float = PATIENCE_SECONDS) -> PutStatus:
-    """The status that an outcome is or comes to; raises ``TimeoutError``, or what was raised."""
+    """The final status of an outcome; raises its exception, or ``TimeoutError``."""
     return outcome if isinstance(outcome, PutStatus) else outcome.result(patience_seconds)
 
 
 class Service(Protocol):
-    """What flush strategies and replicators share."""
+    """The common methods of flush strategies and replicators."""
 
     def start(self, log: Flushable) -> None:
-        """Begin."""
+        """Start."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Hear of an append."""
+        """Register an append."""
 
     def close(self) -> None:
         """Stop."""
@@ -48,7 +48,7 @@ S = TypeVar("S", bound=Service)
 
 @contextmanager
 def running(service: S, log: Flushable) -> Iterator[S]:
-    """Start it, and close it behind the block, also when the block fails."""
+    """Start the service, and close it at the end of the block, even if that fails."""
     service.start(log)
     try:
         yield service
@@ -61,7 +61,7 @@ def running(service: S, log: Flushable) -> Iterator[S]:
 
 @contextmanager
 def no_thread_left(patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Fail if threads that began inside the block go on behind it."""
+    """Fail if threads that started inside the block outlive it."""
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + patience_seconds

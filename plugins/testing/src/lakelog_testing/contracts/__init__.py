@@ -1,1 +1,1 @@
-"""One suite of tests per kind of strategy; import them from :mod:`lakelog_testing`."""
+"""A test suite for each kind of strategy; import them from :mod:`lakelog_testing`."""

@@ -1,7 +1,7 @@
-"""What every append callback must do: records that the core can read, placed without a trace.
+"""Contract tests for append callbacks: records readable by the core, placed without side effects.
 
-One that stores bodies otherwise than they are put has to give them back, see
-:class:`~lakelog.interfaces.BodyDecoder`; of one that has no ``decode``, the bodies are as stored.
+A callback that changes bodies before it stores them must restore them, see
+:class:`~lakelog.interfaces.BodyDecoder`. Without ``decode``, bodies must be stored unchanged.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from lakelog_testing.records import messages
 NOW_MS = 1_700_000_000_000
 ROOM = 1 << 20
 COUNTS = [1, 2, 7, 8, 100]
-"""Numbers of messages; one alone and many at once may take paths of their own."""
+"""Numbers of messages; single messages and large batches may use different code paths."""
 
 BAD: list[Any] = [
     Message("", b""),
     Message("a/b", b""),
     Message("x" * 256, b""),
-    Message("t", None),  # type: ignore[arg-type]  # that is the mistake
-    Message("t", "text"),  # type: ignore[arg-type]  # that is the mistake
+    Message("t", None),  # type: ignore[arg-type]  # invalid on purpose
+    Message("t", "text"),  # type: ignore[arg-type]  # invalid on purpose
     "no message",
 ]
 
 
 def stored_messages(read: RecordBatch) -> list[StoredMessage]:
-    """The messages as the records hold them."""
+    """The messages as stored in the records."""
     return [read.message(at) for at in range(len(read))]
 
 
 def decoded(callback: AppendCallback, stored: list[StoredMessage]) -> list[StoredMessage]:
-    """The messages as the callback's reading side gives them."""
+    """The messages after the callback's ``decode``, if it has one."""
     if not isinstance(callback, BodyDecoder):
         return stored
     assert check_object(callback, BodyDecoder) is None
@@ -51,18 +51,18 @@ def decoded(callback: AppendCallback, stored: list[StoredMessage]) -> list[Store
 
 
 def bodies(callback: AppendCallback, read: RecordBatch) -> list[bytes]:
-    """The bodies that were put."""
+    """The original bodies."""
     return [each.body for each in decoded(callback, stored_messages(read))]
 
 
 class AppendCallbackContract:
-    """Subclass it, and say in :meth:`make` how a callback is made; each test makes its own.
+    """Subclass it and define :meth:`make`; each test creates its own callback.
 
-    Made as for a store with default settings, and with segments of at least a MiB.
+    The callback must suit a store with default settings, and segments of at least 1 MiB.
     """
 
     def make(self) -> AppendCallback:
-        """Make a callback."""
+        """Create a callback."""
         raise NotImplementedError
 
     def test_it_has_the_methods_of_its_kind(self) -> None:

@@ -1,4 +1,4 @@
-"""What every cleaner must do: decide, from what it is given alone."""
+"""Contract tests for cleaners: decisions must depend only on the arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def situations() -> Iterable[Situation]:
-    """One for each state of the disks, by itself and asked for by a person."""
+    """One situation per state of the disks, automatic and requested by a user."""
     for state in DiskState:
         for manual in (False, True):
             yield Situation(NOW_MS, state, manual, free_bytes=1 << 30, used_ratio=0.8)
@@ -30,14 +30,14 @@ EACH = pytest.mark.parametrize("situation", list(situations()), ids=_name)
 
 
 class CleanerContract:
-    """Subclass it, and say in :meth:`make` how a cleaner is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own cleaner."""
 
     def make(self) -> Cleaner:
-        """Make a cleaner."""
+        """Create a cleaner."""
         raise NotImplementedError
 
     def segments(self) -> list[SegmentInfo]:
-        """Segments of thirty days, one a day, oldest first; some are read or still needed."""
+        """Segments of thirty days, one per day, oldest first; some are in use or pinned."""
         return [
             SegmentInfo(
                 start_offset=day * SEGMENT_BYTES,

@@ -1,4 +1,4 @@
-"""What every disk-space watcher must do: answer with a report, and change nothing."""
+"""Contract tests for disk-space watchers: they return a report, and change nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lakelog.registry import check_object
 
 
 class DiskWatcherContract:
-    """Subclass it, and say in :meth:`make` how a watcher is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own watcher."""
 
     def make(self) -> DiskWatcher:
-        """Make a watcher."""
+        """Create a watcher."""
         raise NotImplementedError
 
     def test_it_has_the_methods_of_its_kind(self) -> None:

@@ -1,4 +1,4 @@
-"""What every dispatcher must do: build from the log what can be built from it again."""
+"""Contract tests for dispatchers: their files must be reproducible from the log."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class DispatcherContract:
-    """Subclass it, and say how a dispatcher is made and what a reader finds in what it built."""
+    """Subclass it and define :meth:`make` and :meth:`contents`."""
 
     def make(self, path: Path) -> Dispatcher:
-        """Make a dispatcher whose files, if it has any, stand below ``path``."""
+        """Create a dispatcher whose files, if any, are below ``path``."""
         raise NotImplementedError
 
     def contents(self, dispatcher: Dispatcher) -> object:
-        """What a reader finds in it now, in a form that can be compared with ``==``."""
+        """The readable contents of the dispatcher, comparable with ``==``."""
         raise NotImplementedError
 
     def begun(self, path: Path, end: int = 0) -> Dispatcher:
-        """Make one and let it look at what is there, for a log that holds 0 to ``end``."""
+        """Create a dispatcher and resume it, for a log from 0 to ``end``."""
         dispatcher = self.make(path)
         assert 0 <= dispatcher.resume(0, end) <= end
         return dispatcher
 
     @pytest.fixture
     def batch(self) -> RecordBatch:
-        """A run of forty records."""
+        """Forty records."""
         return record_batch(messages(40))
 
     def test_it_has_the_methods_of_its_kind(self, tmp_path: Path) -> None:

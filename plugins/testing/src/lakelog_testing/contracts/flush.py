@@ -1,4 +1,4 @@
-"""What every flush strategy must do, and what those must do that make waiting puts durable."""
+"""Contract tests for flush strategies, with more for those that make waiting puts durable."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, ru
 
 
 class FlushStrategyContract:
-    """Subclass it, and say in :meth:`make` how a strategy is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own strategy."""
 
     patience_seconds: float = PATIENCE_SECONDS
-    """How long a test waits for what must happen."""
+    """Time limit of a test for an expected event."""
 
     def make(self) -> FlushStrategy:
-        """Make a strategy that was not started yet."""
+        """Create a strategy that is not started."""
         raise NotImplementedError
 
     @pytest.fixture
     def log(self) -> FakeLog:
-        """A log whose syncs the test can stall and break."""
+        """A log whose syncs can be stalled and broken."""
         return FakeLog()
 
     def settle(self, outcome: Outcome) -> PutStatus:
-        """The status that an outcome comes to, in time."""
+        """The final status of an outcome; fails on timeout."""
         return settle(outcome, self.patience_seconds)
 
     def test_it_has_the_methods_of_its_kind(self) -> None:
@@ -58,25 +58,25 @@ class FlushStrategyContract:
                     call.result(self.patience_seconds)
 
     def test_a_callback_may_put_and_wait(self, log: FakeLog) -> None:
-        """In whatever thread it is called, which may be the one that answers."""
+        """From any thread, which may be the one that answers."""
         assert all(status.in_log for status in self.put_in_callbacks(log))
 
     def put_in_callbacks(self, log: FakeLog) -> list[PutStatus]:
-        """What puts of callbacks come to that wait for it."""
+        """The statuses of puts made and awaited inside callbacks."""
         with running(self.make(), log) as flush, ExitStack() as stack:
-            if getattr(flush, "answers_later", False):  # and not before there is a callback
+            if getattr(flush, "answers_later", False):  # and not before the callback is registered
                 stack.enter_context(log.stalled())
             answered = [self.put_behind(flush, log) for _ in range(3)]
             log.release()
             return [self.settle(each.get(timeout=self.patience_seconds)) for each in answered]
 
     def put_behind(self, flush: FlushStrategy, log: FakeLog) -> Queue[Outcome]:
-        """Put, and again in a callback; that one's outcome, which was waited for there."""
+        """Put, then put and wait in its callback; a queue for the outcome of the second put."""
         answered = Queue[Outcome]()
 
         def again(_: object) -> None:
             outcome = flush.submit(log.append(), wait=True)
-            with suppress(Exception):  # it is raised again to who looks at the outcome
+            with suppress(Exception):  # raised again for the caller that reads the outcome
                 settle(outcome, self.patience_seconds)
                 answered.put(outcome)
 
@@ -90,7 +90,7 @@ class FlushStrategyContract:
     def test_puts_that_do_not_wait_are_synced_soon_where_reads_wait_for_that(
         self, log: FakeLog
     ) -> None:
-        """Also one that comes during a sync, which does not cover it."""
+        """Including one during a sync that does not cover it."""
         with running(self.make(), log) as flush:
             is_due = getattr(flush, "waits_for_disk", False)
             with log.stalled():
@@ -106,7 +106,7 @@ class FlushStrategyContract:
                 assert self.settle(flush.submit(log.append(), wait=False)).in_log
 
     def await_flushed(self, log: FakeLog) -> None:
-        """Wait until all that was appended is durable."""
+        """Wait until everything appended is durable."""
         deadline = time.monotonic() + self.patience_seconds
         while log.flushed < log.appended:
             assert time.monotonic() < deadline, "what was put without a wait is not synced"
@@ -146,7 +146,7 @@ class FlushStrategyContract:
 
 
 class DurableFlushStrategyContract(FlushStrategyContract):
-    """For strategies that promise: a put that waited, and is ``PUT_OK``, is durable."""
+    """For strategies under which a put that waited with ``PUT_OK`` is durable."""
 
     def test_a_put_that_waited_is_durable(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
@@ -215,7 +215,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
 
     @contextmanager
     def waiting(self, flush: FlushStrategy, log: FakeLog, end: int) -> Iterator[Future[PutStatus]]:
-        """A put that waits in a thread of its own; a block that fails lets the disk go on."""
+        """A put waiting in a separate thread; if the block fails, the disk is released."""
         with (
             beside(lambda: self.settle(flush.submit(end, wait=True))) as put,
             log.released_behind(),
@@ -224,10 +224,10 @@ class DurableFlushStrategyContract(FlushStrategyContract):
 
 
 class GroupFlushStrategyContract(DurableFlushStrategyContract):
-    """For durable strategies under which puts that wait share syncs, and not without an end."""
+    """For durable strategies under which waiting puts share syncs, and time out."""
 
     def make_hasty(self, timeout_ms: int) -> FlushStrategy:
-        """Make one whose puts wait for at most ``timeout_ms``."""
+        """Create a strategy whose puts wait for at most ``timeout_ms``."""
         raise NotImplementedError
 
     def test_puts_that_wait_share_one_sync(self, log: FakeLog) -> None:
@@ -236,7 +236,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
                 log.await_sync(self.patience_seconds)
                 ends = [log.append() for _ in range(20)]
                 puts = [pool.submit(self._put, flush, end) for end in ends]
-                time.sleep(0.1)  # for all of them to wait
+                time.sleep(0.1)  # until all of them wait
                 log.release()
                 for put in (first, *puts):
                     assert put.result(self.patience_seconds) is PutStatus.PUT_OK
@@ -244,7 +244,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
             assert log.syncs <= 3, f"{log.syncs} syncs for 20 puts that waited at the same time"
 
     def test_many_puts_cause_few_syncs_and_each_is_covered(self, log: FakeLog) -> None:
-        """A fake log moves ``flushed`` only to what was appended before a sync that returned."""
+        """The fake log moves ``flushed`` only to bytes appended before a completed sync."""
         log.sync_seconds = 0.002
         threads, puts = 16, 20
         with running(self.make(), log) as flush, ThreadPoolExecutor(threads) as pool:
@@ -284,7 +284,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
         with running(self.make_hasty(300), log) as flush:
             with log.stalled(), self.waiting(flush, log, log.append()) as put:
                 assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
-            time.sleep(0.05)  # the sync that hung returns
+            time.sleep(0.05)  # the hanging sync returns
             end = log.append()
             assert self._put(flush, end) is PutStatus.PUT_OK
             assert log.flushed >= end

@@ -1,4 +1,4 @@
-"""What every follower must do: begin, and stop soon, leaving nothing behind."""
+"""Contract tests for followers: start, prompt stop, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left
 
 
 class FollowerContract:
-    """Subclass it, and say in :meth:`make` how a follower is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own follower."""
 
     patience_seconds: float = PATIENCE_SECONDS
-    """How long a test waits for what must happen."""
+    """Time limit of a test for an expected event."""
 
     def make(self) -> Follower:
-        """Make a follower that was not started yet."""
+        """Create a follower that is not started."""
         raise NotImplementedError
 
     def test_it_has_the_methods_of_its_kind(self) -> None:

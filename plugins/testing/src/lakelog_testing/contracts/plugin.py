@@ -1,4 +1,4 @@
-"""What every plugin must be: accepted by the registry, cheap to import, sound in what it makes."""
+"""Contract tests for plugins: accepted by the registry, cheap to import, valid strategies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakelog.registry import Registry
 from lakelog.settings.model import StoreSettings
 
 HEAVY = ("numpy", "pyarrow", "pyspark", "pandas", "importlib.metadata", "asyncio")
-"""What is imported when it is needed, and not when a store is opened."""
+"""Modules that must not be imported at open, but only when needed."""
 
 _IMPORT = """
 import sys, lakelog.registry
@@ -34,7 +34,7 @@ class PluginContract:
 
     @pytest.fixture
     def registry(self) -> Registry:
-        """The built-ins and the plugin."""
+        """The built-in strategies and the plugin."""
         return Registry.load([self.plugin], {})
 
     def offered(self, registry: Registry) -> list[Factory]:
@@ -76,5 +76,5 @@ def _all_defaults(settings: type[attrs.AttrsInstance]) -> bool:
 
 
 def _env() -> dict[str, str]:
-    """This process's path, so that the plugin is found as it was here."""
+    """An environment with this process's path, so that the plugin is found."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

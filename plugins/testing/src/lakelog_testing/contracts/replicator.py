@@ -1,4 +1,4 @@
-"""What every replicator must do, whether copies can be had or not."""
+"""Contract tests for replicators, with and without reachable copies."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, ru
 
 
 class ReplicatorContract:
-    """Subclass it, and say in :meth:`make` how a replicator is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own replicator."""
 
     patience_seconds: float = PATIENCE_SECONDS
-    """How long a test waits for what must happen."""
+    """Time limit of a test for an expected event."""
 
     def make(self) -> Replicator:
-        """Make a replicator that was not started yet."""
+        """Create a replicator that is not started."""
         raise NotImplementedError
 
     @pytest.fixture
     def log(self) -> FakeLog:
-        """A log whose syncs the test can stall and break."""
+        """A log whose syncs can be stalled and broken."""
         return FakeLog()
 
     def settle(self, outcome: Outcome) -> PutStatus:
-        """The status that an outcome comes to, in time."""
+        """The final status of an outcome; fails on timeout."""
         return settle(outcome, self.patience_seconds)
 
     def test_it_has_the_methods_of_its_kind(self) -> None:

@@ -1,4 +1,4 @@
-"""What every source of deleted segments must do: give them back byte for byte."""
+"""Contract tests for sources of deleted segments: they return them byte for byte."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SEGMENT_BYTES = 64 << 10
 
 
 class SegmentSourceContract:
-    """Subclass it, and say in :meth:`make` how a source is made that has certain segments."""
+    """Subclass it and define :meth:`make`, which creates a source with given segments."""
 
     def make(self, segments: Mapping[int, bytes]) -> SegmentSource:
-        """Make a source.
+        """Create a source.
 
-        :param segments: what it has, by the offset of the first byte; in no order
+        :param segments: its contents by start offset; in any order
         """
         raise NotImplementedError
 
     def made(self) -> tuple[SegmentSource, dict[int, bytes]]:
-        """A source of three segments, with a gap between them."""
+        """A source of three segments, with a gap between two of them."""
         starts = [5 * SEGMENT_BYTES, 0, SEGMENT_BYTES]
         segments = {start: os.urandom(SEGMENT_BYTES) for start in starts}
         return self.make(segments), segments

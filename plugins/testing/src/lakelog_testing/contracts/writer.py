@@ -1,7 +1,7 @@
-"""What every writer must do with a segment file, its views and its failures.
+"""Contract tests for writers: segment files, views and failures.
 
-Writers reach the disk through the ``File`` that they are handed, or a failure
-that a test or the crash simulator makes there would pass unseen.
+Writers must reach the disk only through the ``File`` that they receive. Otherwise failures injected
+by a test or by the crash simulator have no effect.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SIZE = 1 << 16
 
 
 class WriterContract:
-    """Subclass it, and say in :meth:`make` how a writer is made; each test makes its own."""
+    """Subclass it and define :meth:`make`; each test creates its own writer."""
 
     def make(self) -> Writer:
-        """Make a writer."""
+        """Create a writer."""
         raise NotImplementedError
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """Where the segment file stands."""
+        """Path of the segment file."""
         return tmp_path / "00000000000000000000"
 
     @pytest.fixture
     def file(self, path: Path) -> FaultyFile:
-        """A segment file of full length without blocks, open for its writer."""
+        """A segment file of full length without allocated blocks, open for its writer."""
         return _made(path)
 
     # --- kinds and traits ---
@@ -179,12 +179,12 @@ class WriterContract:
         assert not open_in(path)
 
     def test_views_of_earlier_segments_stay_right(self, tmp_path: Path) -> None:
-        """Memory that a writer uses again must not be under anybody's eyes."""
+        """Memory that a writer reuses must not be visible through older views."""
         writer, views, expected = self.make(), [], []
         for number in range(7):
             segment = _opened(writer, _made(tmp_path / f"{number}"))
             expected.append(_fill(segment, random.Random(number)))
-            if number % 2 == 0:  # held, and let go of, in turns
+            if number % 2 == 0:  # keep and release views alternately
                 views.append(segment.view(0, len(expected[-1])))
             segment.finish()
         for view, due in zip(views, expected[::2], strict=True):
@@ -214,7 +214,7 @@ class WriterContract:
         segment.close()
 
     def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
-        """A block that is not full is written again and again, and nothing stands behind it."""
+        """An incomplete block is written repeatedly, and only zeros follow it."""
         segment, choose, written = _opened(self.make(), file), random.Random(7), b""
         for _ in range(50):
             piece = choose.randbytes(choose.choice((1, 30, 300, 3000)))
@@ -240,7 +240,7 @@ class WriterContract:
         segment.close()
 
     def test_a_commit_covers_what_was_written_before_it(self, file: FaultyFile, path: Path) -> None:
-        """While another thread goes on writing."""
+        """While another thread continues to write."""
         segment = _opened(self.make(), file)
         expected = random.Random(9).randbytes(SIZE)
         ends: list[int] = []
@@ -274,7 +274,7 @@ class WriterContract:
         segment.close()
 
     def test_a_full_segment_is_read_on(self, file: FaultyFile, path: Path) -> None:
-        """What was kept in memory may go once the segment is sealed and committed."""
+        """Buffers may be released once the segment is sealed and committed."""
         segment = _opened(self.make(), file)
         expected = _fill(segment, random.Random(10))
         view = segment.view(3, 1_000)
@@ -291,9 +291,9 @@ class WriterContract:
     def test_a_roll_in_the_middle_of_a_commit_loses_nothing(
         self, file: FaultyFile, path: Path
     ) -> None:
-        """The last bytes and the seal come while a commit writes: the next one writes the rest.
+        """Last bytes and seal arrive during a commit: the next commit writes the rest.
 
-        The store's sync does that, before it closes the segment.
+        The store's sync does that before it closes the segment.
         """
         segment = _opened(self.make(), file)
         segment.write(0, b"first")
@@ -304,7 +304,7 @@ class WriterContract:
 
         file.meanwhile = roll
         segment.commit()
-        if file.meanwhile is not None:  # a commit that writes nothing
+        if file.meanwhile is not None:  # the commit wrote nothing
             file.meanwhile = None
             roll()
         assert_same(bytes(segment.view(0, 11)), b"firstsecond")
@@ -315,7 +315,7 @@ class WriterContract:
         assert_same(path.read_bytes(), b"firstsecond".ljust(SIZE, b"\x00"))
 
     def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
-        """What did not get there is not reported as committed, and not tried again."""
+        """Bytes of a failed commit are neither reported as committed nor written again."""
         segment = _opened(self.make(), file)
         segment.write(0, b"record")
         assert segment.commit() == 6
@@ -330,7 +330,7 @@ class WriterContract:
     # --- the disk ---
 
     def test_nothing_is_touched_that_has_no_blocks(self, file: FaultyFile, path: Path) -> None:
-        """Neither by a write nor by a map that can be written: on a full disk that is SIGBUS."""
+        """Neither by a write nor by a writable map: on a full disk that raises SIGBUS."""
         old = random.Random(11).randbytes(5_000)
         file.allocate(len(old))
         file.write_at(0, old)
@@ -384,7 +384,7 @@ def _opened(writer: Writer, file: FaultyFile, position: int = 0) -> Stepwise:
 
 
 def _fill(segment: Stepwise, choose: random.Random, start: int = 0) -> bytes:
-    """Write pieces of all sizes back to back from ``start``; what was written."""
+    """Write pieces of all sizes back to back from ``start``; returns the written bytes."""
     written = bytearray()
     for _ in range(60):
         piece = choose.randbytes(choose.choice((1, 7, 91, 511, 512, 513, 1000)))

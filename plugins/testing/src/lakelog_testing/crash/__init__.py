@@ -1,6 +1,6 @@
-"""Crashes a store thousands of times, and checks that recovery keeps every promise.
+"""Crashes a store thousands of times, and checks that recovery keeps every guarantee.
 
-For people who write a writer, a flush strategy or a dispatcher, and for lakelog itself::
+For authors of writers, flush strategies and dispatchers, and for lakelog itself::
 
     from lakelog_testing.crash import CrashPlan, simulate
     import my_package.plugin
@@ -10,72 +10,73 @@ For people who write a writer, a flush strategy or a dispatcher, and for lakelog
         outcome = simulate(plan, images=1000, seed=1, keep=tmp_path)
         assert not outcome.violations, outcome
 
-A thousand images take about 8 seconds of one processor. ``str(outcome)`` says what was broken,
-where, and by which call it is found again; ``keep`` has the image as a directory, to be opened with
-``lakelog.open`` or looked at with ``lakelog recover --dry-run``. If ``PUT_OK`` promises nothing
-under your strategy, say ``put_is_durable=False``; ``failing_sync=True`` lets one sync of each run
-fail. Prove that your test can fail: plant a bug, as ``examples/crash_test_a_strategy.py`` does.
+A thousand images take about 8 seconds of CPU time. ``str(outcome)`` describes each violation, and
+the call that reproduces it. ``keep`` receives the image as a directory, for ``lakelog.open`` or
+``lakelog recover --dry-run``. Set ``put_is_durable=False`` if ``PUT_OK`` guarantees nothing under
+your strategy. ``failing_sync=True`` lets one sync of each run fail. Prove that your test can fail:
+plant a bug, as in ``examples/crash_test_a_strategy.py``.
 
-How it works. A seeded workload puts messages (of many sizes, topics, queues and keys; single, in
-batches, asynchronously, from several threads), flushes log and queues, removes topics, closes and
-opens again. In most runs, other threads append and roll the log in the middle of its commits and
-syncs: :mod:`lakelog_testing.crash.interleaving` stops the thread that commits or syncs before a
-commit, between commit and sync, at each write and sync of a file, and behind the sync, until the
-log has rolled. All of that goes through :class:`SimFileSystem`, which stands in for
-``RealFileSystem``: the files are real ones, and beside them it keeps what is
-durable. At every sync, and at every acknowledgement, a crash point keeps what a crash then could
-leave, together with what was promised by then. From each point come images: directories as a crash
-could leave them. Every clean close is such a point, too, and is always tried
-(``points_per_run=0`` tries nothing else, which finds what only threads bring about soonest). Each
-one is written out, recovered, and checked:
+How it works. A seeded workload puts messages of many sizes, topics, queues and keys: single, in
+batches, asynchronously, and from several threads. It flushes log and queues, removes topics, closes
+and reopens. In most runs, other threads append and roll the log during its commits and syncs. For
+that, :mod:`lakelog_testing.crash.interleaving` stops the committing or syncing thread until the log
+has rolled. It does so before a commit, between commit and sync, at each write and sync of a file,
+and after the sync.
 
-- every message that was promised is there, at its place and unaltered;
-- nothing is there that was never put, and nothing that an earlier recovery had taken out;
-- every record stands at its number in its queue, and is found by its key; no queue goes beyond
-  the log; queues that were removed do not come back;
-- whole records that recovery took out of the log are in ``lakelog/quarantine``;
-- the store takes puts again.
+All of that uses :class:`SimFileSystem` in place of ``RealFileSystem``: the files are real, and it
+also tracks what is durable. At every sync, and at every acknowledgement, a crash point records the
+states that a crash could leave, and what was guaranteed by then. Each point yields images:
+directories as a crash could leave them. Every clean close is such a point too, and is always tried.
+``points_per_run=0`` tries nothing else, which finds races soonest.
 
-One image in ``images_per_whole_check`` (25; in the long run 50) goes the whole way: it is opened by
-what :func:`lakelog.open` calls, read message by message, takes puts, and is closed. All others go a
-short one (:mod:`lakelog_testing.crash.short`), three times as fast: recovery, queues and index do
-the same, but no owner is put around them, so that no threads, lock and ``abort``, no segments to
-append to, no puts, no reads through queues and no close are tested there; and within a run, what is
-equal to the byte is worked on once. Each way alone finds planted bugs (``tests/crash`` shows it),
-and every second crash, below, starts with a whole open.
+Each image is written out, recovered, and checked:
 
-Of some images, ``lakelog.recover`` or ``lakelog.repair`` works on them before they are opened.
+- Every guaranteed message exists, at its place and unaltered.
+- Nothing exists that was never put, or that an earlier recovery removed.
+- Every record is at its number in its queue, and is found by its key. No queue exceeds the log.
+  Removed queues do not return.
+- Whole records that recovery removed from the log are in ``lakelog/quarantine``.
+- The store accepts puts again.
 
-A sample of the images goes through a second crash: recovery runs over a :class:`SimFileSystem`,
-with a few more puts behind it, and that is crashed again, anywhere. Some of these take place after
-a kill that the machine survived: what was not durable by then still is not.
+One image in ``images_per_whole_check`` (25; in the long run 50) is checked completely: it is opened
+like :func:`lakelog.open`, read message by message, written to, and closed. All others use a short
+way (:mod:`lakelog_testing.crash.short`), three times as fast. Recovery, queues and index are the
+same there, but without an owner. So threads, lock and ``abort``, segments for appends, puts, reads
+through queues and close are not tested there. Within a run, identical bytes are processed once.
+Each way alone finds planted bugs (see ``tests/crash``), and every second crash, below, starts with
+a complete open.
 
-What is promised. A ``PUT_OK`` under a flush strategy that waits is durable, unless
-the message says ``wait_store_ok=False``; under ``none`` and ``timed`` it is what the log's position
-``flushed`` covers; after a close, everything is.
+On some images, ``lakelog.recover`` or ``lakelog.repair`` runs before they are opened.
 
-The model, harsher than most disks on purpose:
+A sample of the images is crashed a second time: recovery and a few more puts run over a
+:class:`SimFileSystem`, which is crashed again at any point. Some of these follow a kill that the
+machine survived: bytes that were not durable by then still are not.
 
-- A page of 4,096 bytes that changed since the last sync may be found in any state that was seen
-  since, each page for itself; and torn: each sector of 512 bytes from another of these states.
-  Stores through a map make no call; they are found by comparing files at every call that changes
-  something, at every sync and at every acknowledgement.
-- A sync covers what was in the file when it began, and nothing that came later.
-- The length of a file may be any that it had since the last sync. What was cut off does not come
-  back together with a later length.
-- A change of a name (create, rename, exchange, unlink, mkdir, rmdir) is durable by a sync of its
-  directory only, not by a sync of the file. It is all or nothing, a rename between two directories
-  too. Changes that touch the same name happen in their order; all others in any order.
-- A sync of a directory brings along the earlier changes of other directories that it needs.
+Guarantees. A ``PUT_OK`` under a flush strategy that waits is durable, unless the message has
+``wait_store_ok=False``. Under ``none`` and ``timed``, the bytes before the position ``flushed`` are
+durable. After a close, everything is.
 
-Not in the model: sectors that are torn themselves, syncs that lie, bits that rot, and what the
-machine does to a file system without a journal beyond this.
+The model, deliberately harsher than most disks:
 
-Everything follows from the seed, but for the threads: which of them comes first may differ, where
-they are not held up for a roll. An image that breaks a promise can be kept (``keep=``), as a
-directory to look at.
-Names of index files and store times follow the clock, too.
-``python -m lakelog_testing.crash --help`` tells about long runs.
+- A page of 4,096 bytes that changed since the last sync may have any state seen since then,
+  independently of other pages. It may be torn, with each sector of 512 bytes from another of these
+  states. Stores through a map make no system call. They are found by comparing files at every call
+  that changes something, at every sync and at every acknowledgement.
+- A sync covers the content of the file when the sync began, and nothing later.
+- The length of a file may be any that it had since the last sync. Truncated content does not return
+  with a later length.
+- A change of a name (create, rename, exchange, unlink, mkdir, rmdir) becomes durable by a sync of
+  its directory only, not by a sync of the file. It is atomic, even for a rename between two
+  directories. Changes of the same name occur in order, all others in any order.
+- A sync of a directory includes the earlier changes of other directories that it depends on.
+
+Not in the model: sectors torn internally, syncs that report false success, bit rot, and further
+effects of a crash on a file system without a journal.
+
+Everything is determined by the seed, except the order of threads that are not stopped for a roll.
+Names of index files and store times also depend on the clock. An image that violates a guarantee
+can be kept (``keep=``) as a directory. ``python -m lakelog_testing.crash --help`` describes long
+runs.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from lakelog_testing.crash.longrun import (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and print a table."""
+    """Run the simulation, and print a table."""
     given = _parser().parse_args(arguments)
     if given.tell:
         return _tell(read_tally(given.tally))

@@ -1,4 +1,4 @@
-"""What a recovery takes out of the log must not be lost: whole records of it are in quarantine."""
+"""Checks that whole records which a recovery removes from the log are in quarantine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lakelog_testing.crash.ledger import Entry
 
 @attrs.frozen
 class LogBytes:
-    """The log of an image, as it was before anybody opened it.
+    """The log of an image, before it is opened.
 
     :ivar files: contents by path from the root of the image
-    :ivar store: the name of the store's directory
+    :ivar store: name of the store's directory
     """
 
     files: Mapping[str, bytes]
@@ -30,7 +30,7 @@ class LogBytes:
     segment_bytes: int
 
     def whole(self, entries: Mapping[int, Entry], but: Container[int] = ()) -> dict[int, bytes]:
-        """The bytes of those records that stand whole at their places, by offset."""
+        """The bytes of the records that are whole at their places, by offset."""
         found = {
             offset: self._record(offset, entry.end_offset)
             for offset, entry in entries.items()
@@ -39,7 +39,7 @@ class LogBytes:
         return {offset: data for offset, data in found.items() if data is not None}
 
     def others(self) -> tuple[tuple[str, bytes], ...]:
-        """All files but those of the log, and what the processes of a store share: made anew."""
+        """All files except the log and the files shared by processes, which are created anew."""
         log = f"{self.store}/{COMMITLOG_DIR}/"
         return tuple(
             each
@@ -63,12 +63,12 @@ class LogBytes:
         except CorruptRecord:
             return None
         if frame.topic == REPAIRED_TOPIC:
-            return None  # what a repair put there
+            return None  # written by a repair
         return data if frame.size == len(data) else None
 
 
 def not_kept(files: FileSystem, path: Path, records: Mapping[int, bytes]) -> list[int]:
-    """Offsets of records that the quarantine of the store in ``path`` has not."""
+    """Offsets of records that are missing in the quarantine of the store in ``path``."""
     if not records:
         return []
     folder = path / OWN_DIR / QUARANTINE_DIR

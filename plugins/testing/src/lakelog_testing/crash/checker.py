@@ -1,4 +1,4 @@
-"""Opens what a crash left, lets recovery work, and checks that every promise was kept."""
+"""Opens the state after a crash, runs recovery, and checks every guarantee."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from lakelog_testing.crash.verdicts import (
 
 _NEW: Final = "after the crash"
 _PATIENCE_MS: Final = 60_000
-"""For what a thread has to do: a busy machine may stand still for seconds."""
+"""Time limit for work of a thread, in ms: a busy machine may stall for seconds."""
 
 
 @attrs.frozen
 class Checker:
-    """Checks directories that crashes left."""
+    """Checks directories left by crashes."""
 
     opener: Opener
 
@@ -60,7 +60,7 @@ class Checker:
         """Open ``path``, check everything, put again, close; raises :class:`Violation`.
 
         :param before: the log as the crash left it
-        :param tool: what works on the store first
+        :param tool: a tool to run on the store first
         """
         claimed, checkpoint = self.claimed(path), read_checkpoint(self.opener.real, path)
         if tool is not None:
@@ -79,10 +79,10 @@ class Checker:
                 store.close()
 
     def claimed(self, path: Path) -> int:
-        """How much of the log the checkpoint claims, and nobody has asked to cut.
+        """The end of the log claimed by the checkpoint, without parts that the settings cut.
 
-        A repair keeps what stands behind damage, whatever the settings say; where these have the
-        log cut there, the next open does so, the checkpoint notwithstanding.
+        A repair keeps records after damage, whatever the settings say. If the settings truncate the
+        log there, the next open does so, regardless of the checkpoint.
         """
         claimed = read_checkpoint(self.opener.real, path).confirm_offset
         if self.opener.settings.core.on_damage != "truncate":
@@ -96,9 +96,9 @@ class Checker:
         end_offset: int,
         found: Mapping[int, StoredMessage],
     ) -> None:
-        """What the checkpoint says of a store that was recovered is in its log.
+        """Check that the times in a recovered store's checkpoint are those of messages in its log.
 
-        :param before: what it said before
+        :param before: the checkpoint before recovery
         """
         if self.opener.settings.core.on_damage != "truncate":
             check_synced_time(before, found)
@@ -112,7 +112,7 @@ class Checker:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
 
     def mended(self, path: Path, tool: Tool, files: FileSystem | None = None) -> None:
-        """Let a tool work on what the crash left; it is to leave a clean stop."""
+        """Run a tool on the state after a crash; it must leave a clean stop."""
         try:
             if self.opener.mend(path, tool, files) and (path / ABORT_FILE).exists():
                 raise Violation(f"{_name(tool)} left no clean stop")
@@ -129,7 +129,7 @@ class Checker:
         before: LogBytes | None,
         minimum: int,
     ) -> None:
-        """Whole records that a recovery took out of the log, or passes over, are in quarantine."""
+        """Check that whole records removed or skipped by recovery are in quarantine."""
         gone = {at: data for at, data in expected.aside.items() if at not in kept}
         if before is not None:
             gone.update(before.whole(expected.may, kept))
@@ -141,7 +141,7 @@ class Checker:
             )
 
     def examine(self, store: Store, expected: Expected, rng: Random) -> dict[int, Entry]:
-        """Check a store that was opened; what it holds, by offset."""
+        """Check an open store; returns its messages by offset."""
         found = {each.physical_offset: each for each in store.scan(on_damage=_pass_over)}
         kept = compared(found, since(store.min_offset, expected))
         if not store.wait_dispatched():
@@ -166,14 +166,14 @@ def _name(tool: Tool) -> str:
 
 
 def _pass_over(_piece: Any) -> None:
-    """What is missing is noticed anyway."""
+    """Ignore damage: missing messages are found anyway."""
 
 
 # --- queues ---
 
 
 def _check_queues(store: Store, queues: Queues, gone: Mapping[str, bool], rng: Random) -> None:
-    """Every record stands at its place in its queue, and every unit points to a record."""
+    """Check that every record is at its place in its queue, and every unit points to a record."""
     for queue, messages in queues.items():
         bounds = check_bounds(queue, store.queue_bounds(*queue), messages)
         units = store.queue_units(*queue, bounds[0], bounds[1] - bounds[0])
@@ -186,7 +186,7 @@ def _check_queues(store: Store, queues: Queues, gone: Mapping[str, bool], rng: R
 
 
 def _check_empty(store: Store, topic: str, queue_id: int, must: bool) -> None:
-    """A queue of which no record is there, or was removed; ``must`` says that this had ended."""
+    """Check an empty or removed queue; ``must`` is whether its removal had finished."""
     bounds = store.queue_bounds(topic, queue_id)
     if bounds is None or bounds[0] >= bounds[1]:
         return
@@ -212,7 +212,7 @@ def _check_get(store: Store, queue: tuple[str, int], messages: Mapping[int, Stor
 def _check_keys(
     store: Store, live: Sequence[StoredMessage], found: Mapping[int, StoredMessage], rng: Random
 ) -> None:
-    """One key of one topic gives all that have it; those of removed queues may be among them."""
+    """Check that a query for a key returns all its records; removed queues' may be among them."""
     message = rng.choice(live)
     if not message.keys:
         return
@@ -230,7 +230,7 @@ def _check_keys(
     same([each for each in got[::-1] if each in there], due, f"key {key!r} of {message.topic}")
 
 
-# --- going on ---
+# --- continuing ---
 
 
 def _puts_again(store: Store, rng: Random) -> None:

@@ -1,8 +1,8 @@
-"""What a crash may leave of one file: its durable content, and all that its pages were since.
+"""The states in which a crash may leave a file: its durable content, and its pages since then.
 
-A page that changed since the last sync may be found as it was at any moment since, and torn at
-sectors. The length may be any that it was. What a file held before it was cut short does not come
-back with a length that it got later: the blocks were given back.
+A page that changed since the last sync may have any of its states since then, or be torn at
+sectors. The length may be any of its lengths since then. Content that was truncated does not return
+with a later length, because its blocks were freed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _T = TypeVar("_T")
 
 
 def page_of(data: bytes, page: int) -> bytes:
-    """A page of a file's content, filled with zeros."""
+    """A page of a file's content, padded with zeros."""
     found = data[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
     return found if len(found) == PAGE_BYTES else found.ljust(PAGE_BYTES, b"\0")
 
 
 def _touched(position: int, length: int) -> range:
-    """The numbers of the pages that a range touches."""
+    """The numbers of the pages in a range."""
     return range(position // PAGE_BYTES, -(-(position + length) // PAGE_BYTES))
 
 
 def _not_zero(content: bytes) -> set[int]:
-    """The pages that certainly have blocks; others may be holes."""
+    """The pages that are certain to have blocks; others may be holes."""
     return {page for page in pages(len(content)) if page_of(content, page) != ZEROS}
 
 
@@ -43,17 +43,17 @@ def pages(length: int) -> range:
 
 @attrs.frozen
 class FrozenEpoch:
-    """The time between two moments at which a file was cut short.
+    """The period between two truncations of a file.
 
-    :ivar versions: by page, what it was, oldest first
-    :ivar lengths: what the length was, oldest first
+    :ivar versions: states of each page, oldest first
+    :ivar lengths: lengths of the file, oldest first
     """
 
     versions: Mapping[int, tuple[bytes, ...]]
     lengths: tuple[int, ...]
 
     def choices(self) -> int:
-        """How many contents there are, whole pages only."""
+        """The number of possible contents, with whole pages only."""
         count = len(self.lengths)
         for versions in self.versions.values():
             count *= len(versions)
@@ -62,10 +62,10 @@ class FrozenEpoch:
 
 @attrs.frozen(eq=False)
 class FrozenFile:
-    """A file at one moment: all that a crash then may leave of it.
+    """All possible contents of a file after a crash at one moment.
 
-    :ivar durable: what the last sync made durable
-    :ivar volatile: what programs see
+    :ivar durable: content made durable by the last sync
+    :ivar volatile: content visible to programs
     """
 
     durable: bytes
@@ -74,15 +74,15 @@ class FrozenFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a crash leaves one content only."""
+        """Whether a crash can leave only one content."""
         return len(self.epochs) == 1 and self.epochs[0].choices() == 1
 
     def choices(self) -> int:
-        """How many contents there are, whole pages only; the same one may count twice."""
+        """The number of possible contents, with whole pages only; duplicates may count twice."""
         return sum(epoch.choices() for epoch in self.epochs)
 
     def each(self) -> Iterator[bytes]:
-        """Every content of whole pages."""
+        """Yield every content with whole pages."""
         for epoch in self.epochs:
             numbers = sorted(epoch.versions)
             for length in epoch.lengths:
@@ -90,11 +90,11 @@ class FrozenFile:
                     yield self._built(dict(zip(numbers, chosen, strict=True)), length)
 
     def mixed(self, rng: Random, newest: float, torn: float) -> bytes:
-        """One content at random.
+        """A random content.
 
-        :param newest: probability that a page, or the length, is the newest; else it is the oldest
-            or any
-        :param torn: probability that a page is a mix of sectors of its versions
+        :param newest: probability that a page, or the length, is the newest; otherwise it is the
+            oldest or any
+        :param torn: probability that a page mixes sectors of its versions
         """
         epoch = self.epochs[-1] if rng.random() < newest else rng.choice(self.epochs)
         chosen = {
@@ -122,38 +122,38 @@ def _one(rng: Random, versions: Sequence[_T], newest: float) -> _T:
 
 
 def _torn(rng: Random, versions: Sequence[bytes]) -> bytes:
-    """Sectors of two versions, or of all."""
+    """A page with sectors of two versions, or of all."""
     some = versions if rng.random() < 0.3 else rng.sample(versions, min(2, len(versions)))
     starts = range(0, PAGE_BYTES, SECTOR_BYTES)
     return b"".join(rng.choice(some)[start : start + SECTOR_BYTES] for start in starts)
 
 
 class Epoch:
-    """A :class:`FrozenEpoch` that grows."""
+    """A :class:`FrozenEpoch` under construction."""
 
     def __init__(self, versions: dict[int, list[bytes]], lengths: list[int]) -> None:
         self.versions = versions
         self.lengths = lengths
 
     def note_page(self, page: int, before: bytes, now: bytes) -> None:
-        """A page was found changed."""
+        """Record a changed page."""
         self.versions.setdefault(page, [before]).append(now)
 
     def note_length(self, length: int) -> None:
-        """The length was found changed."""
+        """Record a changed length."""
         if self.lengths[-1] != length:
             self.lengths.append(length)
 
     def frozen(self) -> FrozenEpoch:
-        """As it is now."""
+        """An immutable copy."""
         versions = {page: tuple(dict.fromkeys(each)) for page, each in self.versions.items()}
         return FrozenEpoch(versions, tuple(dict.fromkeys(self.lengths)))
 
 
 class Contents:
-    """One inode: reads it by a descriptor of its own, and remembers what it was.
+    """Tracks the states of one inode, which it reads by its own descriptor.
 
-    :ivar was_synced: whether a sync of it has ended well
+    :ivar was_synced: whether a sync of it succeeded
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Contents:
 
     @classmethod
     def resumed(cls, fd: int, before: FrozenFile, trespass: Callable[[int, str], None]) -> Contents:
-        """An inode of which not all was durable when the process died; the machine lives on."""
+        """Track an inode with volatile content, after the process died and the machine survived."""
         found = cls(fd, before.durable, trespass=trespass)
         found._with_blocks |= _not_zero(before.volatile)
         found._epochs = [
@@ -182,21 +182,21 @@ class Contents:
         return found
 
     def note_blocks(self, position: int, length: int) -> None:
-        """A call has given blocks to a range."""
+        """Record that a call allocated blocks for a range."""
         self._with_blocks.update(_touched(position, length))
 
     def check_blocks(self, position: int, length: int) -> None:
-        """Complain of a range that is mapped to be written, and has no blocks."""
+        """Report a range that is mapped for writing without blocks."""
         self._complain("mapped to be written", _touched(position, length))
 
     def _complain(self, what: str, touched: Iterable[int]) -> None:
         without = sorted(set(touched) - self._with_blocks)
         if without:
             self._trespass(self._fd, f"{what}, but not allocated: pages {without}")
-            self._with_blocks.update(without)  # once is enough
+            self._with_blocks.update(without)  # report each page once
 
     def look(self) -> None:
-        """Note what changed since the last look."""
+        """Record the changes since the last call."""
         data = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
         seen = self._seen
         if data == seen:
@@ -217,7 +217,7 @@ class Contents:
         self._seen = data
 
     def _cut(self, length: int) -> None:
-        """A new epoch: behind ``length``, nothing of before can be found."""
+        """Start a new epoch: after ``length``, no earlier content can return."""
         self._with_blocks &= set(pages(length))
         last, whole, rest = self._epochs[-1].versions, *divmod(length, PAGE_BYTES)
         versions = {page: list(each) for page, each in last.items() if page < whole}
@@ -230,19 +230,19 @@ class Contents:
         self._epochs.append(Epoch(versions, [length]))
 
     def begin_sync(self) -> bytes:
-        """What a sync that begins now will have made durable."""
+        """The content that a sync starting now will make durable."""
         self.look()
         return self._seen
 
     def fail_sync(self) -> None:
-        """A sync failed: the kernel takes dirty pages for clean, and need not write them ever."""
+        """Record a failed sync: the kernel marks dirty pages clean, and may never write them."""
         self.look()
         for page in pages(len(self._seen)):
             if page_of(self._seen, page) != page_of(self._durable, page):
                 self._dropped[page] = page_of(self._seen, page)
 
     def _without_dropped(self, content: bytes) -> bytes:
-        """What a sync makes durable, but for pages that an earlier, failed one had taken."""
+        """The content that a sync makes durable, without pages lost by a failed sync."""
         for page, dropped in self._dropped.items():
             if page_of(content, page) == dropped:
                 start, end = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(content))
@@ -251,7 +251,7 @@ class Contents:
         return content
 
     def end_sync(self, content: bytes) -> None:
-        """The sync has returned; what was stored meanwhile is not durable."""
+        """Record the end of a sync; changes during it are not durable."""
         self.look()
         self.was_synced = True
         content = self._without_dropped(content)
@@ -265,7 +265,7 @@ class Contents:
         self._durable, self._epochs, self._frozen = content, [epoch], None
 
     def frozen(self) -> FrozenFile:
-        """As it is now."""
+        """An immutable copy."""
         self.look()
         if self._frozen is None:
             epochs = tuple(epoch.frozen() for epoch in self._epochs)
@@ -273,12 +273,12 @@ class Contents:
         return self._frozen
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
 def _since(versions: Iterable[bytes], start: bytes) -> list[bytes]:
-    """The versions behind the last one that is ``start``."""
+    """The versions after the last one that equals ``start``."""
     listed = list(versions)
     at = max((at for at, each in enumerate(listed) if each == start), default=-1)
     return listed[at + 1 :]

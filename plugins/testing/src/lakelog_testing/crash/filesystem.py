@@ -1,8 +1,8 @@
-"""A file system that remembers what a crash could leave of it: see :mod:`lakelog_testing.crash`.
+"""A file system that tracks the states a crash could leave: see :mod:`lakelog_testing.crash`.
 
-Programs work on real files in a real directory, best on tmpfs, so that maps, locks and flags are
-those of the kernel. Beside them stands what is durable. Stores through a map make no call; they
-are found by comparing files with what they were, at every call and at every acknowledgement.
+Programs use real files in a real directory, preferably on tmpfs, so that maps, locks and flags are
+the kernel's. The durable state is tracked beside them. Stores through a map make no system call;
+they are found by comparing files at every call and at every acknowledgement.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
 
 
 def _nothing(_where: str) -> None:
-    """Other threads do as they like."""
+    """Do not stop other threads."""
 
 
 @attrs.frozen(eq=False)
 class FrozenState:
     """A whole file system at one moment.
 
-    :ivar files: by number, what a crash may leave of each file that has or had a name
+    :ivar files: possible contents after a crash of each file that has or had a name, by number
     """
 
     names: FrozenNames
@@ -45,9 +45,9 @@ class FrozenState:
 class CrashPoint:
     """A moment at which a crash is tried.
 
-    :ivar where: what happened then
-    :ivar before: what the witness said just before the state was taken: what was promised by then
-    :ivar after: what it said just after: what was begun by then
+    :ivar where: the event
+    :ivar before: the witness's answer just before the state was taken: what was guaranteed by then
+    :ivar after: its answer just after: what was begun by then
     """
 
     where: str
@@ -58,7 +58,7 @@ class CrashPoint:
 
 @attrs.define(eq=False)
 class _SimFile:
-    """A :class:`~lakelog.files.filesystem.File` whose inode is watched."""
+    """A :class:`~lakelog.files.filesystem.File` whose inode is tracked."""
 
     _inner: File
     _system: SimFileSystem
@@ -120,21 +120,21 @@ class _SimFile:
 
 
 class SimFileSystem:
-    """A ``FileSystem`` over the directory ``root``, which is durable at first.
+    """A ``FileSystem`` over the directory ``root``, whose initial content is durable.
 
-    :param root: what stands below it is watched; other paths are the operating system's
-    :param witness: asked at every crash point for what was promised by then
-    :param sync_seconds: how long a sync takes at least; others run meanwhile
+    :param root: files below it are tracked; other paths are passed to the operating system
+    :param witness: called at every crash point for what is guaranteed by then
+    :param sync_seconds: minimum duration of a sync; other threads run meanwhile
     :ivar points: the crash points so far
-    :ivar syncs: how many syncs of files there were
-    :ivar fail_sync_at: which of them fails with ``EIO``
-    :ivar fail_sync_in: if given, only files opened in folders of these names count, and not their
-        first syncs: these are of those who made them
-    :ivar has_failed: whether it has
-    :ivar trespasses: what was mapped to be written, or stored through a map, without blocks
+    :ivar syncs: number of file syncs
+    :ivar fail_sync_at: number of the sync that fails with ``EIO``
+    :ivar fail_sync_in: if given, only files opened in folders of these names count, without the
+        first sync of each, made by its creator
+    :ivar has_failed: whether that sync has failed
+    :ivar trespasses: ranges mapped for writing, or written through a map, without blocks
     :ivar recording: whether crash points are taken
-    :ivar moment: called before writes, within syncs and behind them, with no lock held: for what
-        other threads do meanwhile
+    :ivar moment: called before writes, within syncs and after them, without a lock, to run other
+        threads
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class SimFileSystem:
         else:
             self._resume(after)
 
-    # --- what is there from the start ---
+    # --- the initial content ---
 
     def _adopt(self, directory: Path, number: int) -> None:
         with os.scandir(directory) as entries:
@@ -183,7 +183,7 @@ class SimFileSystem:
                     self._contents[new] = Contents(fd, content, trespass=self._trespass)
 
     def _resume(self, after: FrozenState) -> None:
-        """The process died and the machine did not: ``root`` holds the volatile state."""
+        """Resume after the process died and the machine survived; ``root`` has the volatile state."""
         self._names.resume(after.names)
         self._next = 1 + max([ROOT, *after.files, *after.names.durable, *self._names.directories])
         self._open_resumed(self.root, ROOT, after)
@@ -206,7 +206,7 @@ class SimFileSystem:
     # --- crash points ---
 
     def point(self, where: str, *, always: bool = False) -> None:
-        """Take a crash point: now; ``always``, whether or not points are taken."""
+        """Take a crash point; with ``always``, even while recording is off."""
         if not (self.recording or always):
             return
         before = self.witness()
@@ -215,7 +215,7 @@ class SimFileSystem:
             self.points.append(CrashPoint(where, before, self.witness(), state))
 
     def freeze(self) -> FrozenState:
-        """What a crash could leave now."""
+        """The states that a crash could leave now."""
         with self.lock:
             self._forget_unreachable()
             frozen = {number: each.frozen() for number, each in self._contents.items()}
@@ -227,7 +227,7 @@ class SimFileSystem:
             self._contents.pop(number).close()
 
     def sync_contents(self, path: Path, contents: Contents) -> None:
-        """Sync a file; the lock is free while it takes its time."""
+        """Sync a file; the lock is free during the sync."""
         self.point(f"before sync of {self._name(path)}")
         with self.lock:
             self.syncs += self._counts(path, contents)
@@ -235,7 +235,7 @@ class SimFileSystem:
                 self.has_failed = True
                 contents.fail_sync()
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-            durable = contents.begin_sync()  # the real file need not be synced for that
+            durable = contents.begin_sync()  # the real file need not be synced
         if self.sync_seconds:
             time.sleep(self.sync_seconds)
         self.moment("within a sync")
@@ -253,7 +253,7 @@ class SimFileSystem:
         self.trespasses.append(f"{self._name(path)}: {pages}")
 
     def leaks(self) -> list[str]:
-        """Names that came or went past this file system."""
+        """Names that were created or removed without this file system."""
         real = {
             os.path.relpath(os.path.join(folder, name), self.root)
             for folder, folders, files in os.walk(self.root)
@@ -274,16 +274,16 @@ class SimFileSystem:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Close all descriptors."""
         self.recording = False
         for contents in self._contents.values():
             contents.close()
         self._contents.clear()
 
-    # --- the seam ---
+    # --- the FileSystem interface ---
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             entry = self._entry(path)
             if entry is None:
@@ -303,11 +303,11 @@ class SimFileSystem:
         return self._contents[number]
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         return self._real.list(directory)
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             if path.is_dir():
                 return
@@ -320,7 +320,7 @@ class SimFileSystem:
             self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             one, other = self._known(source), self._known(target)
             number = self._names.directories[one[0]].get(one[1])
@@ -328,7 +328,7 @@ class SimFileSystem:
             self._names.change("rename", (one, None), (other, number))
 
     def exchange(self, one: Path, other: Path) -> bool:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             first, second = self._known(one), self._known(other)
             numbers = [self._names.directories[each[0]].get(each[1]) for each in (first, second)]
@@ -338,19 +338,19 @@ class SimFileSystem:
             return True
 
     def unlink(self, path: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             self._real.unlink(path)
             self._names.change("unlink", (self._known(path), None))
 
     def remove_dir(self, path: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             self._real.remove_dir(path)
             self._names.change("rmdir", (self._known(path), None))
 
     def sync_dir(self, path: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         where = self._name(path) if path.is_relative_to(self.root) else ""
         self.point(f"before sync of folder {where}")
         with self.lock:

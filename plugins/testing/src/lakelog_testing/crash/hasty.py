@@ -1,4 +1,4 @@
-"""The operating system's files without syncs, and a directory that becomes image after image."""
+"""Real files without syncs, and a directory that holds one image after another."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lakelog_testing.crash.images import Image
 
 
 class HastyFile(RealFile):
-    """A file that nobody needs after the next crash."""
+    """A file that need not survive a crash."""
 
     def sync(self) -> None:
-        """There is none."""
+        """Do nothing."""
 
 
 @attrs.frozen(eq=False)
 class HastyFileSystem(RealFileSystem):
-    """The operating system's files, without syncs: for images that are looked at once.
+    """Real files without syncs, for images that are checked once.
 
-    :ivar touched: paths that may not be what they were
-    :ivar moved: folders that were moved, with all that is in them
+    :ivar touched: paths that may have changed
+    :ivar moved: folders that were moved, with their content
     """
 
     touched: set[str] = attrs.field(factory=set)
     moved: set[str] = attrs.field(factory=set)
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> HastyFile:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         name = str(path)
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
         if write or create:
@@ -45,32 +45,32 @@ class HastyFileSystem(RealFileSystem):
             raise told(error, "open", path) from None
 
     def sync_dir(self, path: Path) -> None:
-        """There is none."""
+        """Only check that the directory exists."""
         os.stat(path)
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         if not path.is_dir():
             self.touched.add(str(path))
             super().make_dir(path, durable=durable)
 
     def rename(self, source: Path, target: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         self._moving(source, target)
         super().rename(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         self._moving(one, other)
         return super().exchange(one, other)
 
     def unlink(self, path: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         self.touched.add(str(path))
         super().unlink(path)
 
     def remove_dir(self, path: Path) -> None:
-        """As the seam says."""
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
         self.touched.add(str(path))
         super().remove_dir(path)
 
@@ -80,10 +80,10 @@ class HastyFileSystem(RealFileSystem):
 
 
 class Place:
-    """A directory that becomes one image after another; only what differs is written.
+    """A directory that holds one image after another; only differences are written.
 
-    :ivar path: where it is
-    :ivar files: the one way in which others may change what is in it
+    :ivar path: the directory
+    :ivar files: the only file system through which its content may be changed
     """
 
     def __init__(self, path: Path, files: HastyFileSystem) -> None:
@@ -93,7 +93,7 @@ class Place:
         self._folders: set[str] = set()
 
     def become(self, image: Image) -> None:
-        """Hold ``image``, and nothing else."""
+        """Replace the content by ``image``."""
         touched, moved = self._within(self.files.touched), self._within(self.files.moved)
         if moved or not self._folders:
             self._begin_anew(image)
@@ -102,7 +102,7 @@ class Place:
             self._write(image)
 
     def _within(self, paths: set[str]) -> set[str]:
-        """Those of the paths that are in here, without the way to here; all are forgotten."""
+        """The paths inside this directory, relative to it; clears ``paths``."""
         prefix = f"{self.path}/"
         found = {each[len(prefix) :] for each in paths if each.startswith(prefix)}
         paths.clear()
@@ -114,7 +114,7 @@ class Place:
         self._contents, self._folders = dict(image.files), set(image.folders)
 
     def _remove(self, touched: set[str], image: Image) -> None:
-        """What changed, and what is not in the image; folders behind what is in them."""
+        """Remove changed files and those not in the image; folders after their content."""
         contents, folders = self._contents, self._folders
         surplus = touched.union(contents.keys() - image.files.keys(), folders - {*image.folders})
         for name in sorted(surplus, key=len, reverse=True):
@@ -142,7 +142,7 @@ def _remove(path: str) -> None:
         try:
             os.rmdir(path)
         except OSError:
-            return  # a folder of the image, in which more is
+            return  # a folder of the image that still has content
 
 
 def _make(path: str) -> None:

@@ -1,4 +1,4 @@
-"""From a crash point to what stands on the disk after the crash: one image or many."""
+"""Derives from a crash point the directories that the crash could leave: its images."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
 from lakelog_testing.crash.names import ROOT, Change
 
 KILL: Final = "kill"
-"""The kind of image that loses nothing."""
+"""The kind of the image that loses nothing."""
 _FEW: Final = 24
-"""So many images of one point are tried all; of more, some at random."""
+"""Up to this many images of a point are all tried; otherwise a random sample."""
 
 
 @attrs.frozen(eq=False)
 class Image:
-    """What a crash left.
+    """The content of a directory after a crash.
 
     :ivar kind: how it was chosen
     :ivar folders: paths from the root, parents first
@@ -35,11 +35,11 @@ class Image:
     files: dict[str, bytes]
 
     def digest(self) -> int:
-        """The same for images that are the same; for one process."""
+        """A hash, equal for equal images; valid within one process."""
         return hash((self.folders, tuple(self.files.items())))
 
     def write_out(self, target: Path) -> None:
-        """Write it as a new directory."""
+        """Write it to a new directory."""
         base = str(target)
         os.mkdir(base)
         for folder in self.folders:
@@ -53,20 +53,20 @@ class Image:
 
 
 def nothing_lost(state: FrozenState) -> Image:
-    """What a killed process leaves: everything that programs saw."""
+    """The state that a killed process leaves: everything visible to programs."""
     kept = state.names.kept(state.names.pending)
     return _image(KILL, kept, state, lambda file: file.volatile)
 
 
 def all_lost(state: FrozenState) -> Image:
-    """What is left if nothing was written back by itself."""
+    """The state if nothing was written back except by syncs."""
     return _image("durable only", state.names.kept([]), state, lambda file: file.durable)
 
 
 def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
-    """At most ``most`` images of a crash point: all, where there are few; else some at random.
+    """At most ``most`` images of a crash point: all if there are few, otherwise a random sample.
 
-    What a killed process leaves and what is durable for sure are always among them.
+    The state after a kill and the durable state are always included.
     """
     state = point.state
     yield nothing_lost(state)
@@ -75,7 +75,7 @@ def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
 
 
 def _all(state: FrozenState) -> list[Image] | None:
-    """All images of whole pages and torn ones of none; ``None`` where these are many."""
+    """All images with whole pages; ``None`` if there are too many, or if pages can be torn."""
     unsettled = {number: file for number, file in state.files.items() if not file.is_settled}
     choices = 1
     for file in unsettled.values():
@@ -111,7 +111,7 @@ def _chosen(state: FrozenState, keep: list[Change], contents: dict[int, bytes]) 
 
 
 _MOODS: Final = (
-    # names kept, newest pages, torn pages
+    # probabilities: names kept, newest pages, torn pages
     (1.0, 0.9, 0.05),
     (1.0, 0.5, 0.0),
     (1.0, 0.5, 0.5),

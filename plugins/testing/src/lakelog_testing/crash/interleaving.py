@@ -1,9 +1,9 @@
-"""Appends to a log, and rolls it, in the middle of its commits and syncs.
+"""Appends to a log, and rolls it, during its commits and syncs.
 
-Which thread comes first is not left to chance: at a chosen moment of a commit or a sync, its thread
-stands still, and others put messages until the log has rolled. Their bytes are in the log then;
-whether they wait for durability, and how that ends, goes on beside the commit or the sync. While
-queues and index are flushed, a message is put and dispatched.
+The order of threads is controlled: at a chosen moment of a commit or sync, its thread stops, and
+others put messages until the log has rolled. Their bytes are then in the log; whether they wait for
+durability, and with which result, continues beside the commit or sync. While queues and index are
+flushed, a message is put and dispatched.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any, Final
 from lakelog.store.owner import OwnedLog
 
 _MOST_PUTS: Final = 12
-"""For one roll: a put that is refused, or a segment that another thread has just begun."""
+"""Limit for one roll: a put may be refused, or another thread may just have started a segment."""
 _RECORD_BYTES: Final = 2_000
-"""A record is longer than its body by less than this."""
+"""A record exceeds its body by less than this."""
 _MOST_SMALL_BYTES: Final = 40
 _MOST_FLUSHED: Final = 6
 _LOOK_SECONDS: Final = 0.0001
 
 
 class Interleaving:
-    """Of one store while it is open.
+    """The interleaving for one open store.
 
-    :param put: puts one message with a body of so many bytes
+    :param put: puts one message with a body of the given size in bytes
     :param rng: chooses the moments
-    :param rolls: how many rolls there are at most
-    :param rolled: called in the thread that commits or syncs, with the moment, after each roll
+    :param rolls: largest number of rolls
+    :param rolled: called after each roll with the moment, in the committing or syncing thread
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Interleaving:
             setattr(owned.segments, name, self._around(name, getattr(owned.segments, name)))
 
     def _around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """With moments before and behind; those inside come from the file system."""
+        """Wrap ``call`` with moments before and after it; the file system provides those inside."""
 
         def watched(*offsets: int) -> Any:
             with self._within(self._roll):
@@ -70,9 +70,9 @@ class Interleaving:
 
     @contextmanager
     def _within(self, act: Callable[[str], None]) -> Iterator[None]:
-        """This thread may stand still at its next moments, until ``act`` has returned.
+        """Let this thread stop at its next moments, until ``act`` has returned.
 
-        Who waits for queues while these are flushed may commit the log: one within the other.
+        Calls may nest: a thread that waits for queues while these are flushed may commit the log.
         """
         here, before = get_ident(), self._inside.get(get_ident())
         self._inside[here] = act
@@ -85,9 +85,9 @@ class Interleaving:
                 self._inside[here] = before
 
     def moment(self, where: str) -> None:
-        """Perhaps roll the log now; only in a thread that commits or syncs it.
+        """Possibly roll the log now; only in a thread that commits or syncs it.
 
-        A thread that appends holds the append lock, and so would wait for itself.
+        A thread that appends holds the append lock, and would wait for itself.
         """
         act = self._inside.get(get_ident())
         if act is None or not self._one_at_a_time.acquire(blocking=False):
@@ -100,9 +100,9 @@ class Interleaving:
             self._one_at_a_time.release()
 
     def flushing(self, dispatched: Callable[[], object]) -> AbstractContextManager[None]:
-        """While this lasts, this thread flushes queues or index; at some moments, more is put.
+        """Within the block, this thread flushes queues or index; at some moments, messages are put.
 
-        :param dispatched: waits until all that was put is dispatched
+        :param dispatched: waits until all puts are dispatched
         """
 
         def act(_where: str) -> None:
@@ -124,12 +124,12 @@ class Interleaving:
             self._append(min(self._room(), self._segments.size_bytes - _RECORD_BYTES))
 
     def _room(self) -> int:
-        """How many bytes the active segment has left."""
+        """The bytes left in the active segment."""
         segments = self._segments
         return segments.active_offset + segments.size_bytes - self._positions.appended
 
     def _append(self, body_bytes: int) -> None:
-        """Start a put, and wait until it is in the log, or has ended without that."""
+        """Start a put, and wait until it is in the log, or has ended without an append."""
         appended = self._positions.appended
         thread = Thread(target=self._try_put, args=(body_bytes,), name="crash-put")
         thread.start()
@@ -144,7 +144,7 @@ class Interleaving:
             self._failures.append(error)
 
     def settle(self) -> None:
-        """Wait for all puts; raises what the first one that failed raised."""
+        """Wait for all puts; raises the exception of the first that failed."""
         while self._threads:
             self._threads.pop().join()
         if self._failures:
@@ -152,7 +152,7 @@ class Interleaving:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Nobody puts and nothing rolls, for as long as this lasts."""
+        """Within the block, no thread puts and nothing rolls."""
         with self._one_at_a_time:
             self.settle()
             yield

@@ -1,7 +1,7 @@
-"""What was put, what was promised, and so what must and what may be found after a crash.
+"""Records puts and guarantees, and derives what must and may exist after a crash.
 
-A message is in the ledger before it is put. What became of it, its place included, is known from
-the rest of the run: a crash is only imagined, and the run went on.
+A message is recorded before it is put. Its result, including its place, is known from the rest of
+the run: crashes are only simulated, and the run continues.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NEVER: Final = 1 << 62
 
 @attrs.define(eq=False)
 class Entry:
-    """A message that somebody began to put.
+    """A message whose put was started.
 
-    :ivar started: when, by the ledger's clock
-    :ivar result: where it is, once that is known
-    :ivar acked: when its put returned ``PUT_OK`` to one who had waited for it to be durable
+    :ivar started: start of the put, by the ledger's clock
+    :ivar result: its place, once known
+    :ivar acked: time at which its put, having waited for durability, returned ``PUT_OK``
     """
 
     message: Message
@@ -35,24 +35,24 @@ class Entry:
 
     @property
     def offset(self) -> int:
-        """Where its record starts."""
+        """Start of its record."""
         assert self.result is not None
         return self.result.physical_offset
 
     @property
     def end_offset(self) -> int:
-        """Where its record ends."""
+        """End of its record."""
         assert self.result is not None
         return self.result.end_offset
 
     def placed(self, found: StoredMessage) -> Entry:
-        """A message whose put failed, and that was found all the same."""
+        """The entry of a message whose put failed, but that was found."""
         place = (found.topic, found.queue_id, found.queue_offset, found.physical_offset, found.size)
         result = PutResult(PutStatus.UNKNOWN_ERROR, *place, found.store_timestamp_ms, "")
         return attrs.evolve(self, result=result)
 
     def differs(self, found: StoredMessage) -> str:
-        """In what the message that was found differs from this one; empty if in nothing."""
+        """How the found message differs from this one; empty if it does not."""
         message = self.message
         assert self.result is not None
         result = self.result
@@ -70,11 +70,12 @@ class Entry:
 
 @attrs.frozen
 class Moment:
-    """What was so at a crash point.
+    """The state at a crash point.
 
     :ivar clock: the ledger's clock
-    :ivar flushed: end of what must be found: the log's ``flushed`` position, or what reads saw
-    :ivar is_open: whether the store was open, and nobody had begun to close it
+    :ivar flushed: end of the bytes that must be found: the log's ``flushed`` position, or the end
+        of reads
+    :ivar is_open: whether the store was open, and its close had not started
     """
 
     clock: int
@@ -84,15 +85,14 @@ class Moment:
 
 @attrs.frozen
 class Expected:
-    """What a crash at one moment must and may leave.
+    """What must and may exist after a crash at one moment.
 
-    :ivar must: by offset, entries that must be found
-    :ivar may: by offset, entries that may be found; nothing else may
-    :ivar unplaced: by body, entries whose puts failed: they may be found anywhere
-    :ivar deleted: by topic, ends of its tombstones that may be there, and whether one must be
-    :ivar aside: by offset, records that stood whole on the disk when a recovery began
-    :ivar minimum: where the log must begin at least, and at most; what stands before its beginning
-        was deleted
+    :ivar must: entries that must be found, by offset
+    :ivar may: entries that may be found, by offset; no others may
+    :ivar unplaced: entries whose puts failed, by body: they may be found anywhere
+    :ivar deleted: possible ends of tombstones by topic, and whether one must exist
+    :ivar aside: records that were whole on disk when a recovery began, by offset
+    :ivar minimum: lowest and highest possible start of the log; earlier records were deleted
     """
 
     must: Mapping[int, Entry]
@@ -113,7 +113,7 @@ class _Deletion:
 
 @attrs.define
 class _Cleaning:
-    """One call of the cleaner; ``minimum`` is where the log began behind it."""
+    """One run of the cleaner; ``minimum`` is the start of the log after it."""
 
     started: int
     minimum: int = 0
@@ -121,12 +121,12 @@ class _Cleaning:
 
 
 class Ledger:
-    """What one run put into a store.
+    """The puts of one run.
 
-    :param put_is_durable: whether ``PUT_OK`` promises durability; else only ``flushed`` does
-    :param before: what the store may have held at the start
-    :ivar flushed: gives the end of what must be found while the store is open
-    :ivar is_open: whether the store is open, and nobody has begun to close it
+    :param put_is_durable: whether ``PUT_OK`` guarantees durability; otherwise only ``flushed`` does
+    :param before: the possible contents of the store at the start
+    :ivar flushed: returns the end of the bytes that must be found while the store is open
+    :ivar is_open: whether the store is open, and its close has not started
     """
 
     def __init__(self, *, put_is_durable: bool, before: Expected | None = None) -> None:
@@ -144,30 +144,30 @@ class Ledger:
         self._lock = Lock()
 
     def tick(self) -> int:
-        """The next time of the clock."""
+        """Advance the clock."""
         with self._lock:
             self._clock += 1
             return self._clock
 
     def moment(self) -> Moment:
-        """What is so now; the witness of a :class:`~lakelog_testing.crash.SimFileSystem`."""
+        """The present state; the witness of a :class:`~lakelog_testing.crash.SimFileSystem`."""
         self._most_flushed = max(self._most_flushed, self.flushed())
         return Moment(self._clock, self._most_flushed, self.is_open)
 
     def opened(self, kept: Mapping[int, Entry]) -> None:
-        """A recovery has ended: what is not in ``kept`` is gone for good."""
+        """Record the end of a recovery: entries not in ``kept`` are lost permanently."""
         self._kept = kept
         self._opened_at = self.tick()
 
     def start(self, messages: Sequence[Message]) -> list[Entry]:
-        """Note messages that are about to be put."""
+        """Record messages that are about to be put."""
         now = self.tick()
         entries = [Entry(message, now) for message in messages]
         self.entries += entries
         return entries
 
     def finish(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
-        """Note what became of them."""
+        """Record the results of puts."""
         now = self.tick()
         for entry, result in zip(entries, results, strict=True):
             entry.result = result
@@ -176,25 +176,25 @@ class Ledger:
                 entry.acked = now
 
     def begin_deletion(self, topic: str, end_offset: int) -> _Deletion:
-        """Note that the queues of a topic are about to be removed."""
+        """Record the start of a removal of a topic's queues."""
         self._deletions.append(_Deletion(topic, end_offset, self.tick()))
         return self._deletions[-1]
 
     def end_deletion(self, deletion: _Deletion) -> None:
-        """Note that they are removed."""
+        """Record its end."""
         deletion.done = self.tick()
 
     def begin_cleaning(self) -> _Cleaning:
-        """Note that the oldest segments are about to be deleted."""
+        """Record the start of a deletion of the oldest segments."""
         self._cleanings.append(_Cleaning(self.tick()))
         return self._cleanings[-1]
 
     def end_cleaning(self, cleaning: _Cleaning) -> None:
-        """Note that they are, durably."""
+        """Record its durable end."""
         cleaning.done = self.tick()
 
     def expected(self, moment: Moment, after: Moment) -> Expected:
-        """What a crash must and may leave, of which the state was taken between two moments."""
+        """What must and may exist after a crash whose state was taken between two moments."""
         before, opened = self._before, moment.clock >= self._opened_at
         must, may = dict(before.must), dict(self._kept if opened else before.may)
         kept = self._kept.items() if opened else ()

@@ -1,7 +1,7 @@
-"""Many images in several processes, each with seeds of its own; what was found adds up in a file.
+"""Checks many images in several processes, with different seeds; results accumulate in a file.
 
-The pairs of writer and flush strategy take turns, so that a run may be stopped at any time. Of six
-tasks of a pair, one has small messages in one queue only, and in one a sync fails in each run.
+The pairs of writer and flush strategy alternate, so that a run may be stopped at any time. Of six
+tasks of a pair, one has small messages in a single queue, and in another a sync fails in each run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ VARIANTS: Final[tuple[Mapping[str, Any], ...]] = (
 
 @attrs.frozen
 class Row:
-    """What was found in one task, or in all of a pair.
+    """The results of one task, or of all tasks of a pair.
 
-    :ivar second: images of a crash of a recovery, or right behind it
-    :ivar seconds: of processor time
-    :ivar violations: what was found, and by which command
+    :ivar second: number of images of a crash during a recovery, or shortly after it
+    :ivar seconds: CPU time
+    :ivar violations: the violations, and the command that reproduces them
     """
 
     writer: str
@@ -58,13 +58,13 @@ class Row:
 
     @classmethod
     def of(cls, outcome: Outcome) -> Row:
-        """Of one task."""
+        """The result of one task."""
         plan, found = outcome.plan, [str(each) for each in outcome.violations]
         said = (outcome.command(), *found) if found else ()
         return cls(plan.writer, plan.flush, outcome.images, outcome.second, outcome.seconds, said)
 
     def plus(self, more: Row) -> Row:
-        """With another one of the same pair."""
+        """The sum of two results of the same pair."""
         return attrs.evolve(
             self,
             images=self.images + more.images,
@@ -83,7 +83,7 @@ def summed(rows: Iterable[Row]) -> list[Row]:
 
 
 def read_tally(path: Path) -> list[Row]:
-    """What earlier runs found."""
+    """The results of earlier runs."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [
         Row(**{**found, "violations": tuple(found["violations"])})
@@ -92,7 +92,7 @@ def read_tally(path: Path) -> list[Row]:
 
 
 def add_to_tally(path: Path, row: Row) -> None:
-    """Note what one task found."""
+    """Append the result of a task."""
     with path.open("a") as file:
         file.write(json.dumps(attrs.asdict(row)) + "\n")
 
@@ -104,9 +104,9 @@ def run_all(
     processes: int,
     keep: Path | None = None,
 ) -> Iterator[Row]:
-    """A row for each task, as it ends.
+    """Yield the result of each task as it ends.
 
-    :param images: for each pair; a few more may be tried
+    :param images: number of images for each pair; slightly more may be tried
     """
     work = _tasks(pairs, images, seed)
     context = multiprocessing.get_context("spawn")

@@ -1,10 +1,10 @@
-"""What a crash may leave of directories: entries made, moved and removed since the last sync.
+"""The directory entries that a crash may leave: made, moved and removed since the last sync.
 
-A change of a name (create, rename, exchange, unlink, mkdir, rmdir) is all or nothing, a rename
-between two directories too, as on every file system with a journal. Changes of one name happen
-in their order; changes of different names in any order, even in one directory. A sync of a
-directory makes its changes durable, and the earlier changes that these need; a sync of a file
-makes no name durable.
+A change of a name (create, rename, exchange, unlink, mkdir, rmdir) is atomic, even a rename between
+two directories, as on every file system with a journal. Changes of one name occur in order. Changes
+of different names occur in any order, even in one directory. A sync of a directory makes its
+changes durable, with the earlier changes that these depend on. A sync of a file makes no name
+durable.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ROOT: Final = 0
 """The number of the root directory."""
 
 Entry: TypeAlias = "tuple[int, str]"
-"""A name in a directory, which has a number."""
+"""The number of a directory, and a name in it."""
 Directories: TypeAlias = "Mapping[int, Mapping[str, int]]"
-"""By number of a directory, its entries: numbers of files and directories by name."""
+"""The entries of each directory: numbers of files and directories by name."""
 
 
 @attrs.frozen(eq=False)
 class Change:
-    """One system call: what each name that it touched stands for now; ``None`` is nothing."""
+    """The effect of one system call: the new target of each name; ``None`` means removed."""
 
     what: str
     names: tuple[tuple[Entry, int | None], ...]
@@ -40,15 +40,15 @@ class Change:
 class FrozenNames:
     """All directories at one moment.
 
-    :ivar durable: what a crash leaves for sure
-    :ivar pending: changes that it may lose, in their order
+    :ivar durable: entries that survive a crash for certain
+    :ivar pending: changes that a crash may lose, in order
     """
 
     durable: Directories
     pending: tuple[Change, ...]
 
     def kept(self, keep: Sequence[Change]) -> dict[int, dict[str, int]]:
-        """The directories with some of the pending changes; their order must be possible."""
+        """The directories with some of the pending changes, which must be a possible selection."""
         found = {number: dict(entries) for number, entries in self.durable.items()}
         for change in keep:
             for (directory, name), number in change.names:
@@ -62,7 +62,7 @@ class FrozenNames:
         return found
 
     def some(self, rng: Random, probability: float) -> list[Change]:
-        """Pending changes at random, with none that needs one that is lost."""
+        """A random selection of pending changes that is possible."""
         lost: set[Entry] = set()
         keep = []
         for change in self.pending:
@@ -73,7 +73,7 @@ class FrozenNames:
         return keep
 
     def each(self, most: int) -> list[list[Change]] | None:
-        """Every possible choice of pending changes; ``None`` if there are more than ``most``."""
+        """Every possible selection of pending changes; ``None`` if there are more than ``most``."""
         found: list[tuple[list[Change], frozenset[Entry]]] = [([], frozenset())]
         for change in self.pending:
             own = frozenset(entry for entry, _ in change.names)
@@ -85,7 +85,7 @@ class FrozenNames:
 
 
 class Names:
-    """All directories, as programs see them, and what of that is durable."""
+    """All directories as programs see them, and their durable state."""
 
     def __init__(self) -> None:
         self.directories: dict[int, dict[str, int]] = {ROOT: {}}
@@ -94,13 +94,13 @@ class Names:
         self._frozen: FrozenNames | None = None
 
     def resume(self, before: FrozenNames) -> None:
-        """Go on where the process died; the machine lives on."""
+        """Resume after the process died and the machine survived."""
         self._durable = {number: dict(entries) for number, entries in before.durable.items()}
         self._pending = list(before.pending)
         self.directories = before.kept(before.pending)
 
     def add_durable(self, directory: int, name: str, number: int, *, is_dir: bool) -> None:
-        """An entry that is there from the start."""
+        """Add an initial entry."""
         self._durable.setdefault(directory, {})[name] = number
         self.directories.setdefault(directory, {})[name] = number
         if is_dir:
@@ -108,7 +108,7 @@ class Names:
             self.directories[number] = {}
 
     def change(self, what: str, *names: tuple[Entry, int | None]) -> None:
-        """One change, not durable yet."""
+        """Apply a change that is not durable yet."""
         self._frozen = None
         self._pending.append(Change(what, names))
         for (directory, name), number in names:
@@ -118,12 +118,12 @@ class Names:
                 self.directories.setdefault(directory, {})[name] = number
 
     def make_dir(self, entry: Entry, number: int) -> None:
-        """A new directory, not durable yet."""
+        """Add a directory that is not durable yet."""
         self.directories[number] = {}
         self.change("mkdir", (entry, number))
 
     def sync(self, directory: int) -> None:
-        """Make the changes in one directory durable, and what these need."""
+        """Make the changes in one directory durable, and those that they depend on."""
         self._frozen = None
         needed: set[Entry] = set()
         done, rest = [], []
@@ -145,7 +145,7 @@ class Names:
         return found
 
     def frozen(self) -> FrozenNames:
-        """As they are now."""
+        """An immutable copy."""
         if self._frozen is None:
             durable = {number: dict(entries) for number, entries in self._durable.items()}
             self._frozen = FrozenNames(durable, tuple(self._pending))

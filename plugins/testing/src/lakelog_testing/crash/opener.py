@@ -1,4 +1,4 @@
-"""Opens many stores with the same settings: plugins are collected and settings resolved once."""
+"""Opens many stores with the same settings; loads plugins and resolves settings once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lakelog_testing.crash.plan import CrashPlan
 
 _NOWHERE: Final = Path("/nonexistent")
 _ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
-"""The one variable that counts: it changes no file and no result."""
+"""The only environment variable that is passed on: it changes no file and no result."""
 Tool: TypeAlias = "Callable[..., object]"
 TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
-"""What an operator may let work on a store before a program opens it."""
+"""Tools that an operator may run on a store before a program opens it."""
 
 
 def owned_by(store: Store) -> OwnedLog:
-    """What the owner of a store holds."""
+    """The log of a store that this process owns."""
     owned = store._owned
     assert owned is not None, "only owners are crashed"
     return owned
@@ -41,7 +41,7 @@ def owned_by(store: Store) -> OwnedLog:
 
 @attrs.frozen
 class Opener:
-    """Opens stores as a plan says."""
+    """Opens stores according to a plan."""
 
     registry: Registry
     settings: Settings
@@ -50,7 +50,7 @@ class Opener:
 
     @classmethod
     def of(cls, plan: CrashPlan) -> Opener:
-        """Collect plugins and settings; raises what :func:`lakelog.open` would."""
+        """Load plugins and resolve settings; raises like :func:`lakelog.open`."""
         registry = Registry.load(plan.plugins, {})
         sections = registry.sections()
         arguments = plan.arguments(list(sections))
@@ -78,7 +78,7 @@ class Opener:
         return Opening(path, self.settings, self.registry, files or self.real).for_owner()
 
     def mend(self, path: Path, tool: Tool, files: FileSystem | None = None) -> bool:
-        """Let ``tool`` work on the store in ``path``; whether there was one."""
+        """Run ``tool`` on the store in ``path``; returns whether there was a store."""
         with suppress(NotAStore):
             tool(path, plugins=self.registry, files=files or self.real, **self.arguments)
             return True

@@ -1,4 +1,4 @@
-"""What a simulation runs: which strategies, and what these promise."""
+"""The configuration of a simulation: the strategies, and their guarantees."""
 
 from __future__ import annotations
 
@@ -32,29 +32,28 @@ class CrashPlan:
 
     :ivar writer: the writer, by name
     :ivar flush: the flush strategy, by name
-    :ivar plugins: plugins that offer them; ``None`` takes those that are installed
-    :ivar settings: more settings, sections included, as for :func:`lakelog.open`
-    :ivar put_is_durable: whether ``PUT_OK`` promises that a power cut leaves the message; if not,
-        only the position ``flushed`` does. ``None``: what the strategies of lakelog promise; one
-        that is not lakelog's promises it
-    :ivar body_bytes: if given, all messages have this size, one queue and no key: what an earlier
-        life left behind the end then fits behind new records
-    :ivar key_bytes: if given, all messages have one key of this length: a tear then hits it often
-    :ivar deletions: whether topics are removed now and then
-    :ivar cleaning: whether the store's cleaner is let loose now and then; settings must name one
-        that plugins offer
-    :ivar failing_sync: whether in each run one sync of a file fails with ``EIO``: the store must
-        then refuse everything, as what was dirty may never reach the disk, whatever later syncs say
-    :ivar interleave: whether in most runs other threads put, and roll the log, in the middle of its
-        commits and syncs; runs of ``none`` and ``inline`` without it follow from the seed alone
-    :ivar in_memory: whether stores may stand on tmpfs, which is faster; the writer ``direct``
-        refuses it
-    :ivar steps: how many things a run does to the store
-    :ivar points_per_run: at how many points of a run crashes are tried, beside its clean closes;
-        0: only these
-    :ivar images_per_whole_check: one of so many images is opened by ``lakelog.open``, takes puts
-        and is closed; the others go the short way (:mod:`lakelog_testing.crash.short`)
-    :ivar images_per_second_crash: one of so many images is recovered, used, and crashed again
+    :ivar plugins: plugins that offer them; ``None`` uses the installed ones
+    :ivar settings: further settings and sections, as for :func:`lakelog.open`
+    :ivar put_is_durable: whether a message with ``PUT_OK`` survives a power cut; otherwise only
+        bytes before ``flushed`` do. ``None`` uses the guarantee of lakelog's strategies, and
+        ``True`` for others
+    :ivar body_bytes: if given, all messages have this size, one queue and no key, so that leftovers
+        after the end of the log fit behind new records
+    :ivar key_bytes: if given, all messages have one key of this length, which tears then hit often
+    :ivar deletions: whether topics are removed occasionally
+    :ivar cleaning: whether the cleaner runs occasionally; settings must name one that plugins offer
+    :ivar failing_sync: whether one file sync of each run fails with ``EIO``; the store must then
+        refuse everything, since dirty pages may never reach the disk, whatever later syncs report
+    :ivar interleave: whether in most runs other threads put, and roll the log, during its commits
+        and syncs; without it, runs of ``none`` and ``inline`` are determined by the seed
+    :ivar in_memory: whether stores may be on tmpfs, which is faster; the writer ``direct`` refuses
+        it
+    :ivar steps: number of actions per run
+    :ivar points_per_run: number of crash points tried per run, beside its clean closes; 0: only
+        these
+    :ivar images_per_whole_check: one of this many images is opened by ``lakelog.open``, written to
+        and closed; the others use the short way (:mod:`lakelog_testing.crash.short`)
+    :ivar images_per_second_crash: one of this many images is recovered, used, and crashed again
     """
 
     writer: str = "file"
@@ -80,18 +79,18 @@ class CrashPlan:
 
     @property
     def promises(self) -> bool:
-        """Whether ``PUT_OK`` promises durability."""
+        """Whether ``PUT_OK`` guarantees durability."""
         if self.put_is_durable is not None:
             return self.put_is_durable
         return _PROMISES.get(self.flush, True)
 
     @property
     def has_threads(self) -> bool:
-        """Whether several threads put, as that is what the flush strategy is for."""
+        """Whether several threads put, for flush strategies that serve several threads."""
         return self.flush not in _WITHOUT_WAITING
 
     def told(self) -> str:
-        """How to make it again, but for plugins: what is not as it is by itself."""
+        """The expression that recreates the plan without plugins: all non-default fields."""
         plain = CrashPlan(writer=self.writer)
         fields = [each.name for each in attrs.fields(CrashPlan) if each.name != "plugins"]
         given = [
@@ -102,9 +101,9 @@ class CrashPlan:
         return f"CrashPlan({', '.join(given)})"
 
     def arguments(self, sections: Sequence[str]) -> dict[str, Any]:
-        """Settings for :func:`lakelog.open`: everything small.
+        """Settings for :func:`lakelog.open`, with small sizes.
 
-        :param sections: the sections that are known
+        :param sections: the known sections
         """
         small = {name: value for name, value in _SMALL.items() if name in sections}
         return {
@@ -112,7 +111,7 @@ class CrashPlan:
             "segment_size_bytes": SEGMENT_BYTES,
             "preallocate": False,
             "allocation_step_bytes": STEP_BYTES,
-            "record_crc": True,  # without it, a record torn outside of its body can pass for whole
+            "record_crc": True,  # without it, a record torn outside of its body can pass as whole
             "writer": self.writer,
             "flush": self.flush,
             **self.settings,

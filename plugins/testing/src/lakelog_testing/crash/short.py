@@ -1,12 +1,13 @@
-"""The short way to check an image: recovery, queues and index work, with no store around them.
+"""A short check of an image: recovery, queues and index run without a store around them.
 
-What :func:`lakelog.open` does beside that (threads, lock, ``abort``, segments to append to, a flush
-strategy) costs more than the recovery itself. Here ``examine`` and ``mend`` of
-:mod:`lakelog.recovery` work on the image, the dispatchers resume and get what they lack, and their
-files are compared with the log, by columns. Not done: putting again, reading messages through
-queues, a clean stop. Within one run, what is equal is worked on once: bytes at one place of the log
-are decoded, a log that recovery left is read, and queues and index are completed where log and all
-other files are as they were before.
+The other work of :func:`lakelog.open` (threads, lock, ``abort``, segments to append to, a flush
+strategy) costs more than recovery itself. Here ``examine`` and ``mend`` of :mod:`lakelog.recovery`
+work on the image. The dispatchers resume and receive the missing records, and their files are
+compared with the log by columns. Omitted are further puts, reads of messages through queues, and a
+clean stop.
+
+Within one run, equal work is done once. Bytes at one place of the log are decoded once, a recovered
+log is read once, and queues and index are completed once for the same log and other files.
 """
 
 from __future__ import annotations
@@ -64,16 +65,16 @@ _Key: TypeAlias = "tuple[Any, ...]"
 
 @attrs.frozen
 class Held:
-    """What queues hold, by columns.
+    """The contents of queues, as columns.
 
-    :ivar queues: by queue, where it begins and ends, and its units
+    :ivar queues: bounds and units of each queue
     """
 
     queues: Mapping[Queue, tuple[tuple[int, int] | None, Units | None]]
 
     @classmethod
     def by(cls, reader: QueueReader, minimum: int) -> Held:
-        """All queues of a dispatcher."""
+        """Read all queues of a dispatcher."""
 
         def read(queue: Queue) -> tuple[tuple[int, int] | None, Units | None]:
             bounds = reader.bounds(queue, minimum)
@@ -84,9 +85,9 @@ class Held:
         return cls({queue: read(queue) for queue in reader.queues()})
 
     def check(self, queues: Queues, gone: Mapping[str, bool], log: Log, end: int) -> None:
-        """Every record stands at its place in its queue, and every unit points to a record.
+        """Check that every record is at its place in its queue, and every unit points to a record.
 
-        :param gone: topics of which queues were removed, and whether that had ended
+        :param gone: topics with removed queues, and whether the removal had finished
         """
         for queue, messages in queues.items():
             bounds, units = self.queues.get(queue, (None, None))
@@ -99,7 +100,7 @@ class Held:
 
 
 def _check_empty(queue: Queue, units: Units, log: Log, end: int, *, must: bool) -> None:
-    """A queue of which no record is there, or was removed; ``must`` says that this had ended."""
+    """Check an empty or removed queue; ``must`` is whether its removal had finished."""
     offsets = units.offsets.tolist()
     if offsets and max(offsets) >= end:
         raise Violation(f"{queue[0]}/{queue[1]} points behind the log")
@@ -111,12 +112,12 @@ def _check_empty(queue: Queue, units: Units, log: Log, end: int, *, must: bool) 
 
 @attrs.frozen(eq=False)
 class Log:
-    """A log that a recovery left.
+    """A recovered log.
 
-    :ivar pieces: what stands in it
+    :ivar pieces: its pieces
     :ivar found: its messages, by offset
-    :ivar equal: what was put of them, by offset, as far as they were compared before
-    :ivar held: what dispatchers held in the end, by all that this depends on beside the log
+    :ivar equal: entries that were found equal to a message before, by offset
+    :ivar held: final contents of dispatchers, by their other inputs
     """
 
     pieces: Sequence[Piece]
@@ -126,7 +127,7 @@ class Log:
     _rests: dict[int, list[Piece]] = attrs.field(factory=dict)
 
     def rest(self, start: int) -> list[Piece]:
-        """What stands from ``start`` on; kept, with the columns that were asked for."""
+        """The pieces from ``start`` on; cached with their computed columns."""
         if start not in self._rests:
             self._rests[start] = list(_behind(self.pieces, start))
         return self._rests[start]
@@ -136,7 +137,7 @@ class Log:
 class Decoder:
     """Decodes equal bytes at one place once.
 
-    :ivar known: what was found, by all that it depends on
+    :ivar known: results by all inputs
     """
 
     known: dict[_Key, RecordBatch] = attrs.field(factory=dict)
@@ -154,9 +155,9 @@ class Decoder:
 
 @attrs.frozen
 class ShortWay:
-    """Checks directories that crashes left; one for each run.
+    """Checks directories left by crashes; one instance for each run.
 
-    :ivar logs: those that were read, by all of their bytes
+    :ivar logs: recovered logs, by all of their bytes
     """
 
     opener: Opener
@@ -164,7 +165,7 @@ class ShortWay:
     decoder: Decoder = attrs.field(factory=Decoder)
 
     def begin_run(self) -> None:
-        """Forget the run before."""
+        """Clear the caches for a new run."""
         self.logs.clear()
         self.decoder.known.clear()
 
@@ -178,7 +179,7 @@ class ShortWay:
     ) -> None:
         """Recover ``path`` and check it; raises :class:`Violation`.
 
-        Arguments are those of the long way.
+        Arguments are those of :meth:`Checker.check`.
         """
         others = before.others()
         checker = Checker(self.opener)
@@ -231,9 +232,9 @@ class ShortWay:
         rng: Random,
         beside: object | None,
     ) -> None:
-        """Queues and index say what the log says.
+        """Check queues and index against the log.
 
-        :param beside: what else they depend on; ``None``: nobody can tell
+        :param beside: their other inputs; ``None`` if unknown
         """
         ends = checked_tombstones(directory.files, directory.path, expected)
         live = alive(log.found.values(), ends)
@@ -254,7 +255,7 @@ class ShortWay:
         live: Sequence[StoredMessage],
         rng: Random,
     ) -> list[Held]:
-        """Let dispatchers resume, give them what they lack, and ask for all that queues hold."""
+        """Resume dispatchers, dispatch what they lack, and read all queues."""
         opener, path = self.opener, directory.path
         context = Context(path, opener.settings.core, directory.files)
         with ExitStack() as closing:
@@ -275,13 +276,13 @@ class ShortWay:
 
 
 def _quiet(each: Named) -> None:
-    """No thread syncs what is looked at once."""
+    """Stop the syncing thread: the files are read once."""
     if isinstance(each.dispatcher, ConsumeQueues):
         each.dispatcher._flushing.stop()
 
 
 def _let_go(each: Named) -> None:
-    """Close files; queues would sync all of theirs before."""
+    """Close files without the sync that queues make."""
     if isinstance(each.dispatcher, ConsumeQueues):
         for queue in each.dispatcher._queues.values():
             queue.close()
@@ -322,7 +323,7 @@ def _behind(pieces: Sequence[Piece], start: int) -> Iterator[Piece]:
 
 
 def _check_keys(index: KeyIndex, live: Sequence[StoredMessage], rng: Random) -> None:
-    """One key of one topic gives all that have it; those of removed queues may be among them."""
+    """Check that a query for a key returns all its records; removed queues' may be among them."""
     message = rng.choice(live)
     if not message.keys:
         return

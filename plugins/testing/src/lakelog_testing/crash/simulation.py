@@ -1,4 +1,4 @@
-"""Runs workloads, crashes them at every point, and checks what each crash leaves."""
+"""Runs workloads, simulates crashes at every point, and checks the resulting images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lakelog_testing.crash.verdicts import Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
-"""The name of the store's directory in an image."""
+"""Name of the store's directory in an image."""
 _IMAGES_OF_A_POINT: Final = 6
 _POINTS_OF_A_SECOND_CRASH: Final = 6
 _IMAGES_OF_A_SECOND_POINT: Final = 4
@@ -43,11 +43,11 @@ _MEMORY: Final = Path("/dev/shm")
 
 @attrs.frozen
 class Broken:
-    """A promise that was broken.
+    """A violated guarantee.
 
-    :ivar run: the seed of the run
+    :ivar run: seed of the run
     :ivar where: the crash point, or both of them
-    :ivar kept: where the image was written out, if it was
+    :ivar kept: path of the image, if it was written out
     """
 
     run: str
@@ -62,15 +62,15 @@ class Broken:
 
 
 class _Enough(Exception):
-    """So many promises were broken that no more images are wanted."""
+    """Enough violations were found; no more images are needed."""
 
 
 @attrs.define
 class Outcome:
-    """What a simulation found.
+    """The result of a simulation.
 
-    :ivar images: how many images were opened and checked, all of them different in one run
-    :ivar second: how many of these were of a crash of the recovery, or right behind it
+    :ivar images: number of images that were checked, all different within a run
+    :ivar second: how many of these were of a crash during recovery, or shortly after it
     """
 
     plan: CrashPlan
@@ -82,7 +82,7 @@ class Outcome:
     violations: list[Broken] = attrs.field(factory=list)
 
     def command(self) -> str:
-        """How to run it again."""
+        """The call that reproduces it."""
         return f"simulate({self.plan.told()}, images={self.images}, seed={self.seed})"
 
     def __str__(self) -> str:
@@ -98,10 +98,10 @@ def simulate(
     keep: Path | None = None,
     most_violations: int = 1,
 ) -> Outcome:
-    """Crash stores of ``plan`` until ``images`` images are checked, or too many promises broken.
+    """Crash stores of ``plan``, up to a number of checked images, or of violations.
 
-    :param keep: a folder; images that break a promise are written out there
-    :param most_violations: stop after so many
+    :param keep: a folder for images that violate a guarantee
+    :param most_violations: limit of violations
     """
     outcome, started = Outcome(plan, seed), time.process_time()
     with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
@@ -119,7 +119,7 @@ def simulate(
 
 @contextmanager
 def _scratch(in_memory: bool = True) -> Iterator[Path]:
-    """A folder in memory, if there is such a place and the writer can do with it."""
+    """A folder in memory, if available and supported by the writer."""
     is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
     place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
     folder = tempfile.mkdtemp(prefix="lakelog-crash-", dir=place)
@@ -131,7 +131,7 @@ def _scratch(in_memory: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """The garbage collector would look at all crash points again and again."""
+    """Disable the garbage collector, which would scan all crash points repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -143,7 +143,7 @@ def _no_collections() -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Every recovery has something to tell."""
+    """Disable logging: every recovery writes messages."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -155,9 +155,9 @@ def _silence() -> Iterator[None]:
 def _different(
     points: Sequence[CrashPoint], chosen: Sequence[int], rng: Random, most: int
 ) -> Iterator[tuple[CrashPoint, Image, str]]:
-    """Images of some points, none twice: where it comes from, too.
+    """Yield different images of some points, with their points.
 
-    The latest come first: of images that are the same, that one has promised the most.
+    The latest points come first: of equal images, the latest has the most guarantees.
     """
     seen: set[int] = set()
     for number in chosen:
@@ -177,8 +177,8 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 class Ways:
     """The two ways to check an image.
 
-    :ivar folder: where images of the long way are written out
-    :ivar place: holds the images of the short one
+    :ivar folder: for images that are checked completely
+    :ivar place: holds the images of the short way
     """
 
     opener: Opener
@@ -189,7 +189,7 @@ class Ways:
     def check(
         self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
     ) -> None:
-        """Raises :class:`Violation`."""
+        """Check an image; raises :class:`Violation`."""
         before = self.log_of(image)
         if not whole and f"{STORE}/{COMMITLOG_DIR}" in image.folders:
             self.place.become(image)
@@ -203,7 +203,7 @@ class Ways:
             shutil.rmtree(path)
 
     def log_of(self, image: Image) -> LogBytes:
-        """The log as it stands in the image."""
+        """The log in an image."""
         return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
 
 
@@ -218,7 +218,7 @@ class _Simulation:
     most_violations: int
 
     def run(self, seed: str) -> None:
-        """One workload, and its crashes."""
+        """Run one workload, and check its crashes."""
         self.ways.short.begin_run()
         rng = Random(seed)
         root = self.folder / "run"
@@ -233,7 +233,7 @@ class _Simulation:
             self._note_leaks(system, seed)
         except PluginError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the run was to go well
+        except Exception as error:  # noqa: BLE001  # any failure without a crash is a violation
             self._broken(seed, "no crash", None, f"{type(error).__name__}: {error}")
         finally:
             system.close()
@@ -285,7 +285,7 @@ class _Simulation:
             self._crash_again(again, after, expected, rng, at)
 
     def _check_abort(self, image: Image, point: CrashPoint, at: tuple[str, str]) -> None:
-        """RocketMQ trusts a directory without ``abort`` as one that was closed cleanly."""
+        """Check for ``abort``: RocketMQ treats a directory without it as closed cleanly."""
         is_open = point.before.is_open and point.after.is_open
         if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
             self._broken(*at, image, "no abort file, and the store was open")
@@ -315,10 +315,10 @@ class _Simulation:
         rng: Random,
         at: tuple[str, str],
     ) -> None:
-        """Let recovery run, and go on a little; crash that."""
+        """Run recovery and some more actions, and crash that."""
         root = self.folder / "again"
         image.write_out(root)
-        if after is None:  # what a killed process left may not be durable, and may be lost
+        if after is None:  # after a kill, visible content may not be durable, and may be lost
             expected = attrs.evolve(expected, aside=self.ways.log_of(image).whole(expected.may))
         ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
         system = SimFileSystem(root, ledger.moment, after=after)
@@ -327,7 +327,7 @@ class _Simulation:
             self._go_on(workload, expected)
         except Violation as violation:
             self._broken(at[0], f"{at[1]}, and on", image, str(violation))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is a violation
+        except Exception as error:  # noqa: BLE001  # any exception is a violation
             text = f"{type(error).__name__}: {error}"
             self._broken(at[0], f"{at[1]}, and on", image, text)
         finally:

@@ -1,4 +1,4 @@
-"""Compares what was found in a store that was recovered with what was put and promised."""
+"""Compares the contents of a recovered store with the recorded puts and guarantees."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from lakelog.format.units import Units
 
 Queues = dict["Queue", dict[int, StoredMessage]]
-"""By queue and number, the records that stand in the log."""
+"""The records in the log, by queue and queue offset."""
 
 
 class Violation(Exception):
-    """A promise was broken; the text says which."""
+    """A violated guarantee, described by its text."""
 
 
 # --- the log ---
 
 
 def check_claim(claimed: int, end_offset: int) -> None:
-    """A checkpoint moves only after the sync that it claims."""
+    """Check that the checkpoint claims no more than the log holds."""
     if claimed > end_offset:
         raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end_offset}")
 
 
 def check_synced_time(claimed: StoreCheckpoint, found: Mapping[int, StoredMessage]) -> None:
-    """The store time up to which the log is said to be durable is that of a message in it.
+    """Check that the durable store time of the checkpoint is not later than the log's messages.
 
     :param claimed: the checkpoint as the crash left it
     """
@@ -54,7 +54,7 @@ def check_synced_time(claimed: StoreCheckpoint, found: Mapping[int, StoredMessag
 def check_lowered(
     checkpoint: StoreCheckpoint, end_offset: int, found: Mapping[int, StoredMessage]
 ) -> None:
-    """A recovery leaves no claim that goes beyond the log that it left."""
+    """Check that recovery left no claim that exceeds the log."""
     last_ms = _last_ms(found)
     times_ms = checkpoint.logics_timestamp_ms, checkpoint.index_timestamp_ms
     if checkpoint.confirm_offset > end_offset or (found and max(times_ms) > last_ms):
@@ -69,20 +69,20 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
 
 
 def read_segments(files: FileSystem, commitlog: Path) -> dict[int, bytes]:
-    """All that stands in the segment files, by their offsets."""
+    """The content of the segment files, by their offsets."""
     found = segment_files(commitlog, files.list(commitlog))
     return {each.start_offset: read_file(files, each.path) or b"" for each in found}
 
 
 def check_tail(segments: Mapping[int, bytes], size_bytes: int, end: int) -> None:
-    """Nothing stands behind the end of the log: after a second crash it could come back."""
+    """Check that the log ends in zeros: other bytes could return after another crash."""
     for start, data in segments.items():
         if start + size_bytes > end and data[max(end - start, 0) :].strip(b"\0"):
             raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
 
 
 def since(minimum: int, expected: Expected) -> Expected:
-    """What is expected of a log that begins at ``minimum``, if it may begin there."""
+    """The expectation for a log that starts at ``minimum``, if it may start there."""
     least, most = expected.minimum
     if not least <= minimum <= most:
         raise Violation(f"the log begins at {minimum}, not at {least} to {most}")
@@ -95,16 +95,16 @@ def since(minimum: int, expected: Expected) -> Expected:
 def compared(
     found: Mapping[int, StoredMessage], expected: Expected, equal: dict[int, Entry] | None = None
 ) -> dict[int, Entry]:
-    """What was put of what was found; all that had to be found was.
+    """The entries of the found messages; raises if a required one is missing.
 
-    :param equal: entries, by offset, that this very message was found to equal before
+    :param equal: entries that these same messages were found equal to before, by offset
     """
     known: dict[int, Entry] = {} if equal is None else equal
     kept = {}
     for offset, message in found.items():
         entry = expected.may.get(offset)
         if entry is None or known.get(offset) is not entry:
-            if message.topic == FILLER_TOPIC:  # a repair put it where damage was
+            if message.topic == FILLER_TOPIC:  # written by a repair over damage
                 continue
             entry = _entry_of(message, offset, entry, expected)
             known[offset] = entry
@@ -142,7 +142,7 @@ def _told(message: StoredMessage) -> str:
 
 
 def checked_tombstones(files: FileSystem, path: Path, expected: Expected) -> dict[str, int]:
-    """The tombstones, all of which somebody asked for; none that must be there is lost."""
+    """The tombstones; raises if one was never requested, or a required one is missing."""
     found = read_tombstones(files, path)
     for topic, end in found.items():
         if end not in expected.deleted.get(topic, (frozenset(), False))[0]:
@@ -154,12 +154,12 @@ def checked_tombstones(files: FileSystem, path: Path, expected: Expected) -> dic
 
 
 def alive(found: Iterable[StoredMessage], ends: Mapping[str, int]) -> list[StoredMessage]:
-    """Without those that tombstones bury."""
+    """The messages that are not covered by tombstones."""
     return [each for each in found if each.physical_offset >= ends.get(each.topic, 0)]
 
 
 def by_queue(live: Iterable[StoredMessage]) -> Queues:
-    """Each record at its number in its queue."""
+    """The records by queue and queue offset; raises if one is duplicated."""
     queues: Queues = {}
     for each in live:
         queue = queues.setdefault((each.topic, each.queue_id), {})
@@ -172,7 +172,7 @@ def by_queue(live: Iterable[StoredMessage]) -> Queues:
 def check_bounds(
     queue: Queue, bounds: tuple[int, int] | None, messages: Mapping[int, StoredMessage]
 ) -> tuple[int, int]:
-    """A queue reaches from its first record, or before, to behind its last."""
+    """Check that a queue covers at least its first to its last record."""
     first, last = min(messages), max(messages)
     if bounds is None or bounds[0] > first or bounds[1] <= last:
         raise Violation(
@@ -184,7 +184,7 @@ def check_bounds(
 def check_units(
     queue: Queue, units: Units, messages: Mapping[int, StoredMessage], end: int
 ) -> None:
-    """Every record is pointed to by its unit, and no unit points behind ``end``."""
+    """Check that every record has its unit, and no unit points beyond ``end``."""
     name = f"{queue[0]}/{queue[1]}"
     places = zip(units.offsets.tolist(), units.sizes.tolist(), strict=True)
     at = dict(zip(units.queue_offsets.tolist(), places, strict=True))
@@ -200,7 +200,7 @@ def check_units(
 
 
 def same(got: Iterable[int], due: Iterable[StoredMessage], what: str) -> None:
-    """What was given stands where what was due does."""
+    """Check that the returned offsets are those expected."""
     one, other = list(got), [each.physical_offset for each in due]
     if one != other:
         raise Violation(f"{what} gives what stands at {one}, and not at {other}")

@@ -1,4 +1,4 @@
-"""What is done to a store before it crashes: seeded, and told to a ledger."""
+"""The actions on a store before it crashes: seeded, and recorded in a ledger."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ KEYS: Final = (None, "k1", "k2", ("k3", "k4"))
 TAGS: Final = (None, "TagA")
 _SIZES: Final = ((0, 120), (0, 120), (150, 700), (1000, 2500))
 _BATCHES: Final = ((2, 5), (2, 5), (2, 5), (8, 12))
-"""How many messages have batches; long ones are appended in pieces, in several segments."""
+"""Numbers of messages per batch; long batches are appended in pieces, in several segments."""
 _LONG_TAG: Final = "T" * 60
 _THREADS: Final = (3, 6)
 _MOST_ROLLS: Final = 6
-"""Of one open store, in the middle of its commits and syncs."""
+"""Largest number of rolls during commits and syncs of one open store."""
 CLOSED: Final = "closed"
-"""The name of the crash points behind a clean close."""
+"""Name of the crash points after a clean close."""
 _SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
-"""Where segments are opened: they are made in the one, and go to the other."""
+"""The folders in which segments are opened: created in one, moved to the other."""
 
 
 @attrs.define
 class Workload:
     """Acts on one store below the root of a simulated file system.
 
-    :ivar interleaving: rolls the log in the middle of commits and syncs; ``None``: only puts do
+    :ivar interleaving: rolls the log during commits and syncs; ``None``: only puts do
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Workload:
         self.system.point("after a failure")
 
     def run(self, steps: int) -> None:
-        """Open, act, close; once or twice."""
+        """Open, act and close, once or twice."""
         sessions = self.rng.choice((1, 2))
         for _ in range(sessions):
             store = self.open()
@@ -86,8 +86,8 @@ class Workload:
         """Open as the owner."""
         store = self.opener.open(self.path, self.system)
         positions = owned_by(store).positions
-        seen = self.ledger.put_is_durable  # what reads see is durable then, and never vanishes
-        self.ledger.flushed = lambda: max(  # of a store that is being closed, too
+        seen = self.ledger.put_is_durable  # what reads return is durable then, and must not vanish
+        self.ledger.flushed = lambda: max(  # also while the store is being closed
             positions.flushed, positions.readable if seen else 0
         )
         self.ledger.is_open = True
@@ -111,17 +111,17 @@ class Workload:
         self.system.moment = self.interleaving.moment
 
     def _still(self) -> AbstractContextManager[None]:
-        """No other thread puts."""
+        """Keep other threads from putting."""
         return nullcontext() if self.interleaving is None else self.interleaving.still()
 
     def _meanwhile(self, store: Store) -> AbstractContextManager[None]:
-        """Other threads put while this one flushes queues or index."""
+        """Let other threads put while this one flushes queues or index."""
         if self.interleaving is None:
             return nullcontext()
         return self.interleaving.flushing(store.wait_dispatched)
 
     def close(self, store: Store) -> None:
-        """Close; then everything that was put is durable."""
+        """Close; everything that was put is durable afterwards."""
         self.ledger.is_open = False
         try:
             with self._still():
@@ -133,7 +133,7 @@ class Workload:
         self.system.point(CLOSED, always=True)
 
     def act(self, store: Store) -> None:
-        """One thing that a program does."""
+        """One random action of a program."""
         action = self.rng.choices(
             (
                 *(self._put, self._put_batch, self._put_async, self._burst, self._flush),
@@ -160,7 +160,8 @@ class Workload:
     def _put_batch(self, store: Store) -> None:
         count = self.rng.randint(*self.rng.choice(_BATCHES))
         messages = [self._message() for _ in range(count)]
-        wait = self.rng.random() < 0.8  # one for all: a batch waits if any of its messages does
+        # one value for all: a batch waits if any of its messages does
+        wait = self.rng.random() < 0.8
         messages = [attrs.evolve(each, wait_store_ok=wait) for each in messages]
         entries = self.ledger.start(messages)
         self._acknowledged(entries, list(store.put_batch(messages)))
@@ -173,7 +174,7 @@ class Workload:
             self._acknowledged([entry], [future.result()])
 
     def _burst(self, store: Store) -> None:
-        """Several threads at once; raises what the first of them raised."""
+        """Put from several threads at once; raises the first exception."""
         failures: list[Exception] = []
         threads = range(self.rng.choice(_THREADS))
         work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in threads]
@@ -198,7 +199,7 @@ class Workload:
         self.system.point("acknowledged")
 
     def _flush(self, store: Store) -> None:
-        """The log, queues and index are synced now and then, by their own clocks."""
+        """Sync log, queues and index, which otherwise follow their own timers."""
         if self.rng.random() < 0.5:
             store.flush()
         store.wait_dispatched()
@@ -208,7 +209,8 @@ class Workload:
 
     def _delete(self, store: Store) -> None:
         store.wait_dispatched()
-        topics = [each for each in store.topics() if each != REPAIRED_TOPIC]  # which stays
+        # all but this one, which is never removed
+        topics = [each for each in store.topics() if each != REPAIRED_TOPIC]
         if topics:
             topic = self.rng.choice(topics)
             with self._still():
@@ -218,7 +220,7 @@ class Workload:
             self.system.point("topic deleted")
 
     def _clean(self, store: Store) -> None:
-        """Every file that goes is a point at which a crash may come."""
+        """Run the cleaner; every deleted file is a possible crash point."""
         store.wait_dispatched()
         with self._still():
             cleaning = self.ledger.begin_cleaning()
@@ -246,5 +248,5 @@ class Workload:
 
 
 def _appended(store: Store) -> int:
-    """End of the log; what was put and did not wait is in it before reads see it."""
+    """End of the log, including puts that did not wait and are not readable yet."""
     return owned_by(store).positions.appended
