@@ -183,7 +183,7 @@ class SimFileSystem:
                     self._contents[new] = Contents(fd, content, trespass=self._trespass)
 
     def _resume(self, after: FrozenState) -> None:
-        """Resume after the process died and the machine survived; ``root`` has the volatile state."""
+        """Resume after the process died, but not the machine; ``root`` has the volatile state."""
         self._names.resume(after.names)
         self._next = 1 + max([ROOT, *after.files, *after.names.durable, *self._names.directories])
         self._open_resumed(self.root, ROOT, after)
