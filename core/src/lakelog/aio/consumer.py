@@ -142,6 +142,8 @@ class AsyncConsumer:
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run ``work`` in a thread, after any call whose task was cancelled."""
+        # Cancelling a task does not stop its thread, and the consumer is not thread-safe. So the
+        # next call waits for that thread first.
         while self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
         under_way = asyncio.ensure_future(in_thread(work, *arguments, **named))

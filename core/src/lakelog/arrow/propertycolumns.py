@@ -128,6 +128,8 @@ def _last_of_each(rows: Longs, names: pa.BinaryArray, count: int) -> NDArray[np.
     coded = as_text(names).dictionary_encode()
     different = len(coded.dictionary)
     keys = rows * different + coded.indices.to_numpy()
+    # With repeated indices, NumPy's assignment keeps the last value, which marks the last property
+    # of each name in a record. Where that table would be too large, a stable sort finds the same.
     if count * different <= _LARGEST_TABLE * len(rows) + 4096:
         table = np.empty(count * different, np.int64)
         table[keys] = np.arange(len(keys))

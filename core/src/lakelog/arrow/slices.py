@@ -58,6 +58,8 @@ def of_one_width(table: Octets) -> pa.BinaryArray:
 
 
 def _laid_over(buffer: Body, base: int, positions: Longs, ends: Longs) -> pa.BinaryArray:
+    # Offsets are start and end of each part in turn. So even elements are the parts, and odd
+    # elements are the gaps between them.
     offsets = np.empty((len(positions), 2), np.int32)
     offsets[:, 0], offsets[:, 1] = positions - base, ends - base
     part = pa.py_buffer(memoryview(buffer)[base : int(ends[-1])])

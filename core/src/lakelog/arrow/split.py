@@ -33,6 +33,8 @@ def split(octets: Octets, bounds: Longs, separator: int) -> Split:
     :param bounds: start of each row in ``octets``, and the end of the last one
     """
     low = int(bounds[0])
+    # A piece starts at the start of a row or after a separator, and ends at a separator or at the
+    # end of a row. Sorting both lists pairs them.
     marks = np.flatnonzero(octets[low : int(bounds[-1])] == separator) + low
     starts = np.sort(np.concatenate((bounds[:-1], marks + 1)), kind="stable")
     ends = np.sort(np.concatenate((bounds[1:], marks)), kind="stable")

@@ -50,6 +50,8 @@ class EncodedPieces(EncodedBatch):
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
         """Place all pieces one after the other in this segment, or none of them."""
+        # The store advances `queue_offsets` only after the write. Until then, pieces of the same
+        # queue take consecutive offsets from a table laid over it.
         tentative = Tentative(queue_offsets)
         at = position
         for piece in self._pieces:

@@ -225,6 +225,8 @@ class OffsetTable:
                 ) from error
 
     def _replace(self) -> None:
+        # Commits that arrive during the write go to a new `_pending`, and reads merge both. So the
+        # file is written without the lock, and a failed write loses no commit.
         with self._lock:
             reached, former = self._changes, self._state().content
             offsets = self._merged()
@@ -233,6 +235,7 @@ class OffsetTable:
             now_ms = time.time_ns() // 1_000_000
             content = save_offsets(self._files, self._path, former, offsets, now_ms)
         except BaseException:  # including Ctrl-C: keep the commits for the next attempt
+            # Commits made during the failed write are newer, so they override it.
             with self._lock:
                 for name, newer in self._pending.items():
                     self._being_written.setdefault(name, {}).update(newer)

@@ -83,6 +83,8 @@ def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
     starts = raw["offset"][real].astype(np.int64)
     ends = starts + raw["size"][real]
     before = np.concatenate([[reached], ends[:-1]])
+    # A repair may let several units point to one filler record. Such a unit has the end of its
+    # predecessor and tags code 0; it does not break the order.
     led_to_again = (ends == before) & (raw["tags_code"][real] == 0)
     wrong = (starts < before) & ~led_to_again
     if wrong.any():

@@ -48,6 +48,8 @@ class _Imports:
             time.sleep(_LOOK_SECONDS)
 
     def _take(self) -> bool:
+        # The global lock blocks new imports, but imports in progress hold the lock of their module
+        # only. So release it and try again until no other thread imports.
         _imp.acquire_lock()
         try:
             self._is_held = not _is_importing_elsewhere()

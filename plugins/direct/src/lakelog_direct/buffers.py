@@ -42,6 +42,8 @@ class Loan:
     """
 
     def __init__(self, buffer: Buffer, returned: SimpleQueue[Buffer]) -> None:
+        # Views keep `owner` alive, not the buffer. Its finalizer therefore runs when the last view
+        # is gone, and only then returns the buffer to the pool.
         owner = memory.owned(buffer.memory)
         weakref.finalize(owner, returned.put, buffer).atexit = False
         self.buffer = buffer

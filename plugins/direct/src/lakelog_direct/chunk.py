@@ -57,6 +57,8 @@ class Chunk:
             self._written = target
 
     def _write(self, file: File, target: int, spare: mmap.mmap) -> None:
+        # O_DIRECT needs whole blocks, so writing starts at the block that was written incompletely
+        # before. Small output goes through `spare`, in one write.
         first = self._written - self._written % self._block
         whole = target - target % self._block
         if target > whole and target - first <= len(spare):

@@ -85,6 +85,9 @@ class GroupCommit:
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
         """Wait on the shared word if no other put of this process does; otherwise join the line."""
+        # All threads on the shared word wake together, and compete for the interpreter lock. So
+        # only one thread per process waits there; others join the line, which wakes them one by
+        # one. A waiter with a callback has no sleeping thread, and joins the line too.
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)

@@ -100,6 +100,8 @@ class Waiter:
         raise answer
 
     def _sleep(self, timeout: float | None) -> None:
+        # `settle` reads `_awaited` before it writes `_answer`; here the order is reversed. So
+        # either `settle` sees this thread, and `rouse` wakes it, or `finish` releases the lock.
         self._awaited = True
         try:
             if self._answer is None:  # it may have been settled before `_awaited` was set

@@ -256,6 +256,8 @@ class _Rebuild:
         due = [
             each for each in folders if any((at / each).is_dir() for at in (self.temporary, path))
         ]
+        # One rename is atomic, several are not: a crash between them leaves folders of two builds.
+        # With `abort` the next open treats that as a crash, and recovers.
         with self._marked() if len(due) > 1 else nullcontext():
             for name in due:
                 swap_in(
