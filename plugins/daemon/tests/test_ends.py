@@ -1,4 +1,4 @@
-"""Bad ends: a store that fails, a stop that takes too long, a signal while a store is opened."""
+"""Abnormal ends: a failed store, a stop that takes too long, a signal during the opening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has a store open, and what they hold, as ``lakelog top`` says it."""
+"""The processes that have a store open, and the files they hold, as shown by ``lakelog top``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_all_that_have_it_open_are_named(tmp_path: Path) -> None:
 
 
 def test_who_cannot_be_seen_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's processes, and those of another container."""
+    """Processes of another user, and of another container."""
     opened = members._opened
 
     def refused(pid: int) -> Any:

@@ -1,4 +1,4 @@
-"""The parts of ``serve``, each by itself."""
+"""Unit tests of the parts of ``serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a signal's handler asks for happens, whatever the main thread was in the middle of."""
+"""Requests of a signal handler are executed, whatever the main thread was doing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def former_handlers() -> Iterator[None]:
 
 
 def as_in_a_wait(event: Event, number: signal.Signals) -> bool:
-    """The signal comes while the main thread holds the lock of ``event``; whether it was set."""
+    """Signal while the main thread holds the lock of ``event``; returns whether it was set."""
     with event._cond:  # type: ignore[attr-defined]  # as Event.wait does, for a moment
         signal.raise_signal(number)
     return event.wait(PATIENCE_SECONDS)

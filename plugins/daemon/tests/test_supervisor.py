@@ -1,4 +1,4 @@
-"""Services under supervision: real processes, and no store."""
+"""Supervised services: real processes, without a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakelog top``: beside ``serve``, beside another owner, and where nobody is."""
+"""``lakelog top``: beside ``serve``, beside another owner, and without an owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers are used again, and never under anybody's eyes."""
+"""Buffers are reused, but never while views of them exist."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_views_cannot_be_written_to() -> None:
 
 
 def test_memory_that_may_not_be_locked_is_an_error() -> None:
-    """In a process of its own, without privileges and with nothing to lock."""
+    """In a separate process, without privileges and without lockable memory."""
     code = """
 import os, resource
 from lakelog_direct.buffers import BufferPool

@@ -1,4 +1,4 @@
-"""Both writers keep the contract of writers, with buffers large and small."""
+"""Both writers fulfil the contract of writers, with large and small buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues and index know nothing that the files of the log do not hold."""
+"""Queues and index contain nothing that the files of the log lack."""
 
 from __future__ import annotations
 

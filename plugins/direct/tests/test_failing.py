@@ -1,4 +1,4 @@
-"""A write that fails, whoever makes it: nothing counts behind it, and the store takes no more."""
+"""A failed write: nothing after it counts, and the store refuses further puts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FailingLog(RealFileSystem):
         return self.segments[-1]
 
     def fail(self) -> None:
-        """Let no write through any more."""
+        """Make all writes fail."""
         for segment in self.segments:
             segment.failing.add("write_at")
 
@@ -54,7 +54,7 @@ def opened(path: Path, writer: str, files: FailingLog, flush: str) -> Store:
 
 
 def put_all(store: Store, count: int) -> int:
-    """Put, until nothing is taken any more; how many were taken, whatever became of them."""
+    """Put until puts are refused; returns how many were accepted, whatever their results."""
     for taken in range(count):
         try:
             store.put(Message("orders", b"%04d" % taken * 20))
@@ -84,7 +84,7 @@ def test_a_put_that_waits_hears_of_it(tmp_path: Path, writer: str) -> None:
 
 @pytest.mark.parametrize("writer", SECTIONS)
 def test_puts_that_do_not_wait_are_refused_soon(tmp_path: Path, writer: str) -> None:
-    """The failure is that of a commit, or of a full buffer on its way."""
+    """The failure is that of a commit, or of a full buffer being written."""
     files = FailingLog()
     store = opened(tmp_path, writer, files, "timed")
     assert put_all(store, 10) == 10

@@ -1,4 +1,4 @@
-"""A process that is killed takes nothing with it that was acknowledged."""
+"""A killed process loses nothing that was acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""O_DIRECT is on, or opening is an error; nothing falls back in silence."""
+"""O_DIRECT is on, or opening fails; there is no silent fallback."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_the_file_system_says_counts(
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A folder of a file system that has no disk."""
+    """A folder on a file system in memory."""
     place = Path("/dev/shm")
     if not place.is_dir():
         pytest.skip("there is no /dev/shm")

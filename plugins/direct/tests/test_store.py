@@ -36,7 +36,7 @@ SMALL: Final[dict[str, Any]] = {"buffer_bytes": 8192, "buffers": 2}
 
 
 def opened(path: Path, writer: str, commits: dict[str, Any] = OFTEN, **more: Any) -> Store:
-    """A store of small segments."""
+    """A store with small segments."""
     sections: dict[str, Any] = {
         "staged": {**commits, **more.pop("staged", {})},
         "direct": {**commits, **SMALL, **more.pop("direct", {})},
@@ -49,17 +49,17 @@ def opened(path: Path, writer: str, commits: dict[str, Any] = OFTEN, **more: Any
 
 
 def bodies(count: int, first: int = 0) -> list[bytes]:
-    """Bodies of many lengths that differ."""
+    """Different bodies of many lengths."""
     return [b"%06d" % at * (1 + at * 37 % 400) for at in range(first, first + count)]
 
 
 def held(store: Store) -> list[bytes]:
-    """All bodies of the log, in its order."""
+    """All bodies of the log, in order."""
     return [bytes(message.body) for message in store.scan()]
 
 
 def seen_elsewhere(path: Path) -> int:
-    """How many messages another process finds by reading the files."""
+    """The number of messages that another process reads from the files."""
     code = (
         "import lakelog, sys\n"
         "with lakelog.open(sys.argv[1], mode='read') as store: print(len(list(store.scan())))"
@@ -69,14 +69,14 @@ def seen_elsewhere(path: Path) -> int:
 
 
 def written_by(segment: Path) -> list[int]:
-    """Flags of the descriptors of this process that may write into a file."""
+    """Flags of this process's descriptors that are open for writing to a file."""
     place = str(segment)
     found = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd, name in open_files() if name == place]
     return [flags for flags in found if flags & os.O_ACCMODE != os.O_RDONLY]
 
 
 def put_until_refused(store: Store) -> PutRefused:
-    """What is raised at last."""
+    """The exception raised in the end."""
     for body in bodies(1000):
         try:
             store.put(Message("orders", body))
@@ -145,7 +145,7 @@ def test_a_segment_that_is_full_and_durable_keeps_no_descriptor(
         names = sorted(entry.name for entry in (tmp_path / "commitlog").iterdir())
         written = [name for name in names if written_by(tmp_path / "commitlog" / name)]
         assert len(names) > 5
-        assert set(written) <= set(names[-2:])  # the last, and the one that is made ahead of need
+        assert set(written) <= set(names[-2:])  # the last one, and the preallocated one
         assert held(store)[1:] == bodies(300)
 
 
@@ -196,12 +196,12 @@ def test_a_replica_must_not_be_staged(tmp_path: Path) -> None:
         assert held(store) == [b"staged"]
 
 
-# --- where there is no direct access ---
+# --- without direct access ---
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a tmpfs")
 def test_a_file_system_without_direct_access_is_an_error_at_open() -> None:
-    """A tmpfs takes the flag and buffers all the same."""
+    """A tmpfs accepts the flag and still buffers."""
     import tempfile
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -218,15 +218,15 @@ def test_segments_must_be_made_of_whole_blocks(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-# --- any sequence of what users do ---
+# --- random user actions ---
 
 
 class Keeping(StoreMachine):
-    """Others see what was committed, so that they are asked once all is."""
+    """Other processes see committed bytes only, so commit before comparing."""
 
     @rule(queue=queues)
     def read_beside(self, queue: tuple[str, int]) -> None:
-        """Another reader of the files sees the same, and changes none of them."""
+        """A reader of the files returns the same, and changes none of them."""
         with soon() as deadline:
             while self._behind():
                 assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Files that keep account of what a sync covers, and that a test can slow down, stall and break."""
+"""Files that record what a sync covers, and that a test can slow down, stall and break."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakelog_testing import FaultyFile
 
 
 class SegmentFile(FaultyFile):
-    """A segment whose writes all come by ``write_at``.
+    """A segment that is written by ``write_at`` only.
 
-    :ivar written: end of what was written
-    :ivar durable: end of what was written before a sync began that has returned
+    :ivar written: end of the written bytes
+    :ivar durable: end of the bytes written before the start of a completed sync
     """
 
     def __init__(self, inner: File, disk: Disk) -> None:
@@ -39,10 +39,10 @@ class SegmentFile(FaultyFile):
 
 
 class Disk(RealFileSystem):
-    """The operating system's files, the segments among them as :class:`SegmentFile`.
+    """Real files, with the segments as :class:`SegmentFile`.
 
-    :ivar sync_seconds: how much longer each sync of a segment takes
-    :ivar segments: by the offset at which they start
+    :ivar sync_seconds: additional duration of each sync of a segment
+    :ivar segments: segments by start offset
     """
 
     sync_seconds: float
@@ -67,13 +67,13 @@ class Disk(RealFileSystem):
             return file
         found = SegmentFile(file, self)
         known = self.segments.get(int(path.name))
-        if known is not None:  # opened once more: the clean stop is noted
+        if known is not None:  # reopened to record the clean stop
             found.written, found.durable, found.syncs = known.written, known.durable, known.syncs
         self.segments[int(path.name)] = found
         return found
 
     def wait(self) -> None:
-        """What each sync of a segment goes through."""
+        """Called within each sync of a segment."""
         self.begun.set()
         time.sleep(self.sync_seconds)
         self.go.wait()
@@ -82,7 +82,7 @@ class Disk(RealFileSystem):
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Let syncs hang meanwhile."""
+        """Stall syncs within the block."""
         self.begun.clear()
         self.go.clear()
         try:
@@ -91,21 +91,21 @@ class Disk(RealFileSystem):
             self.go.set()
 
     def break_syncs(self) -> None:
-        """Let this and every later sync fail."""
+        """Make this and every later sync fail."""
         object.__setattr__(self, "broken", True)
         self.go.set()
 
     def slow_down(self, seconds: float) -> None:
-        """Let each sync take longer."""
+        """Make each sync take longer."""
         object.__setattr__(self, "sync_seconds", seconds)
 
     @property
     def syncs(self) -> int:
-        """Of all segments."""
+        """The number of syncs of all segments."""
         return sum(file.syncs for file in list(self.segments.values()))
 
     def covers(self, offset: int, end_offset: int) -> bool:
-        """Whether a sync that returned began after the record there was written."""
+        """Whether a sync that started after the record was written has returned."""
         start = max(each for each in self.segments if each <= offset)
         return self.segments[start].durable >= end_offset - start
 

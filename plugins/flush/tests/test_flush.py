@@ -1,4 +1,4 @@
-"""Both strategies keep the contracts."""
+"""Both strategies fulfil the contracts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestGroupCommit(GroupFlushStrategyContract):
         return GroupCommit(GroupCommitSettings(timeout_ms))
 
     def test_who_commits_may_wake_one_that_failed(self, log: FakeLog) -> None:
-        """Whoever commits has not failed, and must not be told so in its thread."""
+        """The committing thread has not failed, and must not receive the error."""
         flush = self.make()
         flush.start(log)
         log.break_disk()

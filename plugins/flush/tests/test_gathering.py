@@ -1,4 +1,4 @@
-"""A sync waits a moment for those who come back at once, and gives up where they do not."""
+"""A sync waits briefly for puts that return soon, and gives up if they do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRIES = 5
 
 
 def test_puts_that_come_back_share_each_sync_instead_of_every_other_one() -> None:
-    """On a busy machine some come back too late to share: then another try has to show it."""
+    """On a busy machine some puts return too late to share a sync; another attempt must show it."""
     puts, most = 12, 1.6
     tries: list[int] = []
     while not tries or (tries[-1] >= most * puts and len(tries) < _TRIES):
@@ -27,7 +27,7 @@ def test_puts_that_come_back_share_each_sync_instead_of_every_other_one() -> Non
 
 
 def syncs_for(threads: int, puts: int) -> int:
-    """Of a disk that is not fast."""
+    """On a slow disk."""
     log = FakeLog()
     log.sync_seconds = 0.03
     flush = GroupCommit(GroupCommitSettings())

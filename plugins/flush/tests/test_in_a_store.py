@@ -1,4 +1,4 @@
-"""Both strategies in a real store, watched at the seam to the files."""
+"""Both strategies in a real store, observed at the file interface."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_on(disk: Disk, path: Path, **more: Any) -> Store:
         "flush": "group-commit",
         "dispatchers": (),
         "segment_size_bytes": SEGMENT,
-        "file": {"map_below_bytes": 0},  # so that the seam sees every write
+        "file": {"map_below_bytes": 0},  # so that every write is observed
         **more,
     }
     return lakelog.open(path, **given)
@@ -47,7 +47,7 @@ def message(body_bytes: int = 100) -> Message:
 
 def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_path: Path) -> None:
     producers, puts = 64, 100
-    disk.slow_down(0.001)  # as on a disk; on memory there would be no one to share with
+    disk.slow_down(0.001)  # as on a disk; in memory no put would have another to share with
 
     with open_on(disk, tmp_path / "s", segment_size_bytes=4 << 20) as store:
 
@@ -71,7 +71,7 @@ def test_a_group_that_spans_a_roll_syncs_both_files(disk: Disk, tmp_path: Path) 
             first = store.put_async(message())
             assert disk.begun.wait(PATIENCE_SECONDS)
             futures = [store.put_async(message(30_000)) for _ in range(5)]
-            time.sleep(0.1)  # for them to be appended
+            time.sleep(0.1)  # until they are appended
         for future in (first, *futures):
             result = future.result(PATIENCE_SECONDS)
             assert result.status is PutStatus.PUT_OK
@@ -83,7 +83,7 @@ def test_a_group_that_spans_a_roll_syncs_both_files(disk: Disk, tmp_path: Path) 
 def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_is_seen_later(
     disk: Disk, tmp_path: Path
 ) -> None:
-    """It is in the log, and nobody sees it before it is durable."""
+    """It is in the log, and unreadable before it is durable."""
     section = {"group-commit": {"sync_flush_timeout_ms": 50}}
     with open_on(disk, tmp_path / "s", **section) as store:
         with disk.stalled():
@@ -116,7 +116,7 @@ def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
         waiting = [pool.submit(store.put, message()) for _ in range(8)]
         waiting += [store.put_async(message()) for _ in range(8)]
         assert disk.begun.wait(PATIENCE_SECONDS)
-        time.sleep(0.1)  # for all of them to wait
+        time.sleep(0.1)  # until all of them wait
         disk.break_syncs()
         for put in waiting:
             error = put.exception(PATIENCE_SECONDS)

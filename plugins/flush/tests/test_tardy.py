@@ -1,4 +1,4 @@
-"""Late puts are logged once a second, with their number, and none is left out."""
+"""Late puts are logged once a second with their number, and none is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When ``timed`` flushes: RocketMQ's rules."""
+"""The conditions under which ``timed`` flushes: RocketMQ's rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog_testing import FakeLog
 PAGE = 4096
 PATIENCE_SECONDS = 20.0
 SOON_SECONDS = 0.1
-"""For what must not happen: nothing does on a busy machine either."""
+"""Wait before checking that something did not happen; it does not on a busy machine either."""
 
 
 def flushed_within(log: FakeLog, seconds: float) -> bool:
@@ -28,7 +28,7 @@ def patience(*, expected: bool) -> float:
 
 
 def until_asleep(flush: Timed) -> None:
-    """Whoever rings before its thread sleeps wakes nobody."""
+    """Wait until the thread sleeps: an earlier ring wakes nothing."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not flush._bell._asleep:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Threads that wait are woken one by one, and none is forgotten, whatever becomes of the others."""
+"""Waiting threads are woken one by one, and none is missed, whatever happens to the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asleep(pool: ThreadPoolExecutor, waiters: list[Waiter]) -> list[Future[PutSt
 
 @contextmanager
 def ended(rousing: Rousing) -> Iterator[Rousing]:
-    """A test that fails must not hang: its pool waits for its threads."""
+    """A failing test must not hang: its pool waits for its threads."""
     try:
         yield rousing
     finally:
@@ -54,7 +54,7 @@ def test_each_wakes_the_next_and_the_end_is_told() -> None:
     assert rousing.is_over()
     assert not rousing
     assert len(ends) == 1
-    assert ends[0] != get_ident()  # the last but one of them was told, not who began
+    assert ends[0] != get_ident()  # called by the last but one, not by the starter
 
 
 def test_answers_are_known_before_all_are_awake() -> None:
@@ -110,7 +110,7 @@ def test_whoever_likes_goes_on_where_a_thread_is_held_up() -> None:
     rousing = Rousing(int)
     with ThreadPoolExecutor(2) as pool, ended(rousing):
         results = asleep(pool, behind)
-        held_up._awaited = True  # as if a thread slept there that gets no turn
+        held_up._awaited = True  # as if a thread slept there that is not scheduled
         rousing.begin([held_up, *behind], OK)
         assert rousing
         rousing.end()

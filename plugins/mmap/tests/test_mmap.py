@@ -1,4 +1,4 @@
-"""The writer ``mmap`` keeps the contract of writers, with and without warming and locking."""
+"""The writer ``mmap`` fulfils the contract of writers, with and without warming and locking."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestPlugin(PluginContract):
 
 
 def test_memory_that_may_not_be_locked_is_an_error() -> None:
-    """In a process of its own, without privileges and with nothing to lock."""
+    """In a separate process, without privileges and without lockable memory."""
     code = """
 import mmap, os, resource
 from lakelog_mmap import memory

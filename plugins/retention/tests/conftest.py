@@ -1,4 +1,4 @@
-"""Lets a failed check in a contract kit show its values."""
+"""Enables detailed assertion messages in contract kits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Small stores whose messages are stored when a test's clock says so."""
+"""Small stores whose store times follow a test's clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEGMENT = 16 << 10
 
 @attrs.frozen
 class ByClock:
-    """Records as RocketMQ's, but for the store time."""
+    """Records like RocketMQ's, except for the store time."""
 
     inner: RocketmqAppendCallback
     clock: FakeClock
@@ -48,10 +48,10 @@ class ByClock:
 
 @attrs.define(eq=False)
 class Witness:
-    """A plugin that stores by a clock, and writes down what the store tells.
+    """A plugin that stores by a clock, and records the store's events.
 
-    :ivar deleted: start offsets of the segments that went
-    :ivar states: of the disks, as they changed
+    :ivar deleted: start offsets of the deleted segments
+    :ivar states: states of the disks, in order
     """
 
     clock: FakeClock
@@ -76,7 +76,7 @@ class Witness:
 
 
 def open_house(path: Path, witness: Witness, **more: Any) -> Store:
-    """A store that keeps house by the witness's clock, once an hour unless told otherwise."""
+    """A store with maintenance by the witness's clock, once an hour by default."""
     given: dict[str, Any] = {
         "plugins": [plugin, witness],
         "clock": witness.clock,
@@ -93,5 +93,5 @@ def open_house(path: Path, witness: Witness, **more: Any) -> Store:
 
 
 def starts(path: Path) -> list[int]:
-    """Where the segments start that are there."""
+    """Start offsets of the existing segments."""
     return sorted(int(each.name) for each in (path / "commitlog").iterdir() if each.name.isdigit())

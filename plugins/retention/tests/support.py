@@ -1,4 +1,4 @@
-"""Segments and situations by the day, and a meter that says what a test wants."""
+"""Segments and situations by day, and a meter that returns what a test sets."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NOON_MS = int(datetime(2026, 3, 10, 12, 30, tzinfo=UTC).timestamp() * 1000)
 
 
 def at_hour(hour: int, minute: int = 0) -> int:
-    """A time of that day, in ms since 1970."""
+    """A time on that day, in ms since 1970."""
     return NOON_MS + (hour - 12) * HOUR_MS + (minute - 30) * 60_000
 
 
 def retention(**settings: Any) -> Retention:
-    """A cleaner by the hours of UTC."""
+    """A cleaner with hours in UTC."""
     return Retention(RetentionSettings(**{"time_zone": "UTC", **settings}))
 
 
 def aged(*hours: float, now_ms: int = NOON_MS) -> list[SegmentInfo]:
-    """Segments whose last messages are so old."""
+    """Segments whose last messages have the given ages."""
     return [
         SegmentInfo(at * SEGMENT_BYTES, SEGMENT_BYTES, int(now_ms - age * HOUR_MS))
         for at, age in enumerate(hours)
@@ -40,7 +40,7 @@ def aged(*hours: float, now_ms: int = NOON_MS) -> list[SegmentInfo]:
 def reasons(
     cleaner: Retention, segments: Sequence[SegmentInfo], now_ms: int = NOON_MS, **situation: Any
 ) -> list[str]:
-    """Why what goes, goes; that it is the oldest is checked."""
+    """The reasons of the deletions; checks that these are the oldest segments."""
     chosen = cleaner.choose(segments, Situation(now_ms, **situation))
     front = [segment.start_offset for segment in segments[: len(chosen)]]
     assert [each.start_offset for each in chosen] == front
@@ -51,13 +51,13 @@ def reasons(
 
 @attrs.define
 class Disks:
-    """A meter: folders stand on the disk of the nearest folder that is named."""
+    """A meter: folders are on the disk of their nearest named parent."""
 
     sizes: dict[Path, Measure] = attrs.field(factory=dict)
     asked: list[Path] = attrs.field(factory=list)
 
     def put(self, path: str, used: float, total: int = 1000, inodes: int | None = None) -> None:
-        """A disk of ``total`` bytes of which the share ``used`` is used."""
+        """A disk of ``total`` bytes with the ratio ``used`` in use."""
         taken = round(used * total)
         device = self.sizes[Path(path)].device if Path(path) in self.sizes else len(self.sizes)
         self.sizes[Path(path)] = Measure(device, taken, total - taken, inodes)

@@ -1,4 +1,4 @@
-"""A year of traffic, hour by hour, with the cleaner and the watcher alone: no store, no files."""
+"""A year of traffic, hour by hour, with only cleaner and watcher: no store, no files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from plugins.retention.tests.support import HOUR_MS, NOON_MS, SEGMENT_BYTES, ret
 
 @attrs.define
 class Year:
-    """A log on a disk that others use too.
+    """A log on a disk that has other users too.
 
-    :ivar last_ms: of each segment in the log, the time of its last message; the last is active
-    :ivar refused: hours in which no put was taken
+    :ivar last_ms: time of the last message of each segment; the last segment is active
+    :ivar refused: hours in which puts were refused
     """
 
     total_segments: int
@@ -39,7 +39,7 @@ class Year:
         return Measure(1, used, self.total_segments * SEGMENT_BYTES - used)
 
     def put(self) -> None:
-        """Messages fill a segment."""
+        """Fill a segment with messages."""
         self.last_ms[-1] = self.now_ms
         self.last_ms.append(self.now_ms)
 
@@ -50,7 +50,7 @@ class Year:
         ]
 
     def live(self, seed: int, days: int = 90, **settings: Any) -> None:
-        """Let the year pass; there are more rounds than segments that get full."""
+        """Simulate the year, with more rounds than segments."""
         cleaner, chance = retention(**settings), random.Random(seed)
         watcher = PsutilWatcher(WatcherSettings(), self.meter)
         stopped = False
@@ -64,7 +64,7 @@ class Year:
             stopped = self.round(cleaner, watcher)
 
     def round(self, cleaner: Retention, watcher: PsutilWatcher) -> bool:
-        """Delete as often as it takes; whether puts are refused then."""
+        """Delete until nothing more is chosen; returns whether puts are then refused."""
         while True:
             state = watcher.observe([Path("log")]).state
             self.states.add(state)

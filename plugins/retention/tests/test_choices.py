@@ -1,4 +1,4 @@
-"""Whatever the log, the settings and the situation: what must hold of every choice."""
+"""Properties of every choice, for any log, settings and situation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ situations = st.builds(
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[SegmentInfo]:
-    """Segments one behind the other, times in any order."""
+    """Consecutive segments, with times in any order."""
     sizes = draw(st.lists(st.integers(1, 2000), max_size=25))
     starts = accumulate(sizes, initial=draw(st.sampled_from([0, 1 << 40])))
     ages = st.integers(-5, 150).map(lambda hours: NOON_MS - hours * HOUR_MS)
@@ -75,7 +75,7 @@ def _occasion(settings: RetentionSettings, situation: Situation) -> bool:
 def test_what_stays_has_no_reason_to_go(
     settings: RetentionSettings, log: list[SegmentInfo], situation: Situation
 ) -> None:
-    """Round after round until nothing goes: then the bounds hold."""
+    """Repeat rounds until nothing is deleted: then the limits hold."""
     cleaner = Retention(settings)
     left = list(log)
     while chosen := cleaner.choose(left, situation):

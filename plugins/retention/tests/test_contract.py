@@ -1,4 +1,4 @@
-"""Cleaners, watcher and plugin keep the contracts of their kinds."""
+"""Cleaners, watcher and plugin fulfil the contracts of their kinds."""
 
 from __future__ import annotations
 

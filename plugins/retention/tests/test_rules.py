@@ -1,4 +1,4 @@
-"""Each rule of ``retention``, with the reason that is given."""
+"""Each rule of ``retention``, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be meant is refused at open, with the name of the value."""
+"""Invalid values are rejected at open, with the name of the setting."""
 
 from __future__ import annotations
 

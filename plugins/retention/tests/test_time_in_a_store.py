@@ -1,4 +1,4 @@
-"""Weeks of traffic in a real store with a fake clock: bounds hold, and nobody misses a message."""
+"""Weeks of traffic in a real store with a fake clock: limits hold, and no message is missed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BODY_BYTES = 1500
 
 @attrs.define(eq=False)
 class Life:
-    """A store, a reader at its tail, and a follower that comes now and then.
+    """A store, a reader at its end, and a follower that runs occasionally.
 
     :ivar put: messages put so far
-    :ivar read: those that the reader has seen
-    :ivar landed: those that the follower has
+    :ivar read: messages that the reader has read
+    :ivar landed: messages that the follower has landed
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Life:
     position: int = 0
 
     def hour(self) -> None:
-        """Put, read what is new, and let an hour pass, with its round."""
+        """Put, read new messages, and advance an hour, with its round."""
         for _ in range(PER_HOUR):
             body = b"%08d" % self.put + b"." * (BODY_BYTES - 8)
             assert self.store.put(Message("t", body, queue_id=0)).queue_offset == self.put
@@ -54,7 +54,7 @@ class Life:
         self.clock.advance_and_settle(HOUR_MS)
 
     def land(self) -> None:
-        """Take all that is new to the lake, and say so."""
+        """Land all new messages, and update the pin."""
         for message in self.store.scan(self.position):
             assert message.queue_offset == self.landed, "the follower missed some"
             self.landed += 1
@@ -66,13 +66,13 @@ class Life:
         write_pin(RealFileSystem(), self.path, pin)
 
     def oldest_hours(self) -> float:
-        """Age of the first message that is there."""
+        """Age of the first existing message."""
         first = next(iter(self.store.scan()))
         return (self.clock.now_ms() - first.store_timestamp_ms) / HOUR_MS
 
 
 def live(path: Path, days: int, absent: range, **retention: Any) -> Witness:
-    """Let days pass; on those of ``absent`` no follower comes."""
+    """Advance several days; no follower runs on those in ``absent``."""
     witness = Witness(FakeClock(START_MS))
     section = {"time_zone": "UTC", "delete_files_batch_max": 100, **retention}
     with open_house(path, witness, retention=section) as store:
@@ -93,7 +93,7 @@ def live(path: Path, days: int, absent: range, **retention: Any) -> Witness:
 
 
 def check(life: Life, *, held: bool, most: int | None) -> None:
-    """What must be so at midnight."""
+    """Conditions that hold at midnight."""
     there = starts(life.path)
     assert there == list(range(there[0], there[-1] + 1, SEGMENT)), "a gap"
     assert there[0] == life.store.min_offset
@@ -139,7 +139,7 @@ def test_a_year(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_holds_stays_readable(tmp_path: Path) -> None:
-    """Maps of deleted files: what is held can be read, what is asked for too late is an error."""
+    """Maps of deleted files: existing views stay readable, and later requests fail."""
     witness = Witness(FakeClock(START_MS))
     with open_house(
         tmp_path / "s", witness, retention={"time_zone": "UTC", "max_segments": 2}

@@ -1,4 +1,4 @@
-"""``psutil``, on disks that a test makes up."""
+"""``psutil``, on simulated disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sound strategy with a group and a timeout, and one for each mistake that the kit must find."""
+"""A correct strategy with shared syncs and a timeout, and one for each mistake to find."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plugins.testing.tests.strategies import Group
 
 
 def answer(future: Future[PutStatus], status: PutStatus) -> None:
-    with suppress(InvalidStateError):  # somebody else was first
+    with suppress(InvalidStateError):  # another thread was first
         future.set_result(status)
 
 
 class Timely(Group):
-    """Ends each put by a timer of its own, and is woken by puts that do not wait."""
+    """Ends each put with its own timer; woken by puts that do not wait."""
 
     waits_for_disk = True
 
@@ -56,7 +56,7 @@ class Timely(Group):
 
 
 class Alone(Timely):
-    """Syncs for each put by itself."""
+    """Syncs for each put separately."""
 
     def serve(self, group: list[tuple[int, Future[PutStatus]]]) -> None:
         for each in group:
@@ -64,14 +64,14 @@ class Alone(Timely):
 
 
 class Patient(Timely):
-    """Waits as long as it takes."""
+    """Waits without a limit."""
 
-    def __init__(self, timeout_ms: int = 0) -> None:  # that is the mistake
+    def __init__(self, timeout_ms: int = 0) -> None:  # wrong on purpose
         super().__init__(60_000)
 
 
 class Selfish(Timely):
-    """Lets a callback wait for the thread that it runs in."""
+    """Lets a callback wait for its own thread."""
 
     def is_called_back(self) -> bool:
         return False
@@ -85,7 +85,7 @@ class Deaf(Timely):
 
 
 class Blunt(Timely):
-    """Keeps to itself why a sync failed."""
+    """Hides why a sync failed."""
 
     def serve(self, group: list[tuple[int, Future[PutStatus]]]) -> None:
         try:
@@ -100,7 +100,7 @@ class Blunt(Timely):
 
 
 class Restless(Timely):
-    """Syncs whether there is something or not."""
+    """Syncs even if there is nothing to sync."""
 
     def start(self, log: Flushable) -> None:
         super().start(log)

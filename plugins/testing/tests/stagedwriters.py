@@ -1,4 +1,4 @@
-"""A sound staged writer, and one for each mistake that only such writers can make."""
+"""A correct staged writer, and one for each mistake that only staged writers can make."""
 
 # ruff: noqa: N801 - the nested classes fill the attribute of their name
 from __future__ import annotations
@@ -9,7 +9,7 @@ from lakelog.message import Body
 
 
 class Segment:
-    """Keeps everything in memory of its own, and writes what is new at each commit."""
+    """Keeps data in its own memory, and writes new bytes at each commit."""
 
     def __init__(self, file: File, size_bytes: int, position: int, memory: bytearray) -> None:
         self.file = file
@@ -50,7 +50,7 @@ class Segment:
 
 
 class SoundlyStaged:
-    """Opens one kind of segment, each with memory of its own."""
+    """Opens segments of one kind, each with its own memory."""
 
     traits = WriterTraits(staged=True, zero_copy_reads=False)
     segment: type[Segment] = Segment
@@ -60,7 +60,7 @@ class SoundlyStaged:
 
 
 class OneBuffer(SoundlyStaged):
-    """Uses its memory again while somebody looks at it."""
+    """Reuses its memory while views of it exist."""
 
     memory = bytearray(1 << 16)
 
@@ -69,7 +69,7 @@ class OneBuffer(SoundlyStaged):
 
 
 class Uncleaned(OneBuffer):
-    """Does not clean its memory."""
+    """Does not zero its memory before reuse."""
 
     class segment(Segment):
         def __init__(self, file: File, size_bytes: int, position: int, memory: bytearray) -> None:
@@ -78,7 +78,7 @@ class Uncleaned(OneBuffer):
 
 
 class WholeBlocksOnly(SoundlyStaged):
-    """Says that all was committed, and keeps the last block."""
+    """Reports everything as committed, but keeps the last block."""
 
     class segment(Segment):
         def put_through(self, start: int, end: int) -> None:
@@ -86,7 +86,7 @@ class WholeBlocksOnly(SoundlyStaged):
 
 
 class Overlong(SoundlyStaged):
-    """Puts whole blocks through, whatever stands behind the end."""
+    """Writes whole blocks, including bytes after the end."""
 
     class segment(Segment):
         def put_through(self, start: int, end: int) -> None:
@@ -95,7 +95,7 @@ class Overlong(SoundlyStaged):
 
 
 class Unaligned(SoundlyStaged):
-    """Writes whole blocks, from wherever they stand in memory."""
+    """Writes whole blocks from unaligned memory addresses."""
 
     traits = WriterTraits(alignment_bytes=512, staged=True, zero_copy_reads=False)
 
@@ -108,7 +108,7 @@ class Unaligned(SoundlyStaged):
 
 
 class LateEnd(SoundlyStaged):
-    """Puts through what it saw first, and reports what it sees afterwards."""
+    """Writes the end seen first, and reports the end seen afterwards."""
 
     class segment(Segment):
         def commit(self) -> int:
@@ -117,7 +117,7 @@ class LateEnd(SoundlyStaged):
 
 
 class TryingAgain(SoundlyStaged):
-    """Takes a failed commit for one that can be done again."""
+    """Retries a failed commit."""
 
     class segment(Segment):
         def commit(self) -> int:
@@ -126,7 +126,7 @@ class TryingAgain(SoundlyStaged):
 
 
 class LettingGo(SoundlyStaged):
-    """Gives its memory up when the segment is sealed, and not when it is committed."""
+    """Releases its memory at the seal instead of at the commit."""
 
     class segment(Segment):
         def seal(self) -> None:
@@ -134,7 +134,7 @@ class LettingGo(SoundlyStaged):
 
 
 class LettingGoEarly(SoundlyStaged):
-    """Looks at the seal behind the write, and gives up what came during it."""
+    """Reads the seal after the write, and loses bytes that arrived in between."""
 
     class segment(Segment):
         is_sealed = False
@@ -150,7 +150,7 @@ class LettingGoEarly(SoundlyStaged):
 
 
 class OldOnlyInFile(SoundlyStaged):
-    """Has nothing in memory of what was there before it."""
+    """Does not load existing bytes into its memory."""
 
     class segment(Segment):
         def __init__(self, file: File, size_bytes: int, position: int, memory: bytearray) -> None:

@@ -1,4 +1,4 @@
-"""Sound flush strategies, and one for each mistake that a kit must find."""
+"""Correct flush strategies, and one for each mistake that a kit must find."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Inline:
 
 
 class Group:
-    """Syncs in a thread, once for all that wait."""
+    """Syncs in a thread, once for all waiting puts."""
 
     def start(self, log: Flushable) -> None:
         self.log = log
@@ -50,7 +50,7 @@ class Group:
         return future
 
     def is_called_back(self) -> bool:
-        """Whether a callback puts in the thread that answers: it must not wait for itself."""
+        """Whether a callback puts in the thread that releases puts: it must not wait for itself."""
         return threading.current_thread() is self.thread
 
     def close(self) -> None:
@@ -88,13 +88,13 @@ class Held(Inline):
 
 
 class Forgetful(Inline):
-    """Leaves what is left."""
+    """Does not flush at close."""
 
     def close(self) -> None: ...
 
 
 class Early(Group):
-    """Says so before the sync returned."""
+    """Releases a put before the sync returned."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         super().submit(end_offset, wait)
@@ -102,7 +102,7 @@ class Early(Group):
 
 
 class Generous(Group):
-    """Lets all go that wait when a sync returns, those behind it too."""
+    """Releases all waiting puts after a sync, including those it does not cover."""
 
     def serve(self, group: list[tuple[int, Future[PutStatus]]]) -> None:
         self.log.sync()
@@ -113,7 +113,7 @@ class Generous(Group):
 
 
 class Hopeful(Inline):
-    """Takes no notice of a failed sync."""
+    """Ignores a failed sync."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         try:
@@ -123,14 +123,14 @@ class Hopeful(Inline):
 
 
 class Refusing(Inline):
-    """Answers with a status of messages that are not in the log."""
+    """Returns a status that means the message is not in the log."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         return PutStatus.SERVICE_NOT_AVAILABLE
 
 
 class Endless(Inline):
-    """Leaves a thread behind."""
+    """Leaves a thread running."""
 
     def start(self, log: Flushable) -> None:
         super().start(log)
@@ -139,6 +139,6 @@ class Endless(Inline):
 
 
 class Abandoning(Group):
-    """Leaves waiters without an answer when it closes."""
+    """Leaves waiting puts without a status at close."""
 
     def serve(self, group: list[tuple[int, Future[PutStatus]]]) -> None: ...

@@ -1,4 +1,4 @@
-"""The kit of append callbacks lets the core's encoder pass, and finds mistakes."""
+"""The kit for append callbacks accepts the core's encoder, and finds mistakes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestPlain(AppendCallbackContract):
 
 
 class Elsewhere(Plain):
-    """Places one byte off."""
+    """Places records one byte off."""
 
     def place(
         self,
@@ -61,7 +61,7 @@ class Elsewhere(Plain):
 
 
 class Advancing(Plain):
-    """Takes queue offsets before the bytes are written."""
+    """Advances queue offsets before the bytes are written."""
 
     def place(
         self,
@@ -91,7 +91,7 @@ class Roomy(Plain):
 
 
 class Lenient(Plain):
-    """Encodes what no record can hold."""
+    """Encodes messages that no record can hold."""
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         return super().encode([Message("x", b"") for _ in messages])
@@ -103,13 +103,13 @@ class TestCompressing(AppendCallbackContract):
 
 
 class Unread(Compressing):
-    """Stores bodies otherwise, and cannot read them back."""
+    """Changes stored bodies, and cannot restore them."""
 
-    decode = None  # type: ignore[assignment]  # that is the mistake
+    decode = None  # type: ignore[assignment]  # wrong on purpose
 
 
 class Unmarked(Plain):
-    """Turns bodies round, and nothing says of which records."""
+    """Reverses bodies, without marking the records."""
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         return super().encode(
@@ -121,14 +121,14 @@ class Unmarked(Plain):
 
 
 class Renaming(Plain):
-    """Reads other keys than were put."""
+    """Stores other keys than those given."""
 
     def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         return [attrs.evolve(each, properties_bytes=b"") for each in messages]
 
 
 class Changing(Compressing):
-    """Changes the messages that it is given."""
+    """Modifies the messages that it receives."""
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         for each in messages:

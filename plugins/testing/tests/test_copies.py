@@ -1,4 +1,4 @@
-"""Copies of a living store."""
+"""Copies of a running store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated file system: what a crash may leave of files and names, and what it may not."""
+"""The simulated file system: states of files and names that a crash may and may not leave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(system: SimFileSystem, name: str, content: bytes, *, sync: bool) -> 
 
 
 def left(system: SimFileSystem, count: int = 400) -> list[Image]:
-    """Images of a crash now."""
+    """Images of a crash at this moment."""
     system.point("now")
     return list(images(system.points[-1], Random(1), count))
 
@@ -58,7 +58,7 @@ def test_a_sync_of_a_folder_does_not_keep_content(system: SimFileSystem) -> None
 def test_each_page_may_be_any_of_its_versions_and_torn_at_sectors(system: SimFileSystem) -> None:
     path = written(system, "a", b"1" * 8192, sync=True)
     system.sync_dir(system.root)
-    with path.open("r+b") as file:  # past the seam, as through a map
+    with path.open("r+b") as file:  # bypasses the file system, as a store through a map does
         file.write(b"2" * 8192)
         file.flush()
         system.point("")

@@ -1,4 +1,4 @@
-"""A directory that becomes one crash image after another holds what each image says."""
+"""A directory that holds one crash image after another always equals the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kits of flush strategies let sound ones pass, and find each mistake."""
+"""The kits for flush strategies accept correct ones, and find each mistake."""
 
 from __future__ import annotations
 

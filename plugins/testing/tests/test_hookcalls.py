@@ -1,4 +1,4 @@
-"""Every hook call of a registry is counted, so that none on the message path goes unseen."""
+"""Every hook call of a registry is counted, so that none on the message path is missed."""
 
 from __future__ import annotations
 

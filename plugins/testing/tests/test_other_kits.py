@@ -1,4 +1,4 @@
-"""The other kits let sound strategies pass, and find mistakes."""
+"""The other kits accept correct strategies, and find mistakes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lakelog_testing.records import messages, record_batch
 
 
 class Bodies:
-    """Keeps bodies by their place in the log."""
+    """Stores bodies by their place in the log."""
 
     directories: Sequence[str] = ("bodies",)
 
@@ -71,7 +71,7 @@ class TestBodies(DispatcherContract):
 
 
 class Counting(Bodies):
-    """Counts a run that comes again once more."""
+    """Counts a repeated run twice."""
 
     def dispatch(self, batch: RecordBatch) -> None:
         for body in batch.bodies:
@@ -92,7 +92,7 @@ def test_a_dispatcher_that_counts_twice_is_found(tmp_path: Path) -> None:
 
 
 class Forgetful(Bodies):
-    """Believes at the next open that nothing is missing."""
+    """Assumes at the next open that nothing is missing."""
 
     def resume(self, minimum: int, end: int) -> int:
         super().resume(minimum, end)
@@ -126,7 +126,7 @@ def test_a_dispatcher_that_writes_elsewhere_is_found(tmp_path: Path) -> None:
 
 
 class Old:
-    """Deletes all but the newest ten."""
+    """Deletes all but the newest ten segments."""
 
     pace = Pace()
     remove_empty_queues = False

@@ -1,4 +1,4 @@
-"""Runs of bytes that differ are told by their first difference, however long they are."""
+"""Differing byte strings of any length are reported by their first difference."""
 
 from __future__ import annotations
 

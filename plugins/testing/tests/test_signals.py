@@ -1,4 +1,4 @@
-"""A process that is held has stopped when the call comes back."""
+"""A held process has stopped when the call returns."""
 
 from __future__ import annotations
 

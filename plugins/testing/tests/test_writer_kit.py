@@ -1,4 +1,4 @@
-"""The kit of writers lets a sound one pass, and finds each mistake."""
+"""The kit for writers accepts a correct one, and finds each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sound writer, and one for each mistake that the kit must find."""
+"""A correct writer, and one for each mistake that the kit must find."""
 
 # ruff: noqa: N801 - the nested classes fill the attribute of their name
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lakelog.message import Body
 
 
 class Segment:
-    """Writes through to the file, and reads it back."""
+    """Writes to the file directly, and reads it back."""
 
     def __init__(self, file: File, size_bytes: int, position: int) -> None:
         self.file = file
@@ -37,7 +37,7 @@ class Segment:
 
 
 class Sound:
-    """Opens one kind of segment."""
+    """Opens segments of one kind."""
 
     traits = WriterTraits(zero_copy_reads=False)
     segment: type[Segment] = Segment
@@ -59,7 +59,7 @@ class OddAlignment(Sound):
 
 
 class Hidden(Sound):
-    """Keeps what was written to itself, without being staged."""
+    """Keeps written bytes in memory without declaring itself staged."""
 
     class segment(Segment):
         kept = b""
@@ -73,7 +73,7 @@ class Hidden(Sound):
 
 
 class Late(Sound):
-    """Keeps what it was given, not what it held."""
+    """Keeps a reference to the given buffer instead of a copy."""
 
     class segment(Segment):
         kept: Body = b""
@@ -86,7 +86,7 @@ class Late(Sound):
 
 
 class Growing(Sound):
-    """Writes behind the end."""
+    """Writes past the end."""
 
     class segment(Segment):
         def close(self) -> None:
@@ -103,7 +103,7 @@ class Writable(Sound):
 
 
 class Released(Sound):
-    """Takes views back at close."""
+    """Invalidates views at close."""
 
     class segment(Segment):
         def view(self, position: int, length: int) -> memoryview:
@@ -116,7 +116,7 @@ class Released(Sound):
 
 
 class Leaking(Sound):
-    """Keeps the descriptor."""
+    """Leaks the descriptor."""
 
     class segment(Segment):
         def close(self) -> None: ...
@@ -130,7 +130,7 @@ class NeverSyncing(Sound):
 
 
 class Swallowing(Sound):
-    """Takes no notice of failures."""
+    """Ignores failures."""
 
     class segment(Segment):
         def write(self, position: int, data: Body) -> None:
@@ -143,7 +143,7 @@ class Swallowing(Sound):
 
 
 class Forgetting(Sound):
-    """Starts at the front, whatever is there."""
+    """Always starts at the front."""
 
     class segment(Segment):
         def __init__(self, file: File, size_bytes: int, position: int) -> None:
@@ -163,7 +163,7 @@ class Reusing(Sound):
 
 
 class MapsAll(Sound):
-    """Maps the whole segment to write, whether it has blocks or not."""
+    """Maps the whole segment for writing, allocated or not."""
 
     class segment(Segment):
         def __init__(self, file: File, size_bytes: int, position: int) -> None:
@@ -176,7 +176,7 @@ class MapsAll(Sound):
 
 
 class Zeroing(Sound):
-    """Zeroes what comes next, past the seam."""
+    """Zeroes the following bytes, bypassing the given file."""
 
     class segment(Segment):
         def write(self, position: int, data: Body) -> None:
