@@ -45,8 +45,6 @@ class Context:
         may be changed or made
     :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
         its log by then, and dispatches in the order of the log
-    :ivar in_order: who wrote queues and index before has closed them, although the store is open
-        and ``abort`` is there: they are as after a clean stop
     :ivar accelerator: compiled code to use, if there is any
     """
 
@@ -58,7 +56,6 @@ class Context:
     )
     read_only: bool = False
     owner_follows: bool = False
-    in_order: bool = False
     accelerator: Accelerator | None = None
 
 

@@ -6,11 +6,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 FORMER: Final = {
     "lakelog.cached": "lakelog.runtime.cached",
@@ -36,8 +34,11 @@ FORMER: Final = {
 """By the former name, the present one; modules below it moved along."""
 
 
-class FormerNames(MetaPathFinder, Loader):
-    """Finds modules by their former names, before anybody looks for files."""
+class FormerNames:
+    """Finds and loads modules by their former names, before anybody looks for files.
+
+    A finder and loader without the base classes of ``importlib.abc``, which take long to import.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -46,7 +47,8 @@ class FormerNames(MetaPathFinder, Loader):
         del path, target  # the name says all
         if _present(fullname) is None:
             return None
-        return spec_from_loader(fullname, self)
+        loader: Any = self
+        return ModuleSpec(fullname, loader)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its present name."""

@@ -34,7 +34,7 @@ class OwnerIndex:
     def __init__(self, shape: Shape, context: Context) -> None:
         self._shape = shape
         self._context = context
-        self._unclean = (context.path / ABORT_FILE).exists() and not context.in_order
+        self._unclean = (context.path / ABORT_FILE).exists()
         self._minimum = 0
         self._opened: IndexAppender | None = None
         self._seeing = Seeing(context)
