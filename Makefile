@@ -15,7 +15,7 @@ NATIVE := plugins/native
 MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
 	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
-MATRIX := $(addprefix core/tests/,codec registry settings store test_gate.py test_putfuture.py) \
+MATRIX := $(addprefix core/tests/,codec registry runtime settings store test_putfuture.py) \
 	plugins/flush
 # What is run once more in plain Python, where compiled code is there.
 PLAIN := $(addprefix core/tests/,codec reading recovery shared store) \

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import lakelog
-from lakelog.compression import decompress
+from lakelog.format.compression import decompress
 
 EXAMPLE = Path(__file__).parents[1] / "tests" / "data" / "fixtures" / "real_broker.tar.xz"
 

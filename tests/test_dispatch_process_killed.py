@@ -17,8 +17,8 @@ import pytest
 
 import lakelog
 from core.tests.services.support import eventually, is_alive
-from lakelog.files import RealFileSystem
-from lakelog.pages.pageview import PageView
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_view import PageView
 from lakelog_doctor.check import check
 from lakelog_testing.signals import hold
 from tests.support.killing import ROOT

@@ -10,7 +10,7 @@ from lakelog.codec import decode_run
 from lakelog.consumequeue.batchfiles import BatchQueueFiles
 from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.consumequeue.ext import ExtFiles
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from tests.support.fixtures import StoreFixture, StoreFixtures
 from tests.support.rows import Row
 

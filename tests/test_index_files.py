@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec import RecordBatch
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.format.properties import UNIQUE_KEY
+from lakelog.format.sysflag import Transaction, transaction
 from lakelog.interfaces import Context
-from lakelog.properties import UNIQUE_KEY
-from lakelog.scan import scan
+from lakelog.log.reading.scan import scan
+from lakelog.log.reading.source import FileSource
 from lakelog.settings.model import StoreSettings
-from lakelog.source import FileSource
-from lakelog.sysflag import Transaction, transaction
 from lakelog_hash_index import verify
 from lakelog_hash_index.plugin import make
 from lakelog_hash_index.settings import HashIndexSettings

@@ -15,7 +15,7 @@ import pytest
 import lakelog
 import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing import SurplusCleaner
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind, difference

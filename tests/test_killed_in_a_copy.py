@@ -22,10 +22,10 @@ import pytest
 import lakelog
 from core.tests.recovery.support import StoppingFiles
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.files import RealFileSystem
-from lakelog.pages.pageview import whole_end
-from lakelog.pages.sharedpage import PROOF, page_path
-from lakelog.pieces import Blank
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_view import whole_end
+from lakelog.files.pages.shared_page import PROOF, page_path
+from lakelog.log.reading.pieces import Blank
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_testing.copies import copy_store
 from tests.faults.checking import takes_direct

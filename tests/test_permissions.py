@@ -18,11 +18,11 @@ import pytest
 
 import lakelog
 from lakelog import Message, Store
-from lakelog.access import access_of
 from lakelog.errors import SettingsError
-from lakelog.files import RealFileSystem, overwrite_file
-from lakelog.layout import LOCK_FILE
-from lakelog.pins import Pin, write_pin
+from lakelog.files.access import access_of
+from lakelog.files.filesystem import RealFileSystem, overwrite_file
+from lakelog.files.state.pins import Pin, write_pin
+from lakelog.format.layout import LOCK_FILE
 from tests.support import required
 
 SETTINGS: Final[dict[str, Any]] = {
@@ -34,11 +34,13 @@ STRANGER: Final = 65534
 GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, STRANGER))
 """One that this process may give files to, and a stranger is no member of."""
 IMPORTS: Final = """
-import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors, lakelog.opening, lakelog.store
-import lakelog.builtin.append, lakelog.codec.pieces, lakelog.codec.run
+import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
+import lakelog.store.open, lakelog.store.store
+import lakelog.registry.builtin.append, lakelog.codec.pieces, lakelog.codec.run
 import lakelog.reading.finder, lakelog.consumequeue.consumequeues
-import lakelog.roles.ownerparts, lakelog.roles.joining, lakelog_hash_index, lakelog_flush
-import lakelog.builtin.filewriter
+import lakelog.store.roles.ownerparts, lakelog.store.roles.joining
+import lakelog_hash_index, lakelog_flush
+import lakelog.registry.builtin.filewriter
 """
 """What another user may have no leave to read, such as the folder of this interpreter."""
 
@@ -279,7 +281,7 @@ def test_what_a_strangers_group_is_given_is_no_more_than_others_have(reachable: 
         said = as_user(
             """
             from pathlib import Path
-            from lakelog.access import access_of
+            from lakelog.files.access import access_of
             print(oct(access_of(Path(sys.argv[1])).file_mode))
             """,
             reachable,

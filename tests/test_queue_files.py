@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec import RecordBatch
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
-from lakelog.files import RealFileSystem
-from lakelog.scan import scan
-from lakelog.source import FileSource
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.log.reading.scan import scan
+from lakelog.log.reading.source import FileSource
 from tests.support.fixtures import EXACT, StoreFixture, StoreFixtures
 
 FILES = RealFileSystem()

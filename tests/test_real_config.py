@@ -9,7 +9,7 @@ from lakelog.config.consumeroffsets import load_offsets, save_offsets
 from lakelog.config.delayoffsets import load_delay_offsets
 from lakelog.config.topics import load_topics
 from lakelog.consumers.offsettable import OffsetTable
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_doctor.rebuild import rebuild
 from lakelog_rocketmq import plugin
 from tests.support.fixtures import StoreFixtures

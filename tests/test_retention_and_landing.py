@@ -25,8 +25,8 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
-from lakelog.files import RealFileSystem
-from lakelog.pins import Pin, read_pins
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, read_pins
 from lakelog_cli.app import make_app
 from tests.support.working import working
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import lakelog
-from lakelog.pages.sharedpage import APPENDED, INTENT_END, INTENT_START, page_path
+from lakelog.files.pages.shared_page import APPENDED, INTENT_END, INTENT_START, page_path
 from tests.support.dying import LOST, Death, message, settings
 from tests.support.rows import by_kind
 from tests.support.twostores import JAVA

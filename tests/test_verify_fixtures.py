@@ -17,9 +17,9 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.pieces import Damage
-from lakelog.verifying import Problem
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Damage
 from lakelog_doctor.check import check
 from tests.support.fixtures import DAMAGED, EXACT
 

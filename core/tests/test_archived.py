@@ -11,15 +11,15 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.archived import WithOlder
-from lakelog.bounds import FileBounds
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
-from lakelog.files import RealFileSystem
-from lakelog.logreader import LogReader
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.reading.archived import WithOlder
+from lakelog.log.reading.bounds import FileBounds
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.source import FileSource
 from lakelog.message import StoredMessage
-from lakelog.pieces import Damage
-from lakelog.source import FileSource
 
 SIZE = 64 << 10
 FILES = RealFileSystem()

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lakelog.builtin import plugin
-from lakelog.builtin.filewriter import FileWriter
-from lakelog.builtin.flush import InlineFlush, NoFlush
 from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.interfaces import Factory
 from lakelog.registry import Registry
+from lakelog.registry.builtin import plugin
+from lakelog.registry.builtin.filewriter import FileWriter
+from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
@@ -46,7 +46,7 @@ class TestInlineFlush(DurableFlushStrategyContract):
                 inline.submit(log.append(), wait=False)
             return threads[-1]
 
-        monkeypatch.setattr("lakelog.builtin.flush.Thread", make)
+        monkeypatch.setattr("lakelog.registry.builtin.flush.Thread", make)
         log = FakeLog()
         with running(self.make(), log) as inline:
             inline.submit(log.append(), wait=False)
@@ -101,10 +101,10 @@ class TestPlugin(PluginContract):
 def test_the_store_host_is_checked_when_the_callback_is_made() -> None:
     from pathlib import Path
 
-    from lakelog.builtin import append
     from lakelog.errors import SettingsError
-    from lakelog.files import RealFileSystem
+    from lakelog.files.filesystem import RealFileSystem
     from lakelog.interfaces import Context
+    from lakelog.registry.builtin import append
     from lakelog.settings.model import StoreSettings
 
     core = StoreSettings(store_host="example.org")

@@ -10,10 +10,10 @@ from queue import Queue
 import pytest
 
 from lakelog import Message, PutResult, PutStatus
-from lakelog import coalesce as module
-from lakelog.coalesce import Burst, Coalescer
 from lakelog.errors import PutRefused
-from lakelog.putfuture import PutFuture, settle
+from lakelog.log import async_puts as module
+from lakelog.log.async_puts import Burst, Coalescer
+from lakelog.log.put_future import PutFuture, settle
 
 
 class Log:

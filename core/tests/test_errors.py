@@ -12,7 +12,7 @@ import pytest
 
 from lakelog import errors
 from lakelog.errors import LakelogError
-from lakelog.files import unreadable
+from lakelog.files.filesystem import unreadable
 from lakelog.status import PutStatus
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.builtin.filewriter import FEW_BYTES, FileWriter
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import SegmentWriter
 from lakelog.message import Body
+from lakelog.registry.builtin.filewriter import FEW_BYTES, FileWriter
 from lakelog_testing import FaultyFile
 
 SIZE = 64 << 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lakelog.fileidentity import identity_at
-from lakelog.files import RealFileSystem
+from lakelog.files.file_identity import identity_at
+from lakelog.files.filesystem import RealFileSystem
 
 
 def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:

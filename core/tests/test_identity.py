@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakelog.errors import NotAStore
-from lakelog.files import RealFileSystem
-from lakelog.identity import make_identity, read_identity
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.identity import make_identity, read_identity
 
 FILES = RealFileSystem()
 

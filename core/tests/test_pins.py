@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lakelog.errors import StoreError
-from lakelog.files import RealFileSystem
-from lakelog.pins import (
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import (
     Fingerprint,
     Pin,
     holders,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.putfuture import PutFuture, begin, settle
+from lakelog.log.put_future import PutFuture, begin, settle
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
 

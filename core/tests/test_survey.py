@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from core.tests.consumequeue.support import record, run
 from lakelog.codec import RecordBatch
 from lakelog.codec.propertyblocks import LEAST_BYTES
-from lakelog.survey import Survey
-from lakelog.sysflag import PREPARED
+from lakelog.format.sysflag import PREPARED
+from lakelog.log.queue_survey import Survey
 
 DISPATCHED = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x016,8\x02"
 BODY_BYTES = 1_000

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from core.tests.store.faults import NthFails
+from lakelog.dispatch.topic_removal import delete_topic, unused_topics
 from lakelog.errors import CorruptConfig
-from lakelog.files import RealFileSystem
-from lakelog.tombstones import TombstoneFile, add_tombstone, clear_tombstones, read_tombstones
-from lakelog.topicremoval import delete_topic, unused_topics
-from lakelog.units import Units
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.tombstones import (
+    TombstoneFile,
+    add_tombstone,
+    clear_tombstones,
+    read_tombstones,
+)
+from lakelog.format.units import Units
 
 FILES = RealFileSystem()
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.files import File, RealFileSystem
-from lakelog.segmentdir import SegmentFile
-from lakelog.source import FileExtent
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.segment_files import SegmentFile
+from lakelog.log.reading.source import FileExtent
 
 WINDOW = 128 << 10
 SIZE = 3 * WINDOW + 5

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import lakelog
 from lakelog import Message, Store
-from lakelog.dispatching import Dispatching, resume
-from lakelog.files import RealFileSystem
+from lakelog.dispatch.run import Dispatching, resume
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Context
 from lakelog.registry import Registry
-from lakelog.strategies import make_dispatchers
+from lakelog.store.strategies import make_dispatchers
 from tests.bench.content import QUEUES, TAGS, TOPIC, body, key
 from tests.bench.model import CannotRunError, Sample
 

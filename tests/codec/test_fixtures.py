@@ -15,11 +15,11 @@ from lakelog.codec.encoder import Encoder
 from lakelog.codec.frame import read_frame
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
-from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.format.sysflag import is_queued
 from lakelog.message import Message, StoredMessage
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
-from lakelog.sysflag import is_queued
 from tests.support.fixtures import EXACT, StoreFixture, StoreFixtures
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import StoreFailed
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing.crash import CrashPlan
 from lakelog_testing.crash.longrun import FLUSHES, WRITERS
 from lakelog_testing.crash.opener import Opener

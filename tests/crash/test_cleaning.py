@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelog.files.preallocation import SegmentMaker
 from lakelog.interfaces import Pace
-from lakelog.preallocate import SegmentMaker
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
 

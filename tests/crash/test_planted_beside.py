@@ -14,21 +14,21 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from lakelog.builtin.filewriter import FileSegmentWriter
-from lakelog.builtin.flush import InlineFlush
 from lakelog.consumequeue.consumequeues import ConsumeQueues
-from lakelog.files import FileSystem, read_file
-from lakelog.interfaces import Outcome
-from lakelog.logfiles import LogFiles
-from lakelog.pages.sharedpage import (
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.pages.shared_page import (
     APPENDED,
     FLUSHED_TIMESTAMP,
     LAST_TIMESTAMP,
     PAGE_BYTES,
     page_path,
 )
-from lakelog.shared.groupsync import GroupSync
-from lakelog.shared.queuetable import QueueTable, table_path
+from lakelog.files.shared.group_sync import GroupSync
+from lakelog.files.shared.queue_table import QueueTable, table_path
+from lakelog.interfaces import Outcome
+from lakelog.log.log_files import LogFiles
+from lakelog.registry.builtin.filewriter import FileSegmentWriter
+from lakelog.registry.builtin.flush import InlineFlush
 from lakelog.status import PutStatus
 from lakelog_direct.chunk import Chunk
 from lakelog_direct.staged import StagedSegmentWriter
@@ -148,7 +148,7 @@ def table_of_a_dead_process_is_believed(patch: pytest.MonkeyPatch) -> None:
         return made(files, path, generation, start)
 
     patch.setattr(QueueTable, "make", make)
-    patch.setattr("lakelog.owner.remove_tables", nothing)
+    patch.setattr("lakelog.store.owner.remove_tables", nothing)
 
 
 def end_in_the_page_of_a_dead_process_is_believed(patch: pytest.MonkeyPatch) -> None:
@@ -174,8 +174,8 @@ def abort_is_not_durable(patch: pytest.MonkeyPatch) -> None:
     def write_abort(files: SimFileSystem, path: Path) -> None:
         files.open(path / "abort", write=True, create=True).close()
 
-    patch.setattr("lakelog.owner.write_abort", write_abort)
-    patch.setattr("lakelog.owner.write_checkpoint", nothing)  # which syncs the folder, too
+    patch.setattr("lakelog.store.owner.write_abort", write_abort)
+    patch.setattr("lakelog.store.owner.write_checkpoint", nothing)  # which syncs the folder, too
 
 
 # --- queues and index ---

@@ -9,17 +9,17 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from lakelog.builtin.filewriter import FileSegmentWriter
-from lakelog.builtin.flush import InlineFlush
-from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.simplequeue import SimpleQueue
+from lakelog.files.shared.group_sync import FLUSHED, MARKED, GroupSync
+from lakelog.files.shared.ownership import remove_abort
+from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.interfaces import Outcome
-from lakelog.logfiles import LogFiles
-from lakelog.owner import OwnedLog
-from lakelog.ownership import remove_abort
-from lakelog.segments import Segments
-from lakelog.shared.groupsync import FLUSHED, MARKED, GroupSync
+from lakelog.log.log_files import LogFiles
+from lakelog.log.segments import Segments
+from lakelog.registry.builtin.filewriter import FileSegmentWriter
+from lakelog.registry.builtin.flush import InlineFlush
+from lakelog.store.owner import OwnedLog
 from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 
@@ -145,7 +145,7 @@ def abort_removed_before_data_is_synced(patch: pytest.MonkeyPatch) -> None:
 
     def close(self: OwnedLog) -> None:
         remove_abort(self.directory.files, self.directory.path)
-        patch.setattr("lakelog.owner.remove_abort", nothing)
+        patch.setattr("lakelog.store.owner.remove_abort", nothing)
         real(self)
 
     patch.setattr(OwnedLog, "close", close)
@@ -169,7 +169,7 @@ def flushed_read_after_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def topic_removed_without_tombstone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.topicremoval.add_tombstone", nothing)
+    patch.setattr("lakelog.dispatch.topic_removal.add_tombstone", nothing)
 
 
 def queues_not_completed(patch: pytest.MonkeyPatch) -> None:

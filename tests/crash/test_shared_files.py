@@ -15,9 +15,9 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.layout import OWN_DIR
-from lakelog.pages.sharedpage import page_path
-from lakelog.shared.queuetable import is_table, table_path
+from lakelog.files.pages.shared_page import page_path
+from lakelog.files.shared.queue_table import is_table, table_path
+from lakelog.format.layout import OWN_DIR
 from lakelog_testing.copies import copy_store
 
 PUTS: Final = 5

@@ -20,8 +20,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import PutRefused, StoreFailed
-from lakelog.files import RealFileSystem
-from lakelog.pages.sharedpage import FLUSHED, SharedPage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.shared_page import FLUSHED, SharedPage
 from tests.faults import shim
 from tests.faults.conftest import ROOT
 from tests.processes.member import wait_until

@@ -19,8 +19,9 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 import lakelog
-from lakelog import Message, Store, coalesce
+from lakelog import Message, Store
 from lakelog.errors import LakelogError
+from lakelog.log import async_puts as coalesce
 
 LONGEST_SECONDS: Final = 100
 MOST_CALLBACKS: Final = 1000

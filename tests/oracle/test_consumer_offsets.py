@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.config.consumeroffsets import load_offsets
 from lakelog.consumers.offsettable import OffsetTable
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 
 if TYPE_CHECKING:
     from tests.oracle.java import Oracle

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import lakelog
 from lakelog import Message
-from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.properties import INNER_MULTI_DISPATCH, KEYS
-from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.format.properties import INNER_MULTI_DISPATCH, KEYS
+from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from lakelog_cli.app import make_app
 from tests.support.rows import Row, by_kind, difference, parse
 

@@ -21,7 +21,7 @@ from typing import Final
 import attrs
 
 import lakelog
-from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from tests.processes.judging import unexpected
 from tests.processes.member import ERRORS, Member, descendants, owner_of, wait_until
 from tests.processes.producing import WAYS

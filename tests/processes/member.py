@@ -13,9 +13,9 @@ from typing import Final
 
 import attrs
 
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_served
-from lakelog.pages.pageview import PageView
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_view import PageView
+from lakelog.files.shared.ownership import is_served
 from tests.processes.words import JOURNALS, STORE
 from tests.support.killing import ROOT
 

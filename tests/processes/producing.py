@@ -28,8 +28,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog import PutRefused, PutResult, PutStatus, Store
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_owned
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
 from tests.processes.program import end_with_parent, guarded, opened, said, stop_at_sigterm
 from tests.processes.words import (
     STORE,

@@ -11,12 +11,15 @@ import pytest
 
 import lakelog
 from core.tests.shared.dying import die
-from lakelog import dispatching, dispatchlock, owner, reput
 from lakelog.consumequeue import consumequeues, simplequeue
-from lakelog.opening import open_to_serve
-from lakelog.pages import publishing
-from lakelog.roles import joining, ownerparts, ways
-from lakelog.shared import membership
+from lakelog.dispatch import run as dispatching
+from lakelog.dispatch import runner as reput
+from lakelog.files.pages import publishing
+from lakelog.files.shared import dispatch_lock as dispatchlock
+from lakelog.files.shared import membership
+from lakelog.store import owner
+from lakelog.store.open import open_to_serve
+from lakelog.store.roles import joining, ownerparts, ways
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
 from tests.processes.member import wait_until

@@ -15,8 +15,8 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog.layout import LOCK_FILE
-from lakelog.pages.sharedpage import PAGE_BYTES, page_path
+from lakelog.files.pages.shared_page import PAGE_BYTES, page_path
+from lakelog.format.layout import LOCK_FILE
 from tests.processes.group import prepared
 from tests.processes.member import ERRORS, Member, owner_of, wait_until
 from tests.processes.remote import Remote, RemoteError, remote

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import lakelog
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_owned
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
 from tests.processes.crowd import (
     ACKED,
     ERRORS,

@@ -22,7 +22,7 @@ import attrs
 
 import lakelog
 from lakelog import Message
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.message import Body
 from tests.support.twostores import SETTINGS
 

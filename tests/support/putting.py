@@ -17,7 +17,7 @@ from typing import Final
 
 import lakelog
 from lakelog import Message, PutResult, PutStatus, Store
-from lakelog.properties import INNER_MULTI_DISPATCH, KEYS
+from lakelog.format.properties import INNER_MULTI_DISPATCH, KEYS
 
 TOPICS: Final = ("orders", "Größe", "u" * 128)
 PAUSE_SECONDS: Final = 0.001

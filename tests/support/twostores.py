@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import lakelog
-from lakelog.checkpoint import read_checkpoint
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog_testing.copies import copy_store
 from tests.support.killing import ROOT
 from tests.support.rows import Row, by_kind, difference, parse

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from lakelog.errors import SettingsError
+from lakelog.format.layout import segment_name
 from lakelog.interfaces import SegmentSource
-from lakelog.layout import segment_name
 from lakelog.registry import check_object
 from lakelog_archive.archive import Archive
 from lakelog_archive.errors import ArchiveError, NotTheSame

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelog.format.layout import segment_name
 from lakelog.interfaces import SegmentSource
-from lakelog.layout import segment_name
 from lakelog_archive.archive import Archive
 from lakelog_archive.lazy import place_at
 from lakelog_testing import SegmentSourceContract

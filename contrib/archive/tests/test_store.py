@@ -11,7 +11,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import OffsetOutOfRange, SettingsError
-from lakelog.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog_archive.plugin import ArchivePlugin
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.copies import copy_store

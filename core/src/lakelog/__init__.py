@@ -18,19 +18,20 @@ if sys.platform != "linux":
 
 from lakelog.errors import LakelogError, PutRefused
 from lakelog.message import Message, StoredMessage
+from lakelog.runtime import former_names
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
     from lakelog.consumers.consumer import Consumer
     from lakelog.message import MessageColumns
-    from lakelog.opening import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
-    from lakelog.producer import Producer
     from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
-    from lakelog.recovering import recover
     from lakelog.recovery.report import RecoveryReport
     from lakelog.results import BatchResult, PutResult
     from lakelog.settings.resource import embedded
-    from lakelog.store import Store
+    from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
+    from lakelog.store.producer import Producer
+    from lakelog.store.recover import recover
+    from lakelog.store.store import Store
     from lakelog_doctor.repair import RepairReport, repair
 
 __all__ = [
@@ -58,9 +59,9 @@ __all__ = [
 ]
 
 _LAZY = {
-    "open": ("lakelog.opening", "open_store"),
-    "Producer": ("lakelog.producer", "Producer"),
-    "Store": ("lakelog.store", "Store"),
+    "open": ("lakelog.store.open", "open_store"),
+    "Producer": ("lakelog.store.producer", "Producer"),
+    "Store": ("lakelog.store.store", "Store"),
     "PutResult": ("lakelog.results", "PutResult"),
     "BatchResult": ("lakelog.results", "BatchResult"),
     "ColumnsResult": ("lakelog.reading.results", "ColumnsResult"),
@@ -72,9 +73,12 @@ _LAZY = {
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
     "embedded": ("lakelog.settings.resource", "embedded"),
-    "recover": ("lakelog.recovering", "recover"),
+    "recover": ("lakelog.store.recover", "recover"),
     "repair": ("lakelog_doctor.repair", "repair"),
 }
+
+
+former_names.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -104,7 +104,7 @@ class Accelerator(Protocol):
     def queue_units(
         self, view: memoryview, starts: NDArray[np.int64]
     ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
-        """What :func:`lakelog.consumequeue.queuegroups.queue_groups` finds.
+        """What :func:`lakelog.codec.queue_groups.queue_groups` finds.
 
         :returns: ``int64``, the number of each record, by queue; its unit as in a file; and topic,
             queue id, number of records, and first queue offset of each queue

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, overload
 
 import attrs
 
-from lakelog.arguments import WrongValue, wrong_type
-from lakelog.sysflag import Transaction, transaction
+from lakelog.format.sysflag import Transaction, transaction
+from lakelog.runtime.arguments import WrongValue, wrong_type
 
 Body: TypeAlias = bytes | bytearray | memoryview
 """What a body may be: any contiguous run of bytes."""
@@ -30,7 +30,7 @@ class Message:
         kept byte for byte (``tags`` and ``keys`` must then be ``None``)
     :ivar queue_id: 0 or more; ``None`` lets the store choose round robin
     :ivar flag: 32 bits of the user's own
-    :ivar sys_flag: see :mod:`lakelog.sysflag`; the bits for IPv6 hosts are set from the hosts
+    :ivar sys_flag: see ``sysflag``; the bits for IPv6 hosts are set from the hosts
     :ivar born_timestamp_ms: when the message came to be, in ms since 1970; ``None`` is now
     :ivar born_host: ``"address:port"`` of who sent it (``"[v6]:port"``); ``None`` is the store's
     :ivar store_host: ``"address:port"`` to store it under; ``None`` is the store's own
@@ -134,7 +134,7 @@ class StoredMessage:
     """A message as one record of the log holds it.
 
     :ivar size: length of the whole record in bytes
-    :ivar body: as stored; :func:`lakelog.compression.decompress` unpacks it
+    :ivar body: as stored; :func:`lakelog.format.compression.decompress` unpacks it
     :ivar properties_bytes: the property string byte for byte
     :ivar magic: ``0xDAA320A7`` (V1) or ``0xDAA320AB`` (V2)
     """
@@ -160,7 +160,7 @@ class StoredMessage:
     @property
     def properties(self) -> dict[str, str]:
         """The properties; of a name that repeats, the last value, as in RocketMQ."""
-        from lakelog.properties import decode_properties
+        from lakelog.format.properties import decode_properties
 
         return decode_properties(self.properties_bytes)
 
@@ -187,6 +187,6 @@ class StoredMessage:
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message id: store host and physical offset in hexadecimal."""
-        from lakelog.msgid import format_message_id
+        from lakelog.format.message_id import format_message_id
 
         return format_message_id(self.store_host, self.physical_offset)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
-from lakelog.msgid import format_message_id
+from lakelog.format.message_id import format_message_id
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:

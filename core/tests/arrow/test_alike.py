@@ -11,8 +11,8 @@ from core.tests.codec.support import log_of
 from lakelog.arrow import to_arrow
 from lakelog.arrow.alikeproperties import alike_properties
 from lakelog.codec import decode_run
+from lakelog.format.properties import decode_properties
 from lakelog.message import Message
-from lakelog.properties import decode_properties
 
 NAMES = ["TAGS", "KEYS", "UNIQ_KEY", "A", ""]
 ROWS = st.integers(1, 14).flatmap(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from core.tests.codec.support import log_of
+from lakelog.format.properties import JAVA_BLANK
 from lakelog.message import Message
-from lakelog.properties import JAVA_BLANK
 
 _WORDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=12

@@ -7,7 +7,7 @@ import pytest
 from core.tests.codec.support import log_of
 from lakelog.codec import decode, decode_run
 from lakelog.errors import CorruptRecord
-from lakelog.layout import BLANK, MAGIC_BLANK
+from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.message import Message
 
 

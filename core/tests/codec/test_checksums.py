@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.checksum import body_crc, crc32, named_crc
+from lakelog.format.checksum import body_crc, crc32, named_crc
 
 _CRCMOD = crcmod.predefined.mkPredefinedCrcFun("crc-32")
 

@@ -15,8 +15,8 @@ from core.tests.codec.support import an_encoder, placed
 from lakelog.codec.bodycolumn import BodyColumn, body_column
 from lakelog.codec.encoder import Encoder
 from lakelog.errors import IllegalMessage
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, MessageColumns
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import PutStatus
 
 _COUNT = 50

@@ -11,7 +11,7 @@ import zstandard
 
 from core.tests.codec.support import record_of
 from lakelog.codec import decode
-from lakelog.compression import Compression, compression, decompress
+from lakelog.format.compression import Compression, compression, decompress
 from lakelog.message import Message
 
 _BODY = b"a body that repeats, " * 300

@@ -10,8 +10,8 @@ from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import PutRefused
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus, PutStatus
 
 _A, _B = ("%LMQ%a", 0), ("%LMQ%b", 0)

@@ -9,11 +9,11 @@ import pytest
 
 from core.tests.codec.support import STORED_MS, an_encoder, crc31, placed, record_of
 from lakelog.codec import decode, decode_run
-from lakelog.layout import MAGIC_V1, MAGIC_V2
+from lakelog.format.layout import MAGIC_V1, MAGIC_V2
+from lakelog.format.message_id import MessageId, format_message_id, parse_message_id
+from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.format.sysflag import Transaction, is_queued
 from lakelog.message import Message
-from lakelog.msgid import MessageId, format_message_id, parse_message_id
-from lakelog.queueoffsets import QueueOffsets
-from lakelog.sysflag import Transaction, is_queued
 
 _BORN_MS = 1_699_999_999_000
 _PROPERTIES = (

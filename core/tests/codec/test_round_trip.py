@@ -15,9 +15,9 @@ from core.tests.codec.support import (
     placed,
 )
 from lakelog.codec import decode, decode_run
+from lakelog.format.properties import join_keys
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
-from lakelog.properties import join_keys
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.results import PutResult
 from lakelog.status import AppendStatus, PutStatus
 

@@ -19,7 +19,7 @@ from lakelog.config.consumeroffsets import load_offsets, next_version, save_offs
 from lakelog.config.delayoffsets import load_delay_offsets
 from lakelog.config.topics import TopicConfig, load_topics
 from lakelog.errors import CorruptConfig
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 
 FILES = RealFileSystem()
 OFFSETS = b"""{
@@ -178,7 +178,7 @@ _COMMITTER = """
 import sys
 from pathlib import Path
 from lakelog.consumers.offsettable import OffsetTable
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 table = OffsetTable(RealFileSystem(), Path(sys.argv[1]))
 at = table.committed("g", "T").get(0, 0)
 while True:

@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.consumequeue.consumequeues import ConsumeQueues
-from lakelog.consumequeue.mark import LogHeads
 from lakelog.consumequeue.settings import ConsumeQueueSettings
-from lakelog.files import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.record_mark import LogHeads
+from lakelog.format.layout import (
+    COMMITLOG_DIR,
+    HEAD_V4,
+    MAGIC_V1,
+    OWN_DIR,
+    RECORD_MIN_BYTES,
+    segment_name,
+)
 from lakelog.interfaces import QueueReader
-from lakelog.layout import COMMITLOG_DIR, HEAD_V4, MAGIC_V1, OWN_DIR, RECORD_MIN_BYTES, segment_name
 from lakelog_testing.records import STORED_AT_MS
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)

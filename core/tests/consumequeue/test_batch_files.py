@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from lakelog.consumequeue.batchfiles import BatchQueueFiles
 from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.errors import CorruptQueue, StoreReadOnly
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.units import Units
 from lakelog.message import Message
-from lakelog.units import Units
 from lakelog_testing.records import record_batch
 
 UNIT = Struct(">qiqqqhii")

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 import lakelog
-import lakelog.scan
+import lakelog.log.reading.scan
 from core.tests.consumequeue.support import SMALL, contents, plain, queues, record, run
-from lakelog.bounds import FileBounds
 from lakelog.codec import RecordBatch
-from lakelog.completion import Completion
 from lakelog.consumequeue import beside
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.simplequeue import SimpleQueue
-from lakelog.dispatching import Dispatching, Named
+from lakelog.dispatch.catch_up import Completion
+from lakelog.dispatch.run import Dispatching, Named
 from lakelog.errors import StoreError
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE, RECORD_MIN_BYTES
-from lakelog.logreader import LogReader
-from lakelog.ownership import is_followed, is_owned
-from lakelog.source import FileSource
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_followed, is_owned
+from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
+from lakelog.log.reading.bounds import FileBounds
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.source import FileSource
 
 FILES = RealFileSystem()
 SEGMENT_BYTES = 4 << 20
@@ -105,7 +105,7 @@ def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_is_read_at_once_is_what_a_scan_reads_at_once() -> None:
-    assert beside.BATCH_BYTES == lakelog.scan.WINDOW_BYTES
+    assert beside.BATCH_BYTES == lakelog.log.reading.scan.WINDOW_BYTES
 
 
 def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
@@ -174,7 +174,7 @@ def test_an_owner_whose_dispatch_fails_at_open_never_says_so(
 def test_readers_are_right_at_any_moment_while_an_owner_puts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakelog.scan, "WINDOW_BYTES", 16 << 10)
+    monkeypatch.setattr(lakelog.log.reading.scan, "WINDOW_BYTES", 16 << 10)
     monkeypatch.setattr(beside, "BATCH_BYTES", 16 << 10)
     monkeypatch.setattr(beside, "_SLACK_BYTES", 16 << 10)  # the least that is right
     load = SimpleQueue.load

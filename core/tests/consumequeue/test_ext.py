@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakelog.consumequeue.ext import ExtFiles
 from lakelog.consumequeue.extunits import LOWEST, MAX_OFFSET
 from lakelog.errors import CorruptQueue, StoreReadOnly
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 
 HEAD = Struct(">hqqh")
 FILE_BYTES = 110  # five units, six bytes left

@@ -9,15 +9,15 @@ import attrs
 import pytest
 
 from core.tests.consumequeue.support import SMALL, keep_log, plain
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.factory import make
 from lakelog.consumequeue.settings import ConsumeQueueSettings
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.tombstones import add_tombstone
 from lakelog.interfaces import Context, Dispatcher, QueueReader
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
-from lakelog.tombstones import add_tombstone
 
 FILES = RealFileSystem()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.tests.consumequeue.support import SMALL, plain, queues
-from lakelog.checkpoint import read_checkpoint
 from lakelog.consumequeue.dirty import DirtyFiles
-from lakelog.consumequeue.ends import read_kept
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import StoreFailed
-from lakelog.files import File, RealFileSystem
-from lakelog.layout import OWN_DIR
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.durable_queue_ends import read_kept
+from lakelog.format.layout import OWN_DIR
 from lakelog_testing import FaultyFile
 from lakelog_testing.records import STORED_AT_MS
 

@@ -11,7 +11,7 @@ import pytest
 from core.tests.consumequeue.support import contents, keep_log, queues, record, run
 from lakelog.codec import RecordBatch
 from lakelog.consumequeue.foldernames import names_folder
-from lakelog.layout import MAGIC_V2
+from lakelog.format.layout import MAGIC_V2
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
 FOLDERS = ["a.b", "...", " ", "a\\b", "-", "\u00fc", "%LMQ%x", "a\tb", "t" * 127]

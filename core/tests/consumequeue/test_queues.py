@@ -20,7 +20,7 @@ from core.tests.consumequeue.support import (
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing.descriptors import open_in
 
 QUEUE = ("t", 0)

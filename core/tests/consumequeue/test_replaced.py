@@ -12,10 +12,10 @@ from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.leading import leading_queues
 from lakelog.consumequeue.replaced import Replacements
-from lakelog.files import RealFileSystem
-from lakelog.layout import RECORD_MIN_BYTES
-from lakelog.properties import REPAIRED_TOPIC
-from lakelog.units import Units
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.units import Units
 
 QUEUE = ("t", 0)
 EVERYTHING = 1 << 40

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.consumequeue.support import batch_of
-from lakelog.consumequeue.javahash import java_hash
-from lakelog.consumequeue.queuegroups import queue_groups
+from lakelog.codec.queue_groups import queue_groups
 from lakelog.consumequeue.tags import tags_codes
+from lakelog.format.java_hash import java_hash
 
 TEXTS = st.one_of(
     st.text("TAGS\x01=ab", max_size=8),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.consumequeue.topicconfig import batch_topics
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 
 GOOD = '{"topicConfigTable":{"b":{"attributes":{"queue.type":"BatchCQ"}},"s":{"attributes":{}}}}'
 

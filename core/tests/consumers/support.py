@@ -9,9 +9,9 @@ from typing import Any
 from lakelog.consumers.consumer import Consumer
 from lakelog.consumers.offsettable import OffsetTable
 from lakelog.consumers.queueaccess import QueueAccess
-from lakelog.files import RealFileSystem
+from lakelog.dispatch.arrivals import Arrivals
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.message import StoredMessage
-from lakelog.reading.arrivals import Arrivals
 from lakelog.reading.results import GetResult, GetStatus
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import lakelog
 from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import open_small
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.interfaces import Pace
-from lakelog.layout import COMMITLOG_DIR
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
 

@@ -17,10 +17,10 @@ from core.tests.store.support import open_small, read_small
 from lakelog import Message, Store
 from lakelog.codec import RecordBatch
 from lakelog.errors import DispatchStopped
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.properties import INNER_MULTI_DISPATCH
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
-from lakelog.properties import INNER_MULTI_DISPATCH
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
 from lakelog_testing.crash.opener import owned_by

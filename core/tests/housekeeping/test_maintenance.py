@@ -15,10 +15,10 @@ from core.tests.housekeeping.support import House, Keeping, Telling, fill
 from core.tests.store.support import SEGMENT, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import SettingsError, StoreFailed
+from lakelog.format.layout import segment_name
 from lakelog.housekeeping.clock import SystemClock
 from lakelog.housekeeping.infos import SegmentInfos
 from lakelog.interfaces import DiskReport, DiskState, Pace
-from lakelog.layout import segment_name
 from lakelog_testing.crash.opener import owned_by
 
 WATCHED = {"disk_watcher": "mine-too"}

@@ -12,9 +12,9 @@ from core.tests.housekeeping.support import House, fill
 from core.tests.store.support import SEGMENT
 from lakelog import PutResult, Store
 from lakelog.codec import RecordBatch
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Fingerprint, Pin, write_pin
 from lakelog.housekeeping.judging import Judge
-from lakelog.pins import Fingerprint, Pin, write_pin
 
 FILES = RealFileSystem()
 

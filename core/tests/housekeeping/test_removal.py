@@ -23,11 +23,11 @@ from lakelog.errors import (
     StoreFailed,
     StoreReadOnly,
 )
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, write_pin
 from lakelog.housekeeping.report import Kept
 from lakelog.interfaces import Pace
-from lakelog.pins import Pin, write_pin
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_testing.crash.opener import owned_by
 
 fill_unseen = support.fill

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.errors import OffsetOutOfRange
-from lakelog.pieces import Damage
-from lakelog.source import Extent, Unbroken
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.source import Extent, Unbroken
 
 
 class AllGone:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lakelog import Message, Store
-from lakelog.consumequeue.javahash import java_hash
-from lakelog.logreader import LogReader
-from lakelog.queueoffsets import Queue
+from lakelog.format.java_hash import java_hash
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.sysflag import is_queued
+from lakelog.format.units import Units
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.bytime import TimeSearch
 from lakelog.reading.get import QueueGetter
-from lakelog.sysflag import is_queued
-from lakelog.units import Units
 
 Unit = tuple[int, int, int, int, int]
 """Queue offset, offset, size, tags code, count."""

@@ -22,11 +22,11 @@ from examples.compress_bodies import Compressing, CompressSettings
 from examples.compress_bodies import plugin as compressing
 from lakelog import Message, Store, aio
 from lakelog.codec import RecordBatch
-from lakelog.compression import decompress
 from lakelog.errors import BadStrategy, DecodeFailed
+from lakelog.format.compression import decompress
+from lakelog.format.sysflag import COMPRESSED
 from lakelog.interfaces import Factory, Kind
 from lakelog.message import StoredMessage
-from lakelog.sysflag import COMPRESSED
 
 COUNT: Final = 700
 """More than are read one by one."""

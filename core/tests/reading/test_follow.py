@@ -14,7 +14,7 @@ import pytest
 from core.tests.reading.support import QueuesInMemory, getter_of
 from core.tests.store.support import open_small
 from lakelog import Message, Store
-from lakelog.reading.arrivals import Arrivals, PolledArrivals
+from lakelog.dispatch.arrivals import Arrivals, PolledArrivals
 from lakelog.reading.follow import QueueFollower, Request
 from lakelog.reading.results import GetStatus
 

@@ -14,7 +14,7 @@ from core.tests.reading.support import log_of_store, put_numbered
 from core.tests.store.support import SEGMENT, open_small, read_small
 from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.gathering import BROKEN, GONE, WHOLE, Gathered
+from lakelog.log.reading.gather import BROKEN, GONE, WHOLE, Gathered
 from lakelog.message import StoredMessage
 
 

@@ -14,11 +14,11 @@ from core.tests.arrow.test_columns import row_of, rows_of
 from core.tests.reading.support import QueuesInMemory, getter_of, put_numbered
 from core.tests.store.support import open_small, read_small
 from lakelog import Message, Store
+from lakelog.format.units import Units
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import MOST_BYTES, wanted
 from lakelog.reading.shortway import ShortWay
-from lakelog.units import Units
 
 COUNT = 200
 S = GetStatus

@@ -10,8 +10,8 @@ import pytest
 from core.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
 from core.tests.store.support import open_small
 from lakelog import Store
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 
 QUEUE = ("t", 0)
 HOLE = 5000

@@ -11,7 +11,7 @@ from typing import Any
 import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, segments
 from lakelog import PutResult, RecoveryReport, Store
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 
 CHANGING = frozenset({"write_at", "allocate", "truncate", "stamp", "sync"})
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog.directory import StoreDirectory
 from lakelog.errors import StoreError
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import ABORT_FILE
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.ahead import Ahead
 from lakelog.settings.model import StoreSettings
 

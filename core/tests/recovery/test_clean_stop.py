@@ -23,10 +23,10 @@ from core.tests.store.support import (
     segments,
 )
 from lakelog import Message, RecoveryReport
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
-from lakelog.cleanstop import CLEAN_STOP_FILE, CleanEnd
-from lakelog.fileidentity import FileIdentity
-from lakelog.files import File, RealFileSystem
+from lakelog.files.file_identity import FileIdentity
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
 from lakelog.recovery.unchanged import UNCHANGED
 from lakelog_testing import FaultyFile
 

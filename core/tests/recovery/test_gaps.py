@@ -28,9 +28,9 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, fill, open_small, refused
 from lakelog import Message, PutResult
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.errors import BadSegment
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound

@@ -12,12 +12,12 @@ from core.tests.recovery.support import a_crashed_store, alter, flip, recover_sm
 from core.tests.store.support import SEGMENT
 from lakelog import PutResult
 from lakelog.errors import BadSegment
-from lakelog.files import RealFileSystem
-from lakelog.layout import RECORD_CRC_BYTES
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import RECORD_CRC_BYTES
+from lakelog.log.reading.source import FileSource
 from lakelog.recovery import examine as examining
 from lakelog.recovery import helpers
 from lakelog.recovery.sections import Section, answer, section
-from lakelog.source import FileSource
 
 
 def _sections(path: Path) -> list[Section]:

@@ -29,11 +29,11 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, FaultyFiles, bodies, fill, open_small, read_small
 from lakelog import Message, PutResult, Store
-from lakelog.checkpoint import read_checkpoint
 from lakelog.codec.frame import Frame, read_frame
 from lakelog.errors import LakelogError, StoreFailed
-from lakelog.files import File, RealFileSystem
-from lakelog.layout import RECORD_CRC_BYTES
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.format.layout import RECORD_CRC_BYTES
 
 SECTOR_BYTES = 512
 

@@ -15,9 +15,9 @@ from core.tests.consumequeue.support import record
 from core.tests.recovery.support import crash, log_bytes
 from core.tests.store.support import SEGMENT, fill, open_small
 from lakelog import GetStatus, Message, PutResult, Store
-from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.errors import CorruptQueue
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
 
 FILES = RealFileSystem()
 ENTRIES = 20

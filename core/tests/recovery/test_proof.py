@@ -29,9 +29,9 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, bodies, fill, open_small, read_small
 from lakelog import Message, PutResult
-from lakelog.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
-from lakelog.directory import StoreDirectory
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import examine
 from lakelog.recovery.mend import mend
 from lakelog.settings.model import StoreSettings

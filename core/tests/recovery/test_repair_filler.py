@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.codec import decode, decode_run
 from lakelog.codec.recordcrc import is_sealed
+from lakelog.format.sysflag import ROLLBACK
 from lakelog.recovery.filler import (
     FILLER_TOPIC,
     MOST_FILLER_BYTES,
@@ -17,7 +18,6 @@ from lakelog.recovery.filler import (
     fits,
     least_filler_bytes,
 )
-from lakelog.sysflag import ROLLBACK
 
 NOW_MS = 1_700_000_009_000
 OFFSET = 70_000

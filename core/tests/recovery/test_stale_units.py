@@ -17,10 +17,10 @@ import pytest
 from core.tests.recovery.support import alter, crash, log_bytes, recover_small, tear
 from core.tests.store.support import open_small, read_small
 from lakelog import GetStatus, Message, PutResult, Store
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.errors import CorruptRecord
-from lakelog.files import RealFileSystem
-from lakelog.pieces import Blank, Damage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.reading.query import KeyQuery
 from lakelog_testing.copies import copy_store
 

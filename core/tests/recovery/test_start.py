@@ -9,8 +9,8 @@ import pytest
 from core.tests.recovery.support import crash, recover_small
 from core.tests.store.support import SEGMENT, fill, open_small
 from lakelog import Message, Store
-from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
 
 LATE_MS = 9_000_000_000_000
 UNIT_BYTES = 20

@@ -23,9 +23,9 @@ from core.tests.recovery.support import (
 from core.tests.registry.samples import plugin
 from core.tests.store.support import SEGMENT, FaultyFiles, fill, open_small, segments, tree
 from lakelog import Message
-from lakelog.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.errors import StoreError
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing import FaultyFile
 
 

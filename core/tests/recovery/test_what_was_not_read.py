@@ -10,9 +10,9 @@ import pytest
 from core.tests.recovery.support import a_crashed_store, flip, offsets, recover_small, starts
 from core.tests.store.support import SEGMENT, a_store, open_small, refused, segments
 from lakelog import PutResult
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.errors import BadSegment, StoreError
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 
 FILES = RealFileSystem()
 

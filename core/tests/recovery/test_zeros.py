@@ -13,10 +13,10 @@ import pytest
 from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
 from lakelog import Message, PutResult
-from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.errors import BadSegment
-from lakelog.files import RealFileSystem
-from lakelog.pieces import Damage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog.log.reading.pieces import Damage
 
 COUNT = 130
 LATE_MS = 9_000_000_000_000

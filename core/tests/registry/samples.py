@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Flushable, Kind, NoSettings, Outcome
 from lakelog.registry import Registry

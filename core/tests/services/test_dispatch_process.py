@@ -26,14 +26,14 @@ from core.tests.services.support import (
 )
 from core.tests.store.support import FaultyFiles, bodies, fill, open_small, read_small, refused
 from lakelog import Message
-from lakelog.checkpoint import read_checkpoint
-from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import DispatchStopped, SettingsError, StoreFailed, StoreLocked
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.shared.ownership import is_followed
+from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.hookspecs import hookimpl
 from lakelog.housekeeping.following import Following
 from lakelog.interfaces import Factory, Kind, NoSettings
-from lakelog.ownership import is_followed
 from lakelog.services import supervisor
 from lakelog.services.order import Order
 from lakelog.services.process import Process
@@ -277,7 +277,9 @@ def test_a_next_owner_waits_for_who_writes_queues_and_then_says_who(
     with pytest.raises(StoreLocked, match=f"process {os.getpid()} still writes") as caught:
         DispatchLock.take(FILES, tmp_path, 0.05)
     assert caught.value.owner_pid == os.getpid()
-    monkeypatch.setattr("lakelog.dispatchlock.DispatchLock.take", _soon_released(held))
+    monkeypatch.setattr(
+        "lakelog.files.shared.dispatch_lock.DispatchLock.take", _soon_released(held)
+    )
     with open_small(tmp_path) as store:
         assert store.get("t", 0, 9, 1).messages
 

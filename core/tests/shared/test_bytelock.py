@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.files import RealFileSystem
-from lakelog.ofdlock import is_locked, set_lock
-from lakelog.shared import bytelock
-from lakelog.shared.bytelock import ByteLock
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared import byte_lock as bytelock
+from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.ofd_lock import is_locked, set_lock
 
 AT = 8
 WORDS_AT = 64

@@ -22,10 +22,10 @@ import pytest
 from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
-from lakelog.files import File, RealFileSystem
-from lakelog.ofdlock import is_locked
-from lakelog.shared import groupsync
-from lakelog.shared.groupsync import FAILED, FLUSHED, MARKED, GroupSync
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.shared import group_sync as groupsync
+from lakelog.files.shared.group_sync import FAILED, FLUSHED, MARKED, GroupSync
+from lakelog.files.shared.ofd_lock import is_locked
 
 AT = 128
 DISK_AT = 512

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from lakelog.errors import StoreLocked
-from lakelog.files import RealFileSystem
-from lakelog.layout import LOCK_CONTENT
-from lakelog.shared.membership import Membership
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.membership import Membership
+from lakelog.format.layout import LOCK_CONTENT
 
 FILES = RealFileSystem()
 MEMBER = """
 import sys
 from pathlib import Path
-from lakelog.files import RealFileSystem
-from lakelog.shared.membership import Membership
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.membership import Membership
 member = Membership.join(RealFileSystem(), Path(sys.argv[1]), 60)
 print(member.is_alone, flush=True)
 sys.stdin.readline()

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.tests.shared.dying import EACH, die
-from lakelog.files import RealFileSystem
-from lakelog.properties import LIGHT_QUEUE_PREFIX
-from lakelog.queueoffsets import Queue, QueueOffsets
-from lakelog.shared import queuetable
-from lakelog.shared.queuetable import QueueTable, remove_table, remove_tables, table_path
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared import queue_table as queuetable
+from lakelog.files.shared.queue_table import QueueTable, remove_table, remove_tables, table_path
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
+from lakelog.format.queue_offsets import Queue, QueueOffsets
 
 FILES = RealFileSystem()
 TOPICS = st.text(min_size=1, max_size=40) | st.text(st.characters(categories=["Cs"]), min_size=1)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core.tests.shared.dying import EACH, die
-from lakelog.files import File, RealFileSystem
-from lakelog.shared import requests
-from lakelog.shared.requests import Request, asked, is_asked
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.shared import requests
+from lakelog.files.shared.requests import Request, asked, is_asked
 
 FILES = RealFileSystem()
 WHAT = {"verb": "delete_topic", "words": ["t"]}

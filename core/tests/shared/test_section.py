@@ -18,8 +18,9 @@ from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_groupsync import fork
 from core.tests.shared.tinylog import RECORD, Failed, TinyLog
 from lakelog.errors import PutRefused
-from lakelog.pages.sharedpage import APPENDED, FAILED, INTENT_END, INTENT_START, SEVERAL
-from lakelog.shared import queuetable, section
+from lakelog.files.pages.shared_page import APPENDED, FAILED, INTENT_END, INTENT_START, SEVERAL
+from lakelog.files.shared import append_section as section
+from lakelog.files.shared import queue_table as queuetable
 from lakelog.status import PutStatus
 
 STEPS = (section, tinylog, queuetable)

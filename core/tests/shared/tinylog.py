@@ -14,11 +14,17 @@ from typing import Final
 
 import attrs
 
-from lakelog.files import RealFileSystem
-from lakelog.pages.sharedpage import APPEND_LOCK_AT, APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
-from lakelog.shared.bytelock import ByteLock
-from lakelog.shared.queuetable import QueueTable
-from lakelog.shared.section import AppendSection
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.shared_page import (
+    APPEND_LOCK_AT,
+    APPENDED,
+    FAILED,
+    LAST_TIMESTAMP,
+    SharedPage,
+)
+from lakelog.files.shared.append_section import AppendSection
+from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.queue_table import QueueTable
 
 RECORD: Final = Struct("=QQQ")
 LOG_BYTES: Final = 1 << 20

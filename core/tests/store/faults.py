@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import TypeAlias
 
-from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
 
 Chosen: TypeAlias = Callable[[str, Path], bool]

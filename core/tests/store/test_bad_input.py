@@ -36,9 +36,9 @@ from lakelog.errors import (
     StoreLocked,
     UnknownSetting,
 )
-from lakelog.files import RealFileSystem
-from lakelog.pieces import Damage
-from lakelog.shared.membership import alone
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.membership import alone
+from lakelog.log.reading.pieces import Damage
 
 NOBODY = 65534
 
@@ -243,8 +243,9 @@ def as_nobody(program: str) -> str:
 
 
 PRELOAD = """
-import numpy, lakelog, lakelog.errors, lakelog.store, lakelog.opening, lakelog.builtin.append
-import lakelog.codec.pieces, lakelog.codec.run, lakelog.roles.joining
+import numpy, lakelog, lakelog.errors, lakelog.store.store, lakelog.store.open
+import lakelog.registry.builtin.append, lakelog.codec.pieces, lakelog.codec.run
+import lakelog.store.roles.joining
 """
 
 

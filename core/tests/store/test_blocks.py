@@ -17,7 +17,7 @@ import lakelog
 from core.tests.store.support import a_record_of, fill, open_small, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreFailed
-from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog_testing.crash.opener import owned_by
 
 STEP = 16 << 10

@@ -27,9 +27,9 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutStatus, Store
 from lakelog.errors import OffsetOutOfRange
-from lakelog.layout import BLANK, MAGIC_BLANK
-from lakelog.pieces import Blank
-from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.log.reading.pieces import Blank
 from lakelog_testing.descriptors import open_in
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from core.tests.store.support import open_small
 from lakelog import Message
-from lakelog.builtin.flush import InlineFlush, NoFlush
-from lakelog.committing import PAGE_BYTES, Committing, is_due
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import CommitRules, FlushStrategy
+from lakelog.log.commit_timer import PAGE_BYTES, Committing, is_due
+from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 from lakelog_testing import FakeLog
 
 

@@ -11,9 +11,9 @@ import pytest
 import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small
 from lakelog import Message
-from lakelog.directory import readable
 from lakelog.errors import StoreError, StoreFailed
-from lakelog.files import RealFile, RealFileSystem
+from lakelog.files.filesystem import RealFile, RealFileSystem
+from lakelog.log.store_directory import readable
 
 FILES = RealFileSystem()
 

@@ -28,10 +28,10 @@ from core.tests.store.support import (
     tree,
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
-from lakelog.checkpoint import StoreCheckpoint
 from lakelog.errors import StoreError, StoreFailed
-from lakelog.layout import segment_name
-from lakelog.owner import OwnedLog
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog.format.layout import segment_name
+from lakelog.store.owner import OwnedLog
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
 

@@ -15,9 +15,9 @@ import pytest
 from core.tests.registry.samples import plugin
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Message, PutRefused, PutStatus
-from lakelog.builtin.flush import NoFlush
 from lakelog.errors import StoreFailed, StrategyFailed
 from lakelog.interfaces import Factory, Kind, NoSettings, Outcome
+from lakelog.registry.builtin.flush import NoFlush
 from lakelog_testing.crash.opener import owned_by
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from core.tests.store.support import open_small, until
 from lakelog import Message, PutRefused
-from lakelog.health import Health
-from lakelog.segments import Segments
+from lakelog.log.health import Health
+from lakelog.log.segments import Segments
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -18,21 +18,21 @@ import pytest
 
 from core.tests.registry.samples import plugin
 from core.tests.store.support import bodies, open_small, until
-from lakelog import Message, PutRefused, Store, reput
+from lakelog import Message, PutRefused, Store
+from lakelog.dispatch import runner as reput
 from lakelog.errors import StoreFailed
+from lakelog.files.pages import positions
+from lakelog.files.shared import append_section, queue_table
 from lakelog.interfaces import Factory, Kind, NoSettings
+from lakelog.log import appender, commit_log, segments
+from lakelog.runtime import yieldlock
 from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
 
-SOURCES = (
-    "lakelog/appender",
-    "lakelog/commitlog",
-    "lakelog/positions",
-    "lakelog/segments",
-    "lakelog/shared/section",
-    "lakelog/shared/queuetable",
-    "lakelog/yieldlock",
+SOURCES = frozenset(
+    each.__file__
+    for each in (appender, commit_log, positions, segments, append_section, queue_table, yieldlock)
 )
 MESSAGES = [Message("t", b"%d" % number, queue_id=0) for number in range(3)]
 VERBS: dict[str, Callable[[Store], object]] = {
@@ -64,7 +64,7 @@ class Handler:
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event not in ("call", "c_return", "return"):
             return
-        if not any(each in frame.f_code.co_filename for each in SOURCES):
+        if frame.f_code.co_filename not in SOURCES:
             return
         self.left -= 1
         if self.left == -1:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog.files import RealFileSystem
-from lakelog.logreader import LogReader
-from lakelog.source import FileExtent, FileSource
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.source import FileExtent, FileSource
 
 SEGMENT_BYTES = 1 << 20
 COUNT = 300

@@ -22,7 +22,7 @@ from core.tests.store.support import (
 from core.tests.store.test_interrupted import STRIDES, interrupted
 from lakelog import Message, Store
 from lakelog.errors import StoreFailed
-from lakelog.pages.sharedpage import APPENDED, INTENT_END, INTENT_START, MARKED
+from lakelog.files.pages.shared_page import APPENDED, INTENT_END, INTENT_START, MARKED
 from lakelog_testing.crash.opener import owned_by
 
 NEXT = Message("t", b"next", queue_id=0)

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from core.tests.store.support import SEGMENT
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_published
-from lakelog.pages.belief import Belief
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_reader import Belief
+from lakelog.files.shared.ownership import is_published
 
 FILES = RealFileSystem()
 

@@ -13,14 +13,11 @@ import pytest
 from core.tests.store.owners import an_owner
 from core.tests.store.support import a_store, bodies, fill, open_small, read_small
 from lakelog import Message
-from lakelog.builtin.flush import InlineFlush
-from lakelog.checkpoint import read_checkpoint
-from lakelog.files import RealFileSystem
-from lakelog.interfaces import Outcome
-from lakelog.pages import publishing
-from lakelog.pages.belief import Belief, ReaderFlushed
-from lakelog.pages.pageview import PageView
-from lakelog.pages.sharedpage import (
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages import publishing
+from lakelog.files.pages.page_reader import Belief, ReaderFlushed
+from lakelog.files.pages.page_view import PageView
+from lakelog.files.pages.shared_page import (
     APPENDED,
     COMMITTED,
     FLAGS,
@@ -32,7 +29,10 @@ from lakelog.pages.sharedpage import (
     State,
     page_path,
 )
-from lakelog.shared.membership import alone
+from lakelog.files.shared.membership import alone
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.interfaces import Outcome
+from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_testing.crash.opener import owned_by
 
 FILES = RealFileSystem()

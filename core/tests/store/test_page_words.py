@@ -19,11 +19,11 @@ from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_sm
 from core.tests.store.test_page_view import page_of
 from lakelog import Message
 from lakelog.errors import StoreError, StoreFailed
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_published
-from lakelog.pages.belief import Belief
-from lakelog.pages.pageview import PageView, process_start
-from lakelog.pages.sharedpage import (
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_reader import Belief
+from lakelog.files.pages.page_view import PageView, process_start
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.shared_page import (
     APPENDED,
     COMMITTED,
     DISPATCHED,
@@ -49,7 +49,7 @@ from lakelog.pages.sharedpage import (
     State,
     page_path,
 )
-from lakelog.positions import Positions
+from lakelog.files.shared.ownership import is_published
 
 FILES = RealFileSystem()
 
@@ -173,7 +173,7 @@ def test_half_a_page_is_no_page(tmp_path: Path) -> None:
 
 WATCHER = """
 import mmap, os, sys
-from lakelog.pages import sharedpage as page
+from lakelog.files.pages import shared_page as page
 fd = os.open(sys.argv[1], os.O_RDONLY)
 words = memoryview(mmap.mmap(fd, page.PAGE_BYTES, access=mmap.ACCESS_READ)).cast("Q")
 places = [getattr(page, name) for name in sys.argv[2:]]

@@ -12,7 +12,8 @@ import pytest
 
 from core.tests.registry.samples import plugin
 from core.tests.store.support import fill, open_small, until
-from lakelog import Message, reput
+from lakelog import Message
+from lakelog.dispatch import runner as reput
 from lakelog.errors import DispatchStopped
 from lakelog.interfaces import Factory, Kind, NoSettings
 

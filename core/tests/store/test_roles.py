@@ -19,9 +19,9 @@ from core.tests.store.support import SEGMENT, a_store, open_small, read_small, u
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store, aio
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
-from lakelog.files import RealFileSystem
-from lakelog.layout import segment_name
-from lakelog.ownership import is_owned
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import segment_name
 from lakelog_testing.descriptors import open_in
 
 FILES = RealFileSystem()

@@ -17,12 +17,12 @@ import lakelog
 from core.tests.store.support import SEGMENT, open_small, read_small
 from core.tests.store.workers import Worker, a_worker
 from lakelog.errors import MissingPlugin, SettingsError
-from lakelog.pages.sharedpage import SETTINGS_BYTES
+from lakelog.files.pages.shared_page import SETTINGS_BYTES
 from lakelog.registry import Registry
-from lakelog.roles.agreeing import agreed
-from lakelog.roles.telling import DIGESTS, SECTIONS, told
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
+from lakelog.store.roles.agreeing import agreed
+from lakelog.store.roles.telling import DIGESTS, SECTIONS, told
 
 PACKAGE: Final = '''
 """An append callback that marks each body."""

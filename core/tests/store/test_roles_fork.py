@@ -20,9 +20,9 @@ from core.tests.store.support import a_store, open_small, read_small, until
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import StoreClosed
-from lakelog.files import RealFileSystem
-from lakelog.layout import LOCK_FILE
-from lakelog.ownership import is_owned
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import LOCK_FILE
 from lakelog_testing.descriptors import open_files, open_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")

@@ -15,10 +15,10 @@ import pytest
 from core.tests.store.support import a_store, open_small, until
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_served
-from lakelog.roles import readerparts
-from lakelog.roles.parts import Parts
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_served
+from lakelog.store.roles import readerparts
+from lakelog.store.roles.parts import Parts
 
 FILES = RealFileSystem()
 
@@ -154,7 +154,7 @@ def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
         return real(*arguments)
 
     with open_small(tmp_path) as store:
-        monkeypatch.setattr("lakelog.roles.joining.reader_parts", fails_once)
+        monkeypatch.setattr("lakelog.store.roles.joining.reader_parts", fails_once)
         with serving(tmp_path):
             assert store.role == "attach"
             assert put(store, "x") == 0

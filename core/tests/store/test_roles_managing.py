@@ -24,11 +24,11 @@ from lakelog.errors import (
     StoreError,
     StoreLocked,
 )
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared import requests as requests_module
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Deletion, SegmentInfo, Situation
-from lakelog.roles import asking
-from lakelog.shared import requests as requests_module
+from lakelog.store.roles import asking
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
 

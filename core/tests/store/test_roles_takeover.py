@@ -17,15 +17,16 @@ import pytest
 
 from core.tests.store.support import a_store, open_small, read_small, until
 from core.tests.store.workers import SERVE, Worker, a_worker
-from lakelog import Message, Store, dispatchlock
-from lakelog.dispatchlock import DispatchLock
-from lakelog.dispatchwait import ReaderWait
+from lakelog import Message, Store
+from lakelog.dispatch.arrivals import Arrivals, CurrentArrivals
+from lakelog.dispatch.wait import ReaderWait
 from lakelog.errors import StoreClosed
-from lakelog.files import RealFileSystem
-from lakelog.ownership import is_followed, is_owned
-from lakelog.putfuture import BatchFuture
-from lakelog.reading.arrivals import Arrivals, CurrentArrivals
-from lakelog.shared import watch
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared import dispatch_lock as dispatchlock
+from lakelog.files.shared import watch
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.shared.ownership import is_followed, is_owned
+from lakelog.log.put_future import BatchFuture
 from lakelog_testing.signals import hold
 
 FILES = RealFileSystem()

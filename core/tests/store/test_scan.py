@@ -19,7 +19,7 @@ from core.tests.store.support import (
     tree,
 )
 from lakelog import PutResult
-from lakelog.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 
 
 def read(path: Path) -> tuple[list[int], list[Damage]]:

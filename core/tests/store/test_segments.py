@@ -12,13 +12,13 @@ from typing import Final
 
 import pytest
 
-from lakelog import segments as module
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.interfaces import WriterTraits
+from lakelog.log import segments as module
+from lakelog.log.open_segment import SealedSegment
+from lakelog.log.segments import MOST_MAPS, Segments
 from lakelog.message import Body
-from lakelog.opensegment import SealedSegment
-from lakelog.preallocate import Preallocator, SegmentMaker
-from lakelog.segments import MOST_MAPS, Segments
 
 SIZE: Final = 4096
 

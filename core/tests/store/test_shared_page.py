@@ -11,9 +11,9 @@ import pytest
 
 from core.tests.shared.dying import EACH, die
 from lakelog.errors import SettingsError, StoreError, StoreLocked
-from lakelog.files import RealFileSystem
-from lakelog.pages import sharedpage as pages
-from lakelog.pages.sharedpage import (
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages import shared_page as pages
+from lakelog.files.pages.shared_page import (
     APPENDED,
     DISPATCHED,
     FAILED,
@@ -30,7 +30,7 @@ from lakelog.pages.sharedpage import (
     State,
     page_path,
 )
-from lakelog.shared import groupsync
+from lakelog.files.shared import group_sync as groupsync
 
 FILES = RealFileSystem()
 SETTINGS = {"flush": "timed", "plugins": {"mmap": "1.0"}, "record_crc": False}

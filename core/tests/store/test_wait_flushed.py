@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import lakelog
-from lakelog import Message, flushwait
+from lakelog import Message
 from lakelog.errors import StoreClosed
+from lakelog.log.reading import flush_wait as flushwait
 
 SIZES: dict[str, Any] = {
     "segment_size_bytes": "64KiB",

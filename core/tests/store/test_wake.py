@@ -15,11 +15,20 @@ from core.tests.services.support import eventually, open_away
 from core.tests.store.owners import an_owner
 from core.tests.store.support import a_store, fill, open_small, read_small, tree
 from lakelog import Store
-from lakelog.files import File, RealFileSystem
-from lakelog.layout import OWN_DIR
-from lakelog.pages import futex, wake
-from lakelog.pages.wake import FLAG, MAGIC, SEQUENCE, WAKE_BYTES, Sleeper, WakePage, wake_path
-from lakelog.shared import watch
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.pages import futex
+from lakelog.files.pages import wake_page as wake
+from lakelog.files.pages.wake_page import (
+    FLAG,
+    MAGIC,
+    SEQUENCE,
+    WAKE_BYTES,
+    Sleeper,
+    WakePage,
+    wake_path,
+)
+from lakelog.files.shared import watch
+from lakelog.format.layout import OWN_DIR
 
 FILES = RealFileSystem()
 HAS_FUTEX = platform.machine() in futex._NUMBERS

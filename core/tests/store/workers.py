@@ -40,7 +40,7 @@ def puts(store, name, count):
 try:
     given = json.loads(sys.argv[2])
     if given["mode"] == "serve":
-        from lakelog.opening import open_to_serve
+        from lakelog.store.open import open_to_serve
         more = {key: given.pop(key) for key in ("mode", "plugins")}
         store = open_to_serve(sys.argv[1], plugins=more["plugins"], arguments=given)
     else:

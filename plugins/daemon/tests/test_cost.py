@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from core.tests.store.support import open_small
-from lakelog.files import RealFileSystem
-from lakelog.pages.pageview import PageView
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_view import PageView
 from lakelog_daemon import status
 from lakelog_daemon.status import Reporter
 from plugins.daemon.tests.support import Serving, serving, until

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import NEVER, open_small, segments
 from core.tests.store.workers import SERVE, a_worker
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import make_app
 from lakelog_daemon import members
 from lakelog_daemon.watching import Watcher

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from lakelog.signals import soon
+from lakelog.runtime.signals import soon
 from lakelog_daemon import follower
 
 PATIENCE_SECONDS = 60

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from core.tests.store.support import open_small
 from lakelog import Message
-from lakelog.files import RealFileSystem
-from lakelog.pins import Pin, write_pin
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, write_pin
 from lakelog_cli.app import make_app
 from lakelog_cli.topview import frame
 from lakelog_daemon import held, watching

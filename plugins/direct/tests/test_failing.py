@@ -10,7 +10,7 @@ import pytest
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_testing import FaultyFile
 
 SECTIONS: dict[str, dict[str, Any]] = {

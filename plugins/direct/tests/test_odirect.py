@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog_direct import odirect, plugin
 
 

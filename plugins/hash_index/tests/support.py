@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
-from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.files import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.format.checksum import CRC31_MASK, crc32
+from lakelog.format.layout import HEAD_V4, MAGIC_V1, segment_name
 from lakelog.interfaces import Context
-from lakelog.layout import HEAD_V4, MAGIC_V1, segment_name
 from lakelog.settings.model import StoreSettings
 from lakelog_hash_index.owner import OwnerIndex
 from lakelog_hash_index.plugin import make

@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.errors import CorruptIndex
-from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.message import Body
 from lakelog_hash_index import verify
 from lakelog_hash_index.indexfile import IndexFile

@@ -8,8 +8,8 @@ from typing import Any
 import lakelog
 import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
-from lakelog.files import RealFileSystem
-from lakelog.layout import INDEX_DIR
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import INDEX_DIR
 from lakelog_testing.crash.opener import owned_by
 
 SMALL: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.sysflag import COMMIT, PREPARED, ROLLBACK
+from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from lakelog_hash_index.javahash import hash_key, hash_text
 from lakelog_hash_index.keys import find_keys
 from plugins.hash_index.tests.support import Rec, batch_of

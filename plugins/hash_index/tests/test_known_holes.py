@@ -13,8 +13,8 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.checkpoint import StoreCheckpoint, write_checkpoint
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog_hash_index import plugin, verify
 
 SLOTS, ENTRIES = 50, 40

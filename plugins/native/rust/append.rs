@@ -558,7 +558,7 @@ impl Putter {
 }
 
 impl Window {
-    /// From what `lakelog.opensegment.Window` says.
+    /// From what `lakelog.log.open_segment.Window` says.
     fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
         let long = |at| found.get_item(at)?.extract::<i64>();
         let memory = found.get_item(4)?;

@@ -1,5 +1,5 @@
-//! The shared page, and the lock on a byte of the file `lock`: as `lakelog.pages.sharedpage`,
-//! `lakelog.shared.section` and `lakelog.shared.bytelock` have them.
+//! The shared page, and the lock on a byte of the file `lock`: as `lakelog.files.pages.shared_page`,
+//! `lakelog.files.shared.append_section` and `lakelog.files.shared.byte_lock` have them.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -102,7 +102,7 @@ impl Words {
     }
 }
 
-/// What of a log its owner reads, by the page; as `lakelog.bounds.OwnedBounds`.
+/// What of a log its owner reads, by the page; as `lakelog.log.reading.bounds.OwnedBounds`.
 pub struct LogBounds {
     words: Words,
     minimum: usize,
@@ -134,7 +134,7 @@ impl LogBounds {
     }
 }
 
-/// The segments that this process has open; as `lakelog.segments.Segments`.
+/// The segments that this process has open; as `lakelog.log.segments.Segments`.
 pub struct OpenSegments {
     open: Py<PyDict>,
     pub segment_bytes: i64,

@@ -61,7 +61,7 @@ extern "C" {
     ) -> *const libc::c_char;
 }
 
-/// `address:port`, as `lakelog.hosts.decode_host` writes it, by the same function of the C library.
+/// `address:port`, as `lakelog.format.hosts.decode_host` writes it, by the same function of the C library.
 fn host(raw: &[u8]) -> Option<String> {
     let (address, port) = raw.split_at(raw.len().checked_sub(4)?);
     let port = i32::from_be_bytes(port.try_into().ok()?);

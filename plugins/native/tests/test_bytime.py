@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
-from lakelog.layout import AT_BORN_HOST
+from lakelog.format.layout import AT_BORN_HOST
 from lakelog.reading.bytime import Boundary, TimeSearch
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import poke

@@ -17,11 +17,11 @@ from core.tests.codec.examples import MESSAGES
 from core.tests.codec.support import log_of
 from core.tests.consumequeue.support import queues
 from lakelog.codec import RecordBatch, decode_run
+from lakelog.codec.queue_groups import queue_groups
 from lakelog.consumequeue.grouping import Grouping
-from lakelog.consumequeue.queuegroups import queue_groups
 from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.message import Message
-from lakelog.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.settings import HashIndexSettings

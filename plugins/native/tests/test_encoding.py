@@ -13,8 +13,8 @@ from lakelog.accelerate import SEAM, Accelerator
 from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.bodycolumn import body_column
 from lakelog.errors import IllegalMessage
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, MessageColumns
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
 from lakelog.status import AppendStatus, PutStatus

@@ -22,18 +22,18 @@ from hypothesis import strategies as st
 
 import lakelog
 from core.tests.store.support import open_small, read_small
-from lakelog.bounds import OwnedBounds
 from lakelog.errors import CorruptRecord
-from lakelog.logreader import LogReader
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.files.pages.positions import Positions
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.log.reading.bounds import OwnedBounds
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.source import ViewSource
 from lakelog.message import Message, StoredMessage
-from lakelog.pages import sharedpage
-from lakelog.pieces import Damage
-from lakelog.positions import Positions
-from lakelog.properties import REPAIRED_TOPIC
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.plainway import GetParts, PlainQueues, PlainWay, plain_way
 from lakelog.reading.results import GetStatus
-from lakelog.source import ViewSource
 from plugins.native.tests.support import NATIVE
 
 COUNT = 300

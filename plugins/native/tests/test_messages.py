@@ -16,7 +16,7 @@ from core.tests.codec.support import log_of, record_of
 from lakelog.codec import decode, decode_run
 from lakelog.codec.decode import decode_all
 from lakelog.errors import CorruptRecord
-from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message, StoredMessage
 from lakelog_native.accelerator import Native
 from plugins.native.tests.support import both

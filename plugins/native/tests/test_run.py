@@ -16,7 +16,7 @@ from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.codec.recordbatch import _INTS, _LONGS
 from lakelog.codec.run import sound_records
-from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message
 from plugins.native.tests.support import NATIVE, both
 

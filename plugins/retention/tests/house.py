@@ -10,13 +10,13 @@ import attrs
 
 import lakelog
 from lakelog import Store
-from lakelog.builtin.append import make as make_rocketmq
 from lakelog.codec import RocketmqAppendCallback
 from lakelog.codec.encoded import EncodedBatch
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
 from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
+from lakelog.registry.builtin.append import make as make_rocketmq
 from lakelog.status import AppendStatus
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock

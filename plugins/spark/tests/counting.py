@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.files import RealFile
+from lakelog.files.filesystem import RealFile
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.codec import RecordBatch
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.range_reader import Damages, Span, one_batch
 from lakelog_lake.reading.options import ReadOptions

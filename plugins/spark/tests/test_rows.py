@@ -12,8 +12,8 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.arrow import COLUMNS
-from lakelog.layout import segment_name
-from lakelog.sysflag import is_queued
+from lakelog.format.layout import segment_name
+from lakelog.format.sysflag import is_queued
 from lakelog_lake.errors import CorruptLog, NotKnown
 from lakelog_lake.log.columns import NAMES, store_name
 from lakelog_lake.log.ends import READABLE

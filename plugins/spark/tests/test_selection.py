@@ -17,8 +17,8 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import CorruptRecord, SettingsError
-from lakelog.layout import segment_name
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.layout import segment_name
+from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks

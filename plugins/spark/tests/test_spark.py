@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import lakelog
-from lakelog.layout import segment_name
+from lakelog.format.layout import segment_name
 from lakelog_lake.log.columns import NAMES, store_name
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures

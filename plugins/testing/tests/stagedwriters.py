@@ -3,7 +3,7 @@
 # ruff: noqa: N801 - the nested classes fill the attribute of their name
 from __future__ import annotations
 
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog.interfaces import SegmentWriter, WriterTraits
 from lakelog.message import Body
 

@@ -14,8 +14,8 @@ from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
 from lakelog_testing import AppendCallbackContract
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from lakelog.files import read_file
+from lakelog.files.filesystem import read_file
 from lakelog_testing.crash import Image, SimFileSystem, all_lost, images, nothing_lost
 
 SECTORS = 8

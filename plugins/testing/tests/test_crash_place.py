@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.files import FileSystem, write_file
+from lakelog.files.filesystem import FileSystem, write_file
 from lakelog_testing.crash import Image
 from lakelog_testing.crash.hasty import HastyFileSystem, Place
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Writer
 from lakelog_testing import FaultyFile, WriterContract
 from lakelog_testing.contracts.writer import SIZE

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog.interfaces import SegmentWriter, WriterTraits
 from lakelog.message import Body
 

@@ -19,8 +19,14 @@ from typing import Final
 
 import lakelog
 from lakelog import Message
-from lakelog.cleanstop import CLEAN_STOP_FILE
-from lakelog.layout import AT_PHYSICAL_OFFSET, AT_QUEUE_OFFSET, BLANK, MAGIC_BLANK, segment_name
+from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
+from lakelog.format.layout import (
+    AT_PHYSICAL_OFFSET,
+    AT_QUEUE_OFFSET,
+    BLANK,
+    MAGIC_BLANK,
+    segment_name,
+)
 from tests.bench.content import TOPIC
 from tests.bench.model import CannotRunError, Sample
 from tests.oracle.java import build_oracle, missing

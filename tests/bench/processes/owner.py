@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from tests.bench import durable
 from tests.bench.durable.work import Work
 from tests.bench.model import CannotRunError, Sample

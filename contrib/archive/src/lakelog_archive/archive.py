@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
+from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
 from lakelog_archive.errors import ArchiveError, NotTheSame
 from lakelog_archive.manifest import Line, from_bytes, to_bytes
 from lakelog_archive.place import Place, sha256_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog.identity import read_identity
+from lakelog.files.state.identity import read_identity
 from lakelog.interfaces import Context
 from lakelog_archive.archive import Archive
 from lakelog_archive.errors import ArchiveError

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
-from lakelog.arguments import span_ms, whole
 from lakelog.consumers.consumer import BATCH_MESSAGES, Consumer
 from lakelog.consumers.places import Place
+from lakelog.dispatch.arrivals import Waiting
 from lakelog.message import StoredMessage
-from lakelog.reading.arrivals import Waiting
-from lakelog.threads import in_thread
+from lakelog.runtime.arguments import span_ms, whole
+from lakelog.runtime.threads import in_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from threading import Condition, Thread
 from typing import Any, Final, TypeAlias
 
 from lakelog.errors import PutRefused, ThreadNotStarted
-from lakelog.putfuture import AwaitableFuture
+from lakelog.log.put_future import AwaitableFuture
+from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog.threads import started
 
 Begun: TypeAlias = "asyncio.Future[AwaitableFuture[Any]]"
 Given: TypeAlias = "tuple[Callable[[Any], AwaitableFuture[Any]], Any, Begun]"

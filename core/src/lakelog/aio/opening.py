@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from lakelog.aio.store import AsyncStore
-from lakelog.opening import open_store
-from lakelog.roles.choosing import known_mode
-from lakelog.store import Store
-from lakelog.threads import in_thread, soon_done
+from lakelog.runtime.threads import in_thread, soon_done
+from lakelog.store.open import open_store
+from lakelog.store.roles.choosing import known_mode
+from lakelog.store.store import Store
 
 
 def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
-from lakelog.threads import in_thread
+from lakelog.runtime.threads import in_thread
 
 T = TypeVar("T")
 BATCH: Final = 256

@@ -15,15 +15,15 @@ from lakelog.aio.stepping import stepped
 from lakelog.errors import ThreadNotStarted
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import DiskReport
-from lakelog.logreader import OnDamage
+from lakelog.log.reading.log_reader import OnDamage
+from lakelog.log.reading.pieces import Piece
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
-from lakelog.pieces import Piece
-from lakelog.producer import Producer
 from lakelog.results import PutResult
-from lakelog.roles.parts import Role
+from lakelog.runtime.threads import in_thread
 from lakelog.settings.effective import Settings
-from lakelog.store import Store
-from lakelog.threads import in_thread
+from lakelog.store.producer import Producer
+from lakelog.store.roles.parts import Role
+from lakelog.store.store import Store
 
 if TYPE_CHECKING:
     from lakelog.consumers.consumer import CommitPolicy
@@ -307,7 +307,7 @@ class AsyncProducer:
     """Puts messages of one topic; made by :meth:`AsyncStore.producer`."""
 
     def __init__(self, store: AsyncStore, checked: Producer) -> None:
-        """Put what :class:`~lakelog.producer.Producer` of the same fields would."""
+        """Put what :class:`~lakelog.store.producer.Producer` of the same fields would."""
         self._store = store
         self._of = checked
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lakelog.arrow.slices import Octets
-from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 
 def alike_properties(table: Octets) -> dict[bytes, slice] | None:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from lakelog.arrow.slices import slices
 from lakelog.codec import RecordBatch
-from lakelog.compression import decompress
 from lakelog.errors import CorruptRecord
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.compression import decompress
+from lakelog.format.sysflag import COMPRESSED
 
 
 def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:

@@ -17,10 +17,10 @@ from lakelog.arrow.hosts import born_hosts, message_ids, store_hosts
 from lakelog.arrow.propertycolumns import PropertyColumns
 from lakelog.arrow.schema import schema
 from lakelog.arrow.slices import Longs, as_text, slices
-from lakelog.cached import cached_property
 from lakelog.codec import RecordBatch
-from lakelog.properties import KEYS, TAGS, UNIQUE_KEY
-from lakelog.sysflag import TRANSACTION_MASK, Transaction
+from lakelog.format.properties import KEYS, TAGS, UNIQUE_KEY
+from lakelog.format.sysflag import TRANSACTION_MASK, Transaction
+from lakelog.runtime.cached import cached_property
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000
 _TRANSACTIONS: Final = tuple(Transaction(each << 2).name for each in range(4))
@@ -33,7 +33,7 @@ def to_arrow(
 
     Every column says what the record says: the topic and queue offset of a message that was
     found in a light queue are those of its own queue. Broken UTF-8 is replaced.
-    ``transaction_type`` is a name of :class:`~lakelog.sysflag.Transaction`. ``keys`` is empty,
+    ``transaction_type`` is a name of ``Transaction``. ``keys`` is empty,
     ``tags`` and ``unique_key`` are null where the property is missing. Times beyond what
     microseconds can say become the last or first one.
 

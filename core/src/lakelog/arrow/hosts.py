@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from lakelog.arrow.slices import Longs, of_few, slices
 from lakelog.codec import RecordBatch
 from lakelog.codec.dtypes import LONG, SUFFIX, anywhere
-from lakelog.hosts import decode_host
-from lakelog.layout import AT_BORN_HOST, AT_PHYSICAL_OFFSET, HOST_V4_BYTES, HOST_V6_BYTES
-from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog.format.hosts import decode_host
+from lakelog.format.layout import AT_BORN_HOST, AT_PHYSICAL_OFFSET, HOST_V4_BYTES, HOST_V6_BYTES
+from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 _DIGITS: Final = np.frombuffer("".join(f"{each:02X}" for each in range(256)).encode(), np.uint16)
 """The two hexadecimal digits of each byte."""

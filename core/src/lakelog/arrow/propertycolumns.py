@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from lakelog.arrow.alikeproperties import alike_properties
 from lakelog.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
 from lakelog.arrow.split import Split, first_mark, split
-from lakelog.cached import cached_property
 from lakelog.codec import RecordBatch
 from lakelog.codec.dtypes import anywhere
-from lakelog.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from lakelog.properties import KEY_SEPARATOR
+from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from lakelog.format.properties import KEY_SEPARATOR
+from lakelog.runtime.cached import cached_property
 
 _LARGEST_TABLE: Final = 16
 """A table of rows by names may have this many cells per property."""

@@ -10,9 +10,9 @@ from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import SettingsError
-from lakelog.hosts import encode_host
+from lakelog.format.hosts import encode_host
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:

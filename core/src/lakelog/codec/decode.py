@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
 from lakelog.errors import CorruptRecord
-from lakelog.hosts import decode_host, host_bytes
-from lakelog.layout import AT_BORN_HOST, PREFIX, SUFFIX
+from lakelog.format.hosts import decode_host, host_bytes
+from lakelog.format.layout import AT_BORN_HOST, PREFIX, SUFFIX
+from lakelog.format.sysflag import BORN_HOST_V6
 from lakelog.message import Body, StoredMessage
-from lakelog.sysflag import BORN_HOST_V6
 
 if TYPE_CHECKING:
-    from lakelog.units import Ints, Longs
+    from lakelog.format.units import Ints, Longs
 
 _LONG: Final = Struct(">q")
 

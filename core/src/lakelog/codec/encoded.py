@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakelog.status import AppendStatus, PutStatus
 
 if TYPE_CHECKING:
-    from lakelog.queueoffsets import QueueOffsets
+    from lakelog.format.queue_offsets import QueueOffsets
     from lakelog.results import PutResult
 
 

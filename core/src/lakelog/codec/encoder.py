@@ -8,7 +8,6 @@ from typing import Final
 
 import attrs
 
-from lakelog.arguments import whole
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.hostpair import HostPair, host_pair
 from lakelog.codec.light import EncodedLight
@@ -17,13 +16,14 @@ from lakelog.codec.one import EncodedOne, encode_record
 from lakelog.codec.pieces import EncodedPieces
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import IllegalMessage
-from lakelog.message import Message, MessageColumns
-from lakelog.properties import (
+from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     decode_properties,
     feeds_light_queues,
     light_queues,
 )
+from lakelog.message import Message, MessageColumns
+from lakelog.runtime.arguments import whole
 
 DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """What the property string of a message for light queues holds."""

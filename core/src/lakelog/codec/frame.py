@@ -9,12 +9,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from lakelog.checksum import body_crc
 from lakelog.codec.losttext import lost_text
 from lakelog.codec.recordcrc import is_sealed, seal_holds
 from lakelog.errors import CorruptRecord
-from lakelog.hosts import host_bytes
-from lakelog.layout import (
+from lakelog.format.checksum import body_crc
+from lakelog.format.hosts import host_bytes
+from lakelog.format.layout import (
     AT_BORN_HOST,
     AT_PHYSICAL_OFFSET,
     AT_SYS_FLAG,
@@ -23,7 +23,7 @@ from lakelog.layout import (
     MAGIC_V2,
     RECORD_MIN_BYTES,
 )
-from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")

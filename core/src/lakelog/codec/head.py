@@ -5,9 +5,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from lakelog.hosts import host_bytes
-from lakelog.layout import AT_BORN_HOST, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_MIN_BYTES
-from lakelog.sysflag import BORN_HOST_V6
+from lakelog.format.hosts import host_bytes
+from lakelog.format.layout import (
+    AT_BORN_HOST,
+    HOST_V6_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    PREFIX,
+    RECORD_MIN_BYTES,
+)
+from lakelog.format.sysflag import BORN_HOST_V6
 
 _LONG: Final = Struct(">q")
 HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size

@@ -9,9 +9,9 @@ from struct import Struct
 import attrs
 
 from lakelog.codec.limits import illegal
-from lakelog.hosts import encode_host
-from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, PREFIX, SUFFIX
-from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog.format.hosts import encode_host
+from lakelog.format.layout import AT_BORN_HOST, HOST_V4_BYTES, PREFIX, SUFFIX
+from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 
 @attrs.frozen(slots=True)

@@ -16,13 +16,13 @@ from lakelog.codec.messageproperties import ended
 from lakelog.codec.one import EncodedOne
 from lakelog.codec.recordcrc import PLACEHOLDER
 from lakelog.errors import IllegalMessage, PutRefused
-from lakelog.layout import AT_SIZE
-from lakelog.properties import (
+from lakelog.format.layout import AT_SIZE
+from lakelog.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     MULTI_DISPATCH_SEPARATOR,
     encode_properties,
 )
-from lakelog.queueoffsets import QueueOffsets
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.status import AppendStatus, PutStatus
 
 _SIZE: Final = Struct(">i")

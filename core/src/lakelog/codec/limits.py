@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from lakelog.arguments import whole
 from lakelog.errors import IllegalMessage
-from lakelog.layout import BLANK_MIN_BYTES, MAX_PROPERTIES_BYTES, MAX_TOPIC_BYTES
+from lakelog.format.layout import BLANK_MIN_BYTES, MAX_PROPERTIES_BYTES, MAX_TOPIC_BYTES
 from lakelog.message import Body
+from lakelog.runtime.arguments import whole
 from lakelog.status import PutStatus
 
 RECORD_OVERHEAD_BYTES = 64 << 10

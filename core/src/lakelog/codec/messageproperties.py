@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from lakelog.codec.limits import illegal
 from lakelog.codec.losttext import SECTOR_BYTES
 from lakelog.codec.recordcrc import is_sealed, without_seal
-from lakelog.layout import PROPERTY_SEPARATOR
+from lakelog.format.layout import PROPERTY_SEPARATOR
+from lakelog.format.properties import KEYS, TAGS, check_tags, encode_properties, join_keys
 from lakelog.message import PropertiesLike
-from lakelog.properties import KEYS, TAGS, check_tags, encode_properties, join_keys
 
 Keys = str | Sequence[str] | None
 

@@ -6,17 +6,17 @@ import struct
 import time
 from typing import TYPE_CHECKING, Final
 
-from lakelog.checksum import CRC31_MASK, crc32
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.limits import as_body
 from lakelog.codec.messageproperties import ended, message_properties
 from lakelog.codec.recordcrc import PLACEHOLDER, seal
 from lakelog.codec.topicblock import topic_block
-from lakelog.layout import AT_QUEUE_OFFSET, BLANK_MIN_BYTES
-from lakelog.queueoffsets import Queue, QueueOffsets
+from lakelog.format.checksum import CRC31_MASK, crc32
+from lakelog.format.layout import AT_QUEUE_OFFSET, BLANK_MIN_BYTES
+from lakelog.format.queue_offsets import Queue, QueueOffsets
+from lakelog.format.sysflag import BORN_HOST_V6, PREPARED, STORE_HOST_V6
 from lakelog.results import PutResult
 from lakelog.status import AppendStatus, PutStatus
-from lakelog.sysflag import BORN_HOST_V6, PREPARED, STORE_HOST_V6
 
 if TYPE_CHECKING:
     from lakelog.codec.encoder import Encoder

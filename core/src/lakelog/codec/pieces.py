@@ -7,8 +7,8 @@ from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.one import EncodedOne
-from lakelog.properties import LIGHT_QUEUE_PREFIX
-from lakelog.queueoffsets import Queue, QueueOffsets
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
+from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 

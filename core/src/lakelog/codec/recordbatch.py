@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.accelerate import current
-from lakelog.cached import cached_property
 from lakelog.codec.decode import decode
 from lakelog.codec.dtypes import LONG, PREFIX, SHORT, SUFFIX, anywhere, gather
-from lakelog.hosts import decode_host
-from lakelog.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
+from lakelog.format.hosts import decode_host
+from lakelog.format.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
+from lakelog.format.properties import decode_properties
+from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from lakelog.message import StoredMessage
-from lakelog.properties import decode_properties
-from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog.runtime.cached import cached_property
 
 Ints = NDArray[np.int64]
 ShortInts = NDArray[np.int32]
@@ -158,7 +158,7 @@ class RecordBatch:
 
     @cached_property
     def sys_flags(self) -> ShortInts:
-        """``int32``: see :mod:`lakelog.sysflag`."""
+        """``int32``: see :mod:`lakelog.format.sysflag`."""
         return self._native("sys_flag")
 
     @cached_property

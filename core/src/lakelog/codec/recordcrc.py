@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakelog.checksum import CRC31_MASK, crc32
-from lakelog.layout import (
+from lakelog.format.checksum import CRC31_MASK, crc32
+from lakelog.format.layout import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
     RECORD_CRC_BYTES,

@@ -7,7 +7,7 @@ from functools import lru_cache
 import attrs
 
 from lakelog.codec.limits import encode_topic
-from lakelog.layout import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1_BYTES
+from lakelog.format.layout import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1_BYTES
 
 
 @attrs.frozen(slots=True)

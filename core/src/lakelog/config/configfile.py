@@ -18,7 +18,7 @@ import attrs
 
 from lakelog.config.lenient import parse_object
 from lakelog.errors import CorruptConfig
-from lakelog.files import FileSystem, overwrite_file, read_file, unreadable
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, unreadable
 
 _log = logging.getLogger("lakelog")
 _BACKUP: Final = ".bak"

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from lakelog.config.configfile import Loaded, load_config
 from lakelog.config.tables import integer_table
-from lakelog.files import FileSystem
-from lakelog.layout import CONFIG_DIR
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
 
 FILE: Final = "delayOffset.json"
 

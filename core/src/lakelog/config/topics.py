@@ -13,8 +13,8 @@ import attrs
 
 from lakelog.config.configfile import Loaded, load_config
 from lakelog.config.tables import object_table
-from lakelog.files import FileSystem
-from lakelog.layout import CONFIG_DIR
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
 
 FILE: Final = "topics.json"
 QUEUE_TYPE: Final = "queue.type"

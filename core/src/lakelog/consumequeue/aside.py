@@ -15,10 +15,10 @@ from typing import Final
 import attrs
 
 from lakelog.errors import CorruptQueue
-from lakelog.files import FileSystem
-from lakelog.layout import OWN_DIR, QUARANTINE_DIR
-from lakelog.queueoffsets import Queue
-from lakelog.segmentdir import SegmentFile, segment_files
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog.format.queue_offsets import Queue
 
 _LOG: Final = logging.getLogger("lakelog")
 

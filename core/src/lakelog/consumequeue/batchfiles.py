@@ -27,8 +27,8 @@ from lakelog.consumequeue.batchunits import (
 )
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import StoreReadOnly
-from lakelog.files import FileSystem
-from lakelog.units import Units
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.units import Units
 
 _SCANNED_AT_ONCE: Final = 1 << 14
 _FIRST_LOOK: Final = 64

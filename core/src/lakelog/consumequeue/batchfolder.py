@@ -14,9 +14,9 @@ from typing import Final
 from lakelog.consumequeue.dirty import DirtyFiles
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue
-from lakelog.files import FileSystem
-from lakelog.layout import segment_name
-from lakelog.segmentdir import SegmentFile, segment_files
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import segment_name
 
 _MOST_OPEN: Final = 2
 _WIPED_AT_ONCE: Final = 1 << 16

@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 
 if TYPE_CHECKING:
     from lakelog.consumequeue.batchfiles import BatchQueueFiles

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.tags import tags_codes
-from lakelog.units import Units
+from lakelog.format.units import Units
 
 Longs = NDArray[np.int64]
 RawUnits = NDArray[Any]

@@ -25,7 +25,7 @@ from typing import Final
 from lakelog.consumequeue.making import AnyQueue
 
 BATCH_BYTES: Final = 4 << 20
-"""What an owner reads, and dispatches, at once (``lakelog.scan.WINDOW_BYTES``)."""
+"""What an owner reads, and dispatches, at once (``lakelog.log.reading.scan.WINDOW_BYTES``)."""
 _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One is enough; the others are for owners that another lakelog runs."""
 

@@ -12,9 +12,9 @@ from lakelog.consumequeue.checkunits import Resolve, as_they_are
 from lakelog.consumequeue.ext import ExtFiles
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue
-from lakelog.files import FileSystem
-from lakelog.units import Longs
-from lakelog.verifying import Problem
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.units import Longs
+from lakelog.interfaces.verifying import Problem
 
 BROKEN: Final = "the files of tags codes do not fit together"
 

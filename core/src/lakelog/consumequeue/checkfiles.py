@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.consumequeue.openfiles import OpenFiles
-from lakelog.files import File, FileSystem, unreadable
-from lakelog.layout import segment_name
-from lakelog.segmentdir import SegmentFile, segment_files
-from lakelog.verifying import Problem
+from lakelog.files.filesystem import File, FileSystem, unreadable
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import segment_name
+from lakelog.interfaces.verifying import Problem
 
 RawUnits = NDArray[Any]
 _READ_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.consumequeue import batchunits, unitbytes
+from lakelog.consumequeue import batchunits
 from lakelog.consumequeue.checkext import ext_resolver
 from lakelog.consumequeue.checkfiles import CheckedFiles
 from lakelog.consumequeue.checkunits import UnitCheck, as_they_are
@@ -27,12 +27,13 @@ from lakelog.consumequeue.grouping import Grouping, QueueUnits
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import NO_REPLACEMENTS, Replacements
 from lakelog.consumequeue.settings import ConsumeQueueSettings
-from lakelog.files import FileSystem
-from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
-from lakelog.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
-from lakelog.verifying import DamagedRanges, Problem
+from lakelog.files.filesystem import FileSystem
+from lakelog.format import queue_units as unitbytes
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces.verifying import DamagedRanges, Problem
 
 _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
@@ -64,7 +65,7 @@ class Checked:
 
 
 class QueuesVerifier:
-    """A :class:`~lakelog.verifying.Verifier`.
+    """A :class:`~lakelog.interfaces.verifying.Verifier`.
 
     Light queues are checked if the settings say so, or one is there. Beside a living owner, records
     up to the end of the queue that had come the furthest at the start are looked for, and are given

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from lakelog.consumequeue.checkfiles import CheckedFiles, RawUnits
 from lakelog.consumequeue.placement import is_explained
 from lakelog.consumequeue.replaced import NO_REPLACEMENTS, Replacements
-from lakelog.consumequeue.unitbytes import is_filler
-from lakelog.layout import RECORD_MIN_BYTES
-from lakelog.units import Longs
-from lakelog.verifying import DamagedRanges, Problem
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.queue_units import is_filler
+from lakelog.format.units import Longs
+from lakelog.interfaces.verifying import DamagedRanges, Problem
 
 MISSING: Final = "units are missing"
 OF_NO_RECORD: Final = "the unit is of no whole record in the log that has its place here"

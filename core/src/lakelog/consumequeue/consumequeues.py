@@ -10,26 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lakelog.checkpoint import CheckpointKeeper
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.batchqueue import NO_UNITS
 from lakelog.consumequeue.beside import complete_to, start_before
-from lakelog.consumequeue.ends import Kept, read_kept, write_kept
 from lakelog.consumequeue.flushing import Flushing
 from lakelog.consumequeue.grouping import Grouping
 from lakelog.consumequeue.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
-from lakelog.consumequeue.mark import LogHeads, Mark
 from lakelog.consumequeue.openfiles import PlainUnits
 from lakelog.consumequeue.removed import RemovedQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.topicconfig import batch_topics
 from lakelog.errors import CorruptQueue
-from lakelog.files import FileSystem
-from lakelog.layout import ABORT_FILE
-from lakelog.queueoffsets import Queue
-from lakelog.tombstones import lower_tombstones
-from lakelog.units import Units
-from lakelog.verifying import Verifier
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.durable_queue_ends import Kept, read_kept, write_kept
+from lakelog.files.state.record_mark import LogHeads, Mark
+from lakelog.files.state.tombstones import lower_tombstones
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces.verifying import Verifier
 
 _LOG: Final = logging.getLogger("lakelog")
 _KEPT_MARKS: Final = 2
@@ -348,7 +348,7 @@ class ConsumeQueues:
         return (found if found is not None else self._maker.make(queue)).kind
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
-        """Begin a check of the files as they stand; see :class:`~lakelog.verifying.Verifiable`."""
+        """Begin a check of the files as they stand; see ``Verifiable``."""
         from lakelog.consumequeue.checkqueues import Checked, QueuesVerifier  # for operators only
 
         grouping = self._grouping

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Final
 
 from lakelog.consumequeue.openfiles import OpenFiles
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 
 PAGE_BYTES: Final = 4096
 _LEVELS: Final = 3

@@ -28,8 +28,8 @@ from lakelog.consumequeue.extunits import (
 )
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.errors import CorruptQueue, StoreReadOnly
-from lakelog.files import FileSystem
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.queue_offsets import Queue
 
 _LOG: Final = logging.getLogger(__name__)
 _SCANNED_AT_ONCE: Final = 1 << 20

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from lakelog.consumequeue.settings import ConsumeQueueSettings
+from lakelog.format.layout import ABORT_FILE
 from lakelog.interfaces import Context, Dispatcher
-from lakelog.layout import ABORT_FILE
 
 
 def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; called before an owner writes ``abort``."""
     from lakelog.consumequeue.consumequeues import ConsumeQueues  # brings NumPy
-    from lakelog.consumequeue.mark import LogHeads
-    from lakelog.tombstones import read_tombstones
+    from lakelog.files.state.record_mark import LogHeads
+    from lakelog.files.state.tombstones import read_tombstones
 
     is_clean = not (context.path / ABORT_FILE).exists()
     return ConsumeQueues(

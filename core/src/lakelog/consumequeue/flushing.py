@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.errors import StoreFailed, ThreadNotStarted
-from lakelog.threads import started
+from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.runtime.threads import started
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -14,18 +14,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.codec.queue_groups import QueueGroup, queue_groups
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.batchunits import inner_batches
 from lakelog.consumequeue.delays import delivery_time_ms
 from lakelog.consumequeue.foldernames import without_folders
 from lakelog.consumequeue.lights import light_units
-from lakelog.consumequeue.queuegroups import QueueGroup, queue_groups
 from lakelog.consumequeue.tags import tags_codes
-from lakelog.consumequeue.unitbytes import RawUnits
-from lakelog.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
-from lakelog.queueoffsets import Queue
-from lakelog.sysflag import PREPARED
-from lakelog.units import Units
+from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import RawUnits
+from lakelog.format.sysflag import PREPARED
+from lakelog.format.units import Units
 
 _LOG: Final = logging.getLogger(__name__)
 

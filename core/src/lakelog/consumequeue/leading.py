@@ -13,12 +13,12 @@ from lakelog.consumequeue.checkfiles import CheckedFiles, RawUnits
 from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import Replacements
 from lakelog.consumequeue.search import first_behind
-from lakelog.consumequeue.unitbytes import UNIT, UNIT_BYTES, unpack
-from lakelog.files import FileSystem, unreadable
-from lakelog.layout import CONSUMEQUEUE_DIR
-from lakelog.properties import REPAIRED_TOPIC
-from lakelog.queueoffsets import Queue
-from lakelog.segmentdir import segment_files
+from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.segment_files import segment_files
+from lakelog.format.layout import CONSUMEQUEUE_DIR
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import UNIT, UNIT_BYTES, unpack
 
 _MOST_OPEN: Final = 64
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.consumequeue.foldernames import names_folder
-from lakelog.properties import (
+from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     LIGHT_QUEUE_PREFIX,
@@ -25,7 +25,7 @@ from lakelog.properties import (
     decode_properties,
     feeds_light_queues,
 )
-from lakelog.queueoffsets import Queue
+from lakelog.format.queue_offsets import Queue
 
 _LOG: Final = logging.getLogger(__name__)
 _NAMED: Final = INNER_MULTI_QUEUE_OFFSET.encode()

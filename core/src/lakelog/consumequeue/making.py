@@ -17,12 +17,12 @@ from lakelog.consumequeue.openfiles import OpenFiles
 from lakelog.consumequeue.replaced import ReplacedPlaces
 from lakelog.consumequeue.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
 from lakelog.consumequeue.simplequeue import SimpleQueue
-from lakelog.consumequeue.unitbytes import UNIT_BYTES
 from lakelog.consumequeue.unitfiles import UnitFiles
-from lakelog.files import FileSystem
-from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
-from lakelog.properties import REPAIRED_TOPIC
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import UNIT_BYTES
 
 DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
 

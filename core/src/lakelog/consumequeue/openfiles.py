@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.files import File, FileSystem, RealFile, unreadable
+from lakelog.files.filesystem import File, FileSystem, RealFile, unreadable
 
 MOST_OPEN: Final = 512
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lakelog.consumequeue.unitbytes import NONE, UNIT, RawUnits
+from lakelog.format.queue_units import NONE, UNIT, RawUnits
 
 Held: TypeAlias = tuple[int, RawUnits]
 

@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.layout import RECORD_MIN_BYTES
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.consumequeue.making import AnyQueue, QueueMaker
-from lakelog.files import FileSystem
-from lakelog.layout import OWN_DIR
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import OWN_DIR
+from lakelog.format.queue_offsets import Queue
 
 _LOG: Final = logging.getLogger("lakelog")
 _NOWHERE: Final = 1 << 63

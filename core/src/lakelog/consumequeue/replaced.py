@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.consumequeue.placement import is_explained
-from lakelog.consumequeue.unitbytes import RawUnits
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import RawUnits
+from lakelog.format.units import Units
 
 Longs = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.consumequeue.unitbytes import RawUnits, is_filler
+from lakelog.format.queue_units import RawUnits, is_filler
 
 _FEW: Final = 256
 """So many units are read at once, and looked at together."""

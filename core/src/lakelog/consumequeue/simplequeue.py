@@ -16,7 +16,9 @@ from lakelog.consumequeue.openfiles import PlainUnits
 from lakelog.consumequeue.overlay import Overlay
 from lakelog.consumequeue.placement import placed
 from lakelog.consumequeue.search import end_of_last, first_behind, first_real, last_real
-from lakelog.consumequeue.unitbytes import (
+from lakelog.consumequeue.unitfiles import UnitFiles
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import (
     NONE,
     RawUnits,
     alike,
@@ -26,9 +28,7 @@ from lakelog.consumequeue.unitbytes import (
     pack,
     unpack,
 )
-from lakelog.consumequeue.unitfiles import UnitFiles
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
+from lakelog.format.units import Units
 
 if TYPE_CHECKING:
     from lakelog.consumequeue.ext import ExtFiles

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.config.lenient import parse_object
-from lakelog.files import FileSystem, read_file
-from lakelog.layout import CONFIG_DIR
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.format.layout import CONFIG_DIR
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE: Final = "topics.json"

@@ -14,7 +14,11 @@ import numpy as np
 
 from lakelog.consumequeue.dirty import DirtyFiles
 from lakelog.consumequeue.openfiles import Opened, OpenFiles
-from lakelog.consumequeue.unitbytes import (
+from lakelog.errors import CorruptQueue
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import segment_name
+from lakelog.format.queue_units import (
     NONE,
     UNIT,
     UNIT_BYTES,
@@ -23,10 +27,6 @@ from lakelog.consumequeue.unitbytes import (
     ordered_length,
     valid_length,
 )
-from lakelog.errors import CorruptQueue
-from lakelog.files import FileSystem
-from lakelog.layout import segment_name
-from lakelog.segmentdir import SegmentFile, segment_files
 
 _FIRST_LOOK: Final = 512
 _LONGEST_LOOK: Final = 1 << 16

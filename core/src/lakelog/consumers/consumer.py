@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Literal, TypeAlias
 
-from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.consumers.fetching import Fetched, Fetching
 from lakelog.consumers.names import offsets_name
-from lakelog.consumers.offsets import Offsets
 from lakelog.consumers.places import EARLIEST, LATEST, Place, check_place, find, within
 from lakelog.consumers.queueaccess import QueueAccess
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog.files.state.group_offsets import Offsets
 from lakelog.message import StoredMessage
 from lakelog.reading.tagfilter import tag_filter
+from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
 
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 

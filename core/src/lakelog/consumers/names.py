@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lakelog.arguments import text, wrong_type
 from lakelog.config.consumeroffsets import SEPARATOR
 from lakelog.errors import SettingsError
+from lakelog.runtime.arguments import text, wrong_type
 
 MAX_GROUP_CHARACTERS: Final = 255
 _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -32,11 +32,11 @@ from lakelog.errors import (
     StoreReadOnly,
     ThreadNotStarted,
 )
-from lakelog.fileidentity import identity_at
-from lakelog.files import FileSystem
-from lakelog.layout import CONFIG_DIR, LOCK_FILE
-from lakelog.shared.bytelock import Turn
-from lakelog.threads import started
+from lakelog.files.file_identity import identity_at
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.shared.byte_lock import Turn
+from lakelog.format.layout import CONFIG_DIR, LOCK_FILE
+from lakelog.runtime.threads import started
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next offset of some queues."""

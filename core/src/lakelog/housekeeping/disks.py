@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
-from lakelog.health import Health
 from lakelog.interfaces import DiskReport, DiskState, DiskWatcher
+from lakelog.log.health import Health
 from lakelog.registry.events import Events
 
 

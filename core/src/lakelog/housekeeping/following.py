@@ -8,11 +8,11 @@ from typing import Final
 
 import attrs
 
-from lakelog.dispatching import Named
+from lakelog.dispatch.run import Named
+from lakelog.dispatch.runner import Dispatches
 from lakelog.errors import StoreError
+from lakelog.files.pages.positions import Positions
 from lakelog.interfaces import FrontRemover
-from lakelog.positions import Positions
-from lakelog.reput import Dispatches
 
 _LOG: Final = logging.getLogger("lakelog")
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import attrs
 
+from lakelog.files.state.pins import Pin, holders
 from lakelog.housekeeping.judging import Judge
 from lakelog.interfaces import SegmentInfo
-from lakelog.logreader import LogReader
-from lakelog.pieces import Blank, Damage
-from lakelog.pins import Pin, holders
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.pieces import Blank, Damage
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)

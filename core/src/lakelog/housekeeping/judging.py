@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.pins import Fingerprint, Pin
+from lakelog.files.state.pins import Fingerprint, Pin
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 
 @attrs.frozen

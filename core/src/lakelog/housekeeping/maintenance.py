@@ -14,7 +14,6 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreClosed, StoreFailed
-from lakelog.health import Health
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks
 from lakelog.housekeeping.following import Following
@@ -23,8 +22,9 @@ from lakelog.housekeeping.planning import MANUAL_ROUNDS, Candidate, Holds, candi
 from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskState, Situation
+from lakelog.log.health import Health
+from lakelog.runtime.threads import started
 from lakelog.settings.model import MaintenanceSettings
-from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 

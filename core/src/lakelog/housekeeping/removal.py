@@ -13,13 +13,13 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from lakelog.commitlog import CommitLog
-from lakelog.health import Health
+from lakelog.files.preallocation import MakingFailed
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.planning import Candidate, Holds
 from lakelog.housekeeping.report import Deleted, Kept
 from lakelog.interfaces import Pace
-from lakelog.preallocate import MakingFailed
+from lakelog.log.commit_log import CommitLog
+from lakelog.log.health import Health
 from lakelog.registry.events import Events
 
 _LOG: Final = logging.getLogger("lakelog")

@@ -9,8 +9,8 @@ from lakelog.status import AppendStatus
 
 if TYPE_CHECKING:
     from lakelog.codec.encoded import EncodedBatch
+    from lakelog.format.queue_offsets import QueueOffsets
     from lakelog.message import Message, StoredMessage
-    from lakelog.queueoffsets import QueueOffsets
 
 
 @runtime_checkable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
-    from lakelog.queueoffsets import Queue
-    from lakelog.units import Units
+    from lakelog.format.queue_offsets import Queue
+    from lakelog.format.units import Units
 
 
 @runtime_checkable

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.checkpoint import CheckpointKeeper
+from lakelog.files.state.checkpoint import CheckpointKeeper
 
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
-    from lakelog.files import FileSystem
+    from lakelog.files.filesystem import FileSystem
     from lakelog.settings.model import StoreSettings
 
 

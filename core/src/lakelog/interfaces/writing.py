@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 if TYPE_CHECKING:
-    from lakelog.files import File
+    from lakelog.files.filesystem import File
 
 
 @attrs.frozen

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import attrs
 
-from lakelog.arguments import queue_name, topic_name, whole
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 from lakelog.interfaces import QueueReader
-from lakelog.queueoffsets import Queue
 from lakelog.reading.results import QueueInfo
-from lakelog.units import Units
+from lakelog.runtime.arguments import queue_name, topic_name, whole
 
 
 def java_order(text: str) -> bytes:

@@ -13,14 +13,14 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.arguments import WrongValue, queue_name, time_ms
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import QueueReader
-from lakelog.logreader import LogReader
-from lakelog.opensegment import Viewable
-from lakelog.pages import sharedpage
-from lakelog.queueoffsets import Queue
+from lakelog.log.open_segment import Viewable
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.heads import HeadLog, Heads
 from lakelog.reading.plainway import PlainQueues
+from lakelog.runtime.arguments import WrongValue, queue_name, time_ms
 
 Boundary: TypeAlias = Literal["lower", "upper"]
 Search: TypeAlias = Callable[[Any, Any, Any, Any], "int | None"]
@@ -87,7 +87,7 @@ class SearchParts:
 
     :ivar memory: the shared page; :ivar layout: where its words stand, by their names
     :ivar bounds: see :class:`~lakelog.interfaces.QueueReader`; :ivar plain: see `PlainQueues`
-    :ivar open_segments: see :class:`~lakelog.segments.Segments`; :ivar segment_bytes: of each
+    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`; :ivar segment_bytes: of each
     """
 
     memory: memoryview

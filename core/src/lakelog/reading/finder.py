@@ -9,19 +9,19 @@ from typing import TypeVar
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.dispatching import Named
+from lakelog.dispatch.arrivals import Waiting
+from lakelog.dispatch.run import Named
 from lakelog.errors import StoreError
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
-from lakelog.logreader import LogReader
-from lakelog.queueoffsets import Queue
-from lakelog.reading.arrivals import Waiting
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.byqueue import QueueList
 from lakelog.reading.bytime import TimeSearch, searching
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.plainway import plain_way
 from lakelog.reading.query import KeyQuery, finding
-from lakelog.units import Units
 
 Kind = TypeVar("Kind")
 

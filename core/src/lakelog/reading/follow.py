@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.arguments import span_ms, whole
+from lakelog.dispatch.arrivals import Waiting
 from lakelog.message import StoredMessage
-from lakelog.reading.arrivals import Waiting
 from lakelog.reading.results import GetResult, GetStatus
-from lakelog.threads import in_thread
+from lakelog.runtime.arguments import span_ms, whole
+from lakelog.runtime.threads import in_thread
 
 BATCH_MESSAGES: Final = 256
 _AT_THE_END: Final = frozenset(

@@ -24,7 +24,7 @@ DEFAULT_MESSAGES = 32
 
 
 class GetterLog(Log, FewLog, Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
 
 class QueueGetter:
@@ -40,7 +40,7 @@ class QueueGetter:
     ) -> None:
         """Keep what is needed to read.
 
-        :param log: a :class:`~lakelog.logreader.LogReader`
+        :param log: a :class:`~lakelog.log.reading.log_reader.LogReader`
         :param minimum: the log's first byte
         :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
         :param plain_way: asked first, where neither tags nor a number of bytes is given

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 from lakelog.interfaces import QueueReader
-from lakelog.queueoffsets import Queue
-from lakelog.units import Units
 
 _AT_ONCE: Final = 4096
 """Units, 80 KiB: read in the time that a few calls take."""
 
 
 class HeadLog(Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at a place, if one stands there."""

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.logreader import LogReader
-from lakelog.pages import sharedpage
-from lakelog.queueoffsets import Queue
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import MOST_BYTES
 from lakelog.reading.shortway import MOST_MESSAGES

@@ -14,14 +14,14 @@ from typing import Any, Final, Protocol, TypeAlias
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.arguments import FOREVER_MS, WrongValue, text, time_ms, topic_name, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.interfaces import HashFiles, KeyIndex
-from lakelog.logreader import LogReader
+from lakelog.log.open_segment import Viewable
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import StoredMessage
-from lakelog.opensegment import Viewable
-from lakelog.pages import sharedpage
-from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
+from lakelog.runtime.arguments import FOREVER_MS, WrongValue, text, time_ms, topic_name, whole
 
 DEFAULT_MESSAGES: Final = 64
 Find: TypeAlias = Callable[[Any, Any, Any, Any, Any], "list[StoredMessage] | None"]
@@ -39,7 +39,7 @@ def _leave_it(*_arguments: Any) -> None:
 
 
 class MessageLog(Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     @property
     def oldest_offset(self) -> int:
@@ -156,7 +156,7 @@ class QueryParts:
 
     :ivar memory: the shared page; :ivar layout: where its words stand, by their names
     :ivar hash_files: see :class:`~lakelog.interfaces.HashFiles`; :ivar buried: see `KeyQuery`
-    :ivar open_segments: see :class:`~lakelog.segments.Segments`; :ivar segment_bytes: of each
+    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`; :ivar segment_bytes: of each
     """
 
     memory: memoryview

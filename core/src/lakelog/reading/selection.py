@@ -18,14 +18,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.arguments import queue_name, whole
 from lakelog.codec import RecordBatch
-from lakelog.gathering import BROKEN, WHOLE, Gathered
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Ints, Longs, Units
 from lakelog.interfaces import QueueReader
-from lakelog.queueoffsets import Queue
+from lakelog.log.reading.gather import BROKEN, WHOLE, Gathered
 from lakelog.reading.results import GetStatus
 from lakelog.reading.tagfilter import TagFilter
-from lakelog.units import Ints, Longs, Units
+from lakelog.runtime.arguments import queue_name, whole
 
 MOST_BYTES: Final = 128 << 20
 _LEAST_BYTES: Final = 100
@@ -39,7 +39,7 @@ TagCheck = Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]
 
 
 class Log(Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
         """Whole records at given places."""

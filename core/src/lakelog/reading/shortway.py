@@ -12,18 +12,18 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.format.units import Ints, Longs
 from lakelog.interfaces import QueueReader
 from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import Wanted
-from lakelog.units import Ints, Longs
 
 MOST_MESSAGES: Final = 4096
 """For more, units are not read at one go."""
 
 
 class FewLog(Protocol):
-    """The part of :class:`~lakelog.logreader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def few(
         self, offsets: Longs, sizes: Ints, *, verify: bool = True

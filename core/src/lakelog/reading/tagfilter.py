@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.arguments import WrongValue, wrong_type
-from lakelog.consumequeue.javahash import java_hash
-from lakelog.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
+from lakelog.format.java_hash import java_hash
+from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
+from lakelog.runtime.arguments import WrongValue, wrong_type
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog.units import Longs
+    from lakelog.format.units import Longs
 
 ALL: Final = "*"
 _FIRST_NO_HASH: Final = -(1 << 31) - 1

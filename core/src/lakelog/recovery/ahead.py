@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 from threading import Thread
 
-from lakelog.directory import StoreDirectory
 from lakelog.errors import ThreadNotStarted
-from lakelog.files import RealFileSystem
-from lakelog.segmentdir import segment_files
-from lakelog.threads import started
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.segment_files import segment_files
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.runtime.threads import started
 
 
 class Ahead:

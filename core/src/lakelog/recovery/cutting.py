@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.pieces import Blank, Damage, Piece
+from lakelog.log.queue_survey import Survey
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.tails import BEHIND, Tail
-from lakelog.survey import Survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

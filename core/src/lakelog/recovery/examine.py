@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from lakelog.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.consumequeue.ends import read_kept
-from lakelog.directory import StoreDirectory
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE
-from lakelog.pages.pageview import whole_end
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.queueends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.page_view import whole_end
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.files.state.durable_queue_ends import read_kept
+from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.queue_survey import Survey
+from lakelog.log.reading.damage_file import noted_before, read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.cutting import Cut, cut_off
-from lakelog.recovery.damagefile import noted_before, read_damage
 from lakelog.recovery.gaps import Gaps
 from lakelog.recovery.helpers import sections
 from lakelog.recovery.lengths import Length, wrong_lengths
@@ -34,15 +37,12 @@ from lakelog.recovery.repairplan import Filling
 from lakelog.recovery.report import Aside, Missing, RecoveryReport
 from lakelog.recovery.tails import Tail, tails
 from lakelog.recovery.unchanged import UNCHANGED, left_unchanged
-from lakelog.segmentdir import SegmentFile, segment_files
 from lakelog.settings.model import StoreSettings
-from lakelog.source import FileSource
-from lakelog.survey import Survey
 
 if TYPE_CHECKING:
+    from lakelog.log.reading.scan import Decode
     from lakelog.recovery.proof import Proof
     from lakelog.recovery.startfile import Start
-    from lakelog.scan import Decode
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many bytes were read, and how many there are to read at most."""
@@ -203,7 +203,7 @@ class _Reading:
         self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
     ) -> Plan:
         from lakelog.codec.run import decode_run  # brings NumPy
-        from lakelog.scan import scan
+        from lakelog.log.reading.scan import scan
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()

@@ -18,11 +18,11 @@ import attrs
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
-from lakelog.layout import BLANK_MIN_BYTES, RECORD_CRC_BYTES, RECORD_MIN_BYTES
+from lakelog.format.layout import BLANK_MIN_BYTES, RECORD_CRC_BYTES, RECORD_MIN_BYTES
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue, QueueOffsets
+from lakelog.format.sysflag import ROLLBACK
 from lakelog.message import Message
-from lakelog.properties import REPAIRED_TOPIC
-from lakelog.queueoffsets import Queue, QueueOffsets
-from lakelog.sysflag import ROLLBACK
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.checkpoint import StoreCheckpoint
 from lakelog.codec.recordcrc import is_sealed
-from lakelog.directory import StoreDirectory
-from lakelog.dispatching import Named, forget
-from lakelog.pieces import Blank, Damage
-from lakelog.recovery.damagefile import keep_damage, read_damage
+from lakelog.dispatch.run import Named, forget
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Gap
 from lakelog.recovery.repairact import fill
 from lakelog.recovery.repairplan import Filling, fillings_of
@@ -38,7 +38,7 @@ class Gaps:
     :ivar clean: whether the store was closed cleanly: then nothing is filled
     :ivar vouched: it says what was durable
     :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.pages.pageview.whole_end`: the crash made no hole there
+        :func:`~lakelog.files.pages.page_view.whole_end`: the crash made no hole there
     :ivar sealed: whether records need a checksum of their own, whatever stands behind them
     :ivar begun: what an earlier recovery may have filled in part
     :ivar fillings: what is to be filled

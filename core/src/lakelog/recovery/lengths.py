@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.segmentdir import SegmentFile
+from lakelog.files.segment_files import SegmentFile
 
 
 @attrs.frozen

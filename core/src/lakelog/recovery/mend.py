@@ -17,12 +17,13 @@ from typing import Final
 
 import attrs
 
-from lakelog.checkpoint import write_checkpoint
-from lakelog.directory import StoreDirectory
-from lakelog.files import FileSystem
-from lakelog.layout import OWN_DIR
-from lakelog.pieces import Damage
-from lakelog.recovery.damagefile import keep_damage
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import segment_files
+from lakelog.files.state.checkpoint import write_checkpoint
+from lakelog.format.layout import OWN_DIR
+from lakelog.log.reading.damage_file import keep_damage
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import Plan
 from lakelog.recovery.lengths import Length
 from lakelog.recovery.missing import keep_missing
@@ -30,7 +31,6 @@ from lakelog.recovery.quarantine import keep
 from lakelog.recovery.repairact import keep_gaps
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Tail, chunks
-from lakelog.segmentdir import segment_files
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"

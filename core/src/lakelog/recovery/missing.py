@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.checkpoint import StoreCheckpoint
-from lakelog.consumequeue.ends import Kept
 from lakelog.errors import BadSegment, StoreError
-from lakelog.files import FileSystem, read_file, write_file
-from lakelog.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
-from lakelog.ownership import owner_pid
-from lakelog.pages.sharedpage import MAGIC, OWNER_PID, page_path
-from lakelog.pieces import Damage
-from lakelog.queueends import QueueEnd
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
+from lakelog.files.shared.ownership import owner_pid
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog.files.state.durable_queue_ends import Kept
+from lakelog.files.state.queue_ends import QueueEnd
+from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import Missing
 
 MISSING_FILE: Final = "missing.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lakelog.pieces import Damage
-from lakelog.source import FileExtent, FileSource
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.source import FileExtent, FileSource
 
 
 class PaddedExtent:

@@ -21,12 +21,12 @@ import numpy as np
 from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.layout import RECORD_MIN_BYTES
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.sysflag import INNER_BATCH, PREPARED
+from lakelog.log.queue_survey import Survey
 from lakelog.message import StoredMessage
-from lakelog.queueoffsets import Queue
 from lakelog.recovery.tails import BEHIND, Tail
-from lakelog.survey import Survey
-from lakelog.sysflag import INNER_BATCH, PREPARED
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
 """Offset and size of the record at a queue offset of a queue on the disk."""
@@ -37,7 +37,7 @@ EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.scan.Judge`.
+    """A :class:`~lakelog.log.reading.scan.Judge`.
 
     :ivar seen: what was read and belongs to the log; its owner adds to it
     :ivar confirmed: everything before it was in the log, the checkpoint says
@@ -45,7 +45,7 @@ class Proof:
     :ivar unit_at: looks into the queues; so does ``end_before``
     :ivar minimum: first byte of the log
     :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.pages.pageview.whole_end`; ``None`` where nobody knows
+        :func:`~lakelog.files.pages.page_view.whole_end`; ``None`` where nobody knows
     :ivar refused: offsets of whole records that do not belong to the log
     """
 

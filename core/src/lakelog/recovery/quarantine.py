@@ -18,8 +18,8 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files import File, FileSystem, read_file, write_file
-from lakelog.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog.files.filesystem import File, FileSystem, read_file, write_file
+from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
 
 LIST_FILE: Final = "quarantine.jsonl"

@@ -12,10 +12,10 @@ from typing import Final
 
 import attrs
 
-from lakelog.directory import StoreDirectory
-from lakelog.files import File, FileSystem
-from lakelog.layout import BLANK, MAGIC_BLANK
-from lakelog.preallocate import SegmentMaker
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.preallocation import SegmentMaker
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FillerMaker
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.repairplan import Filling, Missing, Stray

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.directory import StoreDirectory
 from lakelog.errors import BadSegment
-from lakelog.layout import BLANK_MIN_BYTES, is_segment_name
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import BLANK_MIN_BYTES, is_segment_name
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import Gap, fits, least_filler_bytes
 from lakelog.recovery.repairscan import LogLook, by_segment
 from lakelog.recovery.report import RecoveryReport
-from lakelog.segmentdir import SegmentFile, segment_files
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.codec.recordcrc import is_sealed
-from lakelog.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.filler import FILLER_TOPIC, Gap
 
 if TYPE_CHECKING:

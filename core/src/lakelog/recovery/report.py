@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 
 
 @attrs.frozen

@@ -18,11 +18,11 @@ from typing import Any, TextIO
 import attrs
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.files import RealFileSystem
-from lakelog.pieces import Blank
-from lakelog.scan import scan
-from lakelog.source import FileSource
-from lakelog.survey import Chain, Survey
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.queue_survey import Chain, Survey
+from lakelog.log.reading.pieces import Blank
+from lakelog.log.reading.scan import scan
+from lakelog.log.reading.source import FileSource
 
 
 @attrs.frozen
@@ -84,7 +84,7 @@ def section(
 
 @attrs.frozen
 class _InOrder:
-    """A :class:`~lakelog.scan.Judge` that leaves everything doubtful to others."""
+    """A :class:`~lakelog.log.reading.scan.Judge` that leaves everything doubtful to others."""
 
     found: Survey
 

@@ -15,18 +15,18 @@ from typing import Final
 
 import attrs
 
-from lakelog.checkpoint import StoreCheckpoint
 from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame, verify_frame
-from lakelog.consumequeue.ends import Kept, read_kept
-from lakelog.consumequeue.mark import Mark
 from lakelog.errors import CorruptRecord
-from lakelog.files import FileSystem
-from lakelog.layout import BATCHCONSUMEQUEUE_DIR, BLANK
-from lakelog.queueends import QueueEnd
-from lakelog.queueoffsets import Queue
-from lakelog.source import Extent, Source
-from lakelog.tombstones import read_tombstones
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog.files.state.durable_queue_ends import Kept, read_kept
+from lakelog.files.state.queue_ends import QueueEnd
+from lakelog.files.state.record_mark import Mark
+from lakelog.files.state.tombstones import read_tombstones
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.reading.source import Extent, Source
 
 MARGIN_MS: Final = 3_000
 """The checkpoint is taken to be this much too high."""

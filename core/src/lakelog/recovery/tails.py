@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from lakelog.files import File, FileSystem
-from lakelog.segmentdir import SegmentFile
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.segment_files import SegmentFile
 
 _WINDOW_BYTES: Final = 4 << 20
 BEHIND: Final = "behind the end of the log"

@@ -11,17 +11,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lakelog.checkpoint import read_checkpoint
-from lakelog.cleanstop import CleanStop, read_clean_stop, write_clean_stop
-from lakelog.consumequeue.ends import Kept, read_kept
-from lakelog.directory import StoreDirectory
 from lakelog.errors import CorruptRecord
-from lakelog.layout import BLANK, MAGIC_BLANK
-from lakelog.queueends import QueueEnd
-from lakelog.queueoffsets import Queue
-from lakelog.segmentdir import SegmentFile
+from lakelog.files.segment_files import SegmentFile
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.clean_stop import CleanStop, read_clean_stop, write_clean_stop
+from lakelog.files.state.durable_queue_ends import Kept, read_kept
+from lakelog.files.state.queue_ends import QueueEnd
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.queue_survey import Survey
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
-from lakelog.survey import Survey
 
 UNCHANGED: Final = "a clean stop, and nobody has written since"
 _LOG: Final = logging.getLogger("lakelog")

@@ -36,7 +36,7 @@ class Source:
 
 def builtin_source() -> Source:
     """Name the core's own strategies: a plugin like any other."""
-    return Source(BUILTIN, partial(importlib.import_module, "lakelog.builtin.plugin"))
+    return Source(BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin"))
 
 
 def given_sources(plugins: Iterable[object]) -> list[Source]:

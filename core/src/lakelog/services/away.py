@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from lakelog.completion import Completion
-from lakelog.dispatching import Named
-from lakelog.dispatchwait import OwnedWait
+from lakelog.dispatch.arrivals import PolledArrivals
+from lakelog.dispatch.catch_up import Completion
+from lakelog.dispatch.run import Named
+from lakelog.dispatch.wait import OwnedWait
 from lakelog.errors import SettingsError
-from lakelog.files import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.state.tombstones import TombstoneFile
 from lakelog.interfaces import Context
-from lakelog.pages.wake import Sleeper
-from lakelog.reading.arrivals import PolledArrivals
 from lakelog.registry import Registry
 from lakelog.services.order import Order, order_for
 from lakelog.services.process import interpreter
 from lakelog.services.remote import Held, RemoteReput
 from lakelog.settings.catalog import SERVICES
 from lakelog.settings.effective import Settings
-from lakelog.strategies import make_dispatchers
-from lakelog.tombstones import TombstoneFile
+from lakelog.store.strategies import make_dispatchers
 
 if TYPE_CHECKING:
     from lakelog.errors import DispatchStopped
-    from lakelog.owner import OwnedLog
+    from lakelog.store.owner import OwnedLog
 
 
 class Contexts(Protocol):

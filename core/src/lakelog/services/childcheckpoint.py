@@ -8,9 +8,9 @@ from threading import Event, Lock
 
 import attrs
 
-from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.errors import StoreError
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.services.channel import Channel
 
 _ANSWER_SECONDS = 60.0

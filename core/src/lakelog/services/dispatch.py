@@ -18,16 +18,18 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
-from lakelog.directory import StoreDirectory
-from lakelog.dispatching import Dispatching, Named, resume
-from lakelog.dispatchlock import DispatchLock
+from lakelog.dispatch.run import Dispatching, Named, resume
 from lakelog.errors import DispatchStopped, LakelogError
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.wake_page import Sleeper, WakePage
+from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.interfaces import Context
-from lakelog.logreader import LogReader
-from lakelog.pages.wake import Sleeper, WakePage
-from lakelog.recovery.damagefile import read_damage
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.registry import Registry
+from lakelog.runtime.threads import started
 from lakelog.services.channel import KIND, Channel, shortened
 from lakelog.services.childcheckpoint import ChildCheckpoint
 from lakelog.services.loop import DispatchLoop
@@ -35,9 +37,7 @@ from lakelog.services.order import Order
 from lakelog.services.ownerspage import OwnersPage
 from lakelog.services.parent import die_with
 from lakelog.services.process import OF_THE_OWNER
-from lakelog.source import FileSource
-from lakelog.strategies import make_dispatchers, with_accelerator
-from lakelog.threads import started
+from lakelog.store.strategies import make_dispatchers, with_accelerator
 
 BEAT_SECONDS: Final = 0.5
 STUCK_SECONDS: Final = 120.0

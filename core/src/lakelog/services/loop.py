@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Final
 
-from lakelog.dispatching import Dispatching
+from lakelog.dispatch.run import Dispatching
 from lakelog.errors import DispatchStopped, OffsetOutOfRange
-from lakelog.pages.wake import LONGEST_SLEEP_S, Sleeper
-from lakelog.pieces import Piece
+from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
+from lakelog.log.reading.pieces import Piece
 from lakelog.services.ownerspage import OwnersPage
 
 GATHER_SECONDS: Final = 0.005

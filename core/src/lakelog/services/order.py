@@ -25,7 +25,7 @@ from lakelog.settings.effective import Settings
 from lakelog.settings.given import CORE, Given
 from lakelog.settings.model import StoreSettings
 from lakelog.settings.structure import build
-from lakelog.strategies import dispatcher_names
+from lakelog.store.strategies import dispatcher_names
 
 _KEY: Final = "services.dispatch"
 _ORIGIN: Final = "the owner"

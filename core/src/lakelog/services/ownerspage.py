@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from lakelog.files import FileSystem
-from lakelog.pages.pageview import process_start, readable_end
-from lakelog.pages.sharedpage import (
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.page_view import process_start, readable_end
+from lakelog.files.pages.shared_page import (
     DISPATCHED,
     DISPATCHER_PID,
     DISPATCHER_START,

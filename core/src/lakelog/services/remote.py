@@ -13,17 +13,17 @@ from typing import Final
 
 import attrs
 
-from lakelog.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.completion import Completion
-from lakelog.dispatching import Dispatching, Named, resume
-from lakelog.dispatchlock import DispatchLock
+from lakelog.dispatch.arrivals import PolledArrivals
+from lakelog.dispatch.catch_up import Completion
+from lakelog.dispatch.run import Dispatching, Named, resume
+from lakelog.dispatch.runner import Lag
 from lakelog.errors import DispatchStopped, StoreFailed
-from lakelog.files import FileSystem
-from lakelog.logreader import LogReader
-from lakelog.pages.wake import Sleeper
-from lakelog.positions import Positions
-from lakelog.reading.arrivals import PolledArrivals
-from lakelog.reput import Lag
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.services.channel import KIND, Packet, numbers
 from lakelog.services.order import Order
 from lakelog.services.process import Process
@@ -55,7 +55,7 @@ class Held:
 
 
 class RemoteReput:
-    """A :class:`~lakelog.reput.Dispatches` whose work another process does.
+    """A :class:`~lakelog.dispatch.runner.Dispatches` whose work another process does.
 
     :ivar arrivals: to wait for what is dispatched, and for a failure
     """

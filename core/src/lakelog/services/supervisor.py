@@ -16,10 +16,10 @@ from threading import Condition, Thread
 from typing import Final, Protocol
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.forks import tell_of_forks
+from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.threads import started
 from lakelog.services.channel import KIND, Packet
 from lakelog.services.process import Process
-from lakelog.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 HANG_SECONDS: Final = 10.0

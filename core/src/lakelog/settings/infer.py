@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from lakelog.layout import is_segment_name
+from lakelog.format.layout import is_segment_name
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
 """Names and lengths of files in one directory, in any order."""

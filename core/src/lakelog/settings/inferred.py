@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.layout import (
+from lakelog.format.layout import (
     BATCHCONSUMEQUEUE_DIR,
     COMMITLOG_DIR,
     CONSUMEQUEUE_DIR,

@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 from attrs import field, validators
 
-from lakelog.layout import COMMITLOG_DIR, DEFAULT_SEGMENT_SIZE_BYTES
+from lakelog.format.layout import COMMITLOG_DIR, DEFAULT_SEGMENT_SIZE_BYTES
 
 
 def _pages(_: object, attribute: attrs.Attribute[int], value: int) -> None:

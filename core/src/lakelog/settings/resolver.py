@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lakelog.files import unreadable
+from lakelog.files.filesystem import unreadable
 from lakelog.settings.arguments import from_table
 from lakelog.settings.catalog import Catalog, keys_of
 from lakelog.settings.effective import DEFAULT, Settings

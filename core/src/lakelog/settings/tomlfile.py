@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakelog.errors import SettingsError
-from lakelog.files import RealFileSystem, read_file
-from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from lakelog.files.filesystem import RealFileSystem, read_file
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from lakelog.settings.arguments import from_table
 from lakelog.settings.catalog import Catalog
 from lakelog.settings.given import Layer

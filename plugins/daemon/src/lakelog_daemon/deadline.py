@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.threads import started
+from lakelog.runtime.threads import started
 from lakelog_daemon.logs import LogWriter, fields, stop_log
 
 _LOG: Final = logging.getLogger("lakelog.serve")

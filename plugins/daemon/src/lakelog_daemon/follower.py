@@ -21,11 +21,11 @@ from types import FrameType
 from typing import Any, Final
 
 from lakelog.errors import LakelogError
+from lakelog.files.shared.ownership import is_followed
 from lakelog.interfaces import Context, Follower, FollowerProgram, Kind, WatchedFollower
-from lakelog.opening import Opening, prepare
-from lakelog.ownership import is_followed
-from lakelog.signals import soon
-from lakelog.strategies import with_accelerator
+from lakelog.runtime.signals import soon
+from lakelog.store.open import Opening, prepare
+from lakelog.store.strategies import with_accelerator
 from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
 
 BEATS: Final = 3

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lakelog.pages.pageview import PageView
+from lakelog.files.pages.page_view import PageView
 from lakelog_daemon.procstat import look_at
 
 SILENT_MS: Final = 3000

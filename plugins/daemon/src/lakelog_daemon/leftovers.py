@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog_daemon.child import SERVES
 from lakelog_daemon.logs import fields
 from lakelog_daemon.runfiles import read_status

@@ -24,7 +24,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.threads import started
+from lakelog.runtime.threads import started
 
 FIELDS: Final = "fields"
 """The attribute of a log record that has its fields; ``extra=fields(...)`` makes it."""

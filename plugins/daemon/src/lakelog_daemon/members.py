@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatchlock import DISPATCHING
-from lakelog.layout import LOCK_FILE
-from lakelog.ownership import SERVICES
-from lakelog.shared.membership import OPEN
+from lakelog.files.shared.dispatch_lock import DISPATCHING
+from lakelog.files.shared.membership import OPEN
+from lakelog.files.shared.ownership import SERVICES
+from lakelog.format.layout import LOCK_FILE
 from lakelog_daemon.procstat import command_of, look_at
 
 _DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches"}

@@ -10,10 +10,10 @@ from typing import Any, Final
 import attrs
 
 from lakelog.interfaces import Kind
-from lakelog.opening import Opening, open_to_serve, prepare
 from lakelog.settings.catalog import SERVE
 from lakelog.settings.model import ServeSettings
-from lakelog.store import Store
+from lakelog.store.open import Opening, open_to_serve, prepare
+from lakelog.store.store import Store
 from lakelog_daemon.specs import Spec, check_names, follower, parse
 
 DISPATCH: Final = "services.dispatch"

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.files import FileSystem, read_file
-from lakelog.layout import OWN_DIR
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.format.layout import OWN_DIR
 
 PID_FILE: Final = "serve.pid"
 STATUS_FILE: Final = "serve.json"

@@ -42,13 +42,13 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from lakelog.files import FileSystem
+from lakelog.dispatch.runner import Lag
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.page_view import PageView, process_start
+from lakelog.files.pages.shared_page import State
+from lakelog.files.state.pins import read_pins
+from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.housekeeping.disks import watched
-from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.pages.pageview import PageView, process_start
-from lakelog.pages.sharedpage import State
-from lakelog.pins import read_pins
-from lakelog.reput import Lag
 from lakelog_daemon.rates import Look, lags, rates, sync_ms
 from lakelog_daemon.usage import Usage
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.commitlog import APPENDING
 from lakelog.errors import NoOwner, NotAStore
-from lakelog.files import FileSystem
-from lakelog.ownership import is_held, is_owned, is_served, owner_pid
-from lakelog.pages.belief import Belief
-from lakelog.pages.pageview import PageView
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.page_reader import Belief
+from lakelog.files.pages.page_view import PageView
+from lakelog.files.shared.ownership import is_held, is_owned, is_served, owner_pid
+from lakelog.log.commit_log import APPENDING
 from lakelog_daemon.held import as_seen
 from lakelog_daemon.members import look_for_members
 from lakelog_daemon.procstat import look_at

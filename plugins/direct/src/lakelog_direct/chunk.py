@@ -11,7 +11,7 @@ import mmap
 from concurrent.futures import Future
 from threading import Lock
 
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog_direct import memory
 from lakelog_direct.buffers import Loan
 

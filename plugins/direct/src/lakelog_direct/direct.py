@@ -13,10 +13,10 @@ from threading import Lock
 from typing import Final
 
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
-from lakelog.threads import soon_done
+from lakelog.runtime.threads import soon_done
 from lakelog_direct.buffers import BufferPool
 from lakelog_direct.chunk import Chunk, spare_memory
 from lakelog_direct.odirect import check_place, switch_on

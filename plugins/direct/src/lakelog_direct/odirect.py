@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from lakelog.files import File, RealFile
+from lakelog.files.filesystem import File, RealFile
 
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_DIOALIGN: Final = 0x2000

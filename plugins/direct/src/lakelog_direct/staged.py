@@ -11,7 +11,7 @@ import mmap
 from threading import Lock
 
 from lakelog.errors import SettingsError
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
 from lakelog_direct.buffers import BufferPool, Loan

@@ -20,8 +20,8 @@ from typing import Final
 
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog.threads import started
 from lakelog_flush.bell import Bell
 from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line

@@ -14,8 +14,8 @@ from typing import Final
 
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog.threads import started
 from lakelog_flush.bell import Bell
 from lakelog_flush.settings import TimedSettings
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.files import FileSystem
-from lakelog.verifying import DamagedRanges, Problem
+from lakelog.files.filesystem import FileSystem
+from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_hash_index.entrycursor import Entries, EntryCursor
 from lakelog_hash_index.examine import examine
 from lakelog_hash_index.indexfile import IndexFile
@@ -47,7 +47,7 @@ class _Missing:
 
 
 class IndexVerifier:
-    """A :class:`~lakelog.verifying.Verifier`.
+    """A :class:`~lakelog.interfaces.verifying.Verifier`.
 
     Beside a living owner, keys are looked for up to the record of the last entry that was counted
     when the check began. Beside one, and after a crash, entries that the header does not count yet

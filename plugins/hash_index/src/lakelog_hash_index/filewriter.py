@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.accelerate import current
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog_hash_index.chains import ENTRY_DTYPE, link
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import HEADER, LARGEST_INT, Header

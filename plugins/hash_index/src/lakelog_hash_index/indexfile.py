@@ -7,9 +7,9 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.cached import cached_property
 from lakelog.errors import CorruptIndex
-from lakelog.files import FileSystem, unreadable
+from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.runtime.cached import cached_property
 from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import ENTRY, SLOT, Header, Shape
 

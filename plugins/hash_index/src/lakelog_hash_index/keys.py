@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.accelerate import current
-from lakelog.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
-from lakelog.sysflag import ROLLBACK, TRANSACTION_MASK
+from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
+from lakelog.format.sysflag import ROLLBACK, TRANSACTION_MASK
 from lakelog_hash_index.javahash import hash_key
 
 if TYPE_CHECKING:

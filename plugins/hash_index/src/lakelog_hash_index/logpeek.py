@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files import FileSystem, unreadable
-from lakelog.layout import (
+from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.state.pins import Fingerprint
+from lakelog.format.layout import (
     AT_MAGIC,
     BLANK,
     BLANK_MIN_BYTES,
@@ -21,7 +22,6 @@ from lakelog.layout import (
     MAGIC_V2,
     segment_name,
 )
-from lakelog.pins import Fingerprint
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch

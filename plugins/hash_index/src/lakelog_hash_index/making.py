@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.files import File, FileSystem
+from lakelog.files.filesystem import File, FileSystem
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import is_name, next_name

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lakelog.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
+from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.seeing import Seeing
 from lakelog_hash_index.shape import Shape

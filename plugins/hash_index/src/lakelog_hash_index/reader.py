@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import StoreError
-from lakelog.layout import ABORT_FILE, INDEX_DIR
+from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.seen import read_seen
 from lakelog_hash_index.shape import Shape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
     from lakelog.errors import CorruptIndex
     from lakelog.interfaces import Context
-    from lakelog.verifying import Verifier
+    from lakelog.interfaces.verifying import Verifier
     from lakelog_hash_index.coverage import Span
     from lakelog_hash_index.memory import MemoryKeys
 
@@ -150,7 +150,7 @@ class ReaderIndex:
         self._files, self._spans, self._memory = (), (), None
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
-        """Begin a check of the files as they stand; see :class:`~lakelog.verifying.Verifiable`."""
+        """Begin a check of the files as they stand; see ``Verifiable``."""
         from lakelog_hash_index.checking import IndexVerifier
 
         folder = self._context.path / INDEX_DIR

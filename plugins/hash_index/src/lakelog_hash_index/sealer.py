@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from lakelog.interfaces import Context
-from lakelog.threads import soon_done
+from lakelog.runtime.threads import soon_done
 from lakelog_hash_index.filewriter import IndexFileWriter
 
 _THREAD: Final = "lakelog-hash-index"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from lakelog.layout import OWN_DIR
+from lakelog.format.layout import OWN_DIR
 from lakelog_hash_index.logpeek import LogPeek
 from lakelog_hash_index.seen import Seen, forget_seen, read_seen, write_seen
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.files import FileSystem, read_file, write_file
-from lakelog.identity import parsed
-from lakelog.layout import OWN_DIR
-from lakelog.pins import Fingerprint
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.state.identity import parsed
+from lakelog.files.state.pins import Fingerprint
+from lakelog.format.layout import OWN_DIR
 
 if TYPE_CHECKING:
     from lakelog_hash_index.logpeek import LogPeek

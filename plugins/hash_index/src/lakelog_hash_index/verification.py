@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from lakelog.files import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog_hash_index.examine import IndexProblem, examine
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import is_name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lakelog.errors import CorruptIndex
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, Header
 
 

@@ -11,7 +11,7 @@ from lakelog.errors import LakelogError
 
 if TYPE_CHECKING:
     from lakelog.errors import CorruptRecord
-    from lakelog.pieces import Damage
+    from lakelog.log.reading.pieces import Damage
 
 _SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
 

@@ -15,8 +15,8 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.layout import segment_name
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.layout import segment_name
+from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded
 from lakelog_lake.landing.dispatcher import Source, land
 from lakelog_lake.log.selection import EVERYTHING

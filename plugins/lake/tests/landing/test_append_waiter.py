@@ -11,7 +11,8 @@ from threading import Event
 import attrs
 import pytest
 
-from lakelog import Message, flushwait
+from lakelog import Message
+from lakelog.log.reading import flush_wait as flushwait
 from lakelog_lake.landing import waiting as newcoming
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
 from lakelog_lake.landing.targets import TableSpec, targets_for

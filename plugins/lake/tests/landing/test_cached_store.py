@@ -9,8 +9,8 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.dispatchwait import ReaderWait
-from lakelog.layout import OWN_DIR, SETTINGS_FILE
+from lakelog.dispatch.wait import ReaderWait
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.cached_store import CachedStore

@@ -16,7 +16,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.pieces import Blank, Damage
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.range_reader import Span

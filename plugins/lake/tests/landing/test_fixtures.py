@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog.sysflag import COMPRESSED, is_queued
+from lakelog.format.sysflag import COMPRESSED, is_queued
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.tasks.ranges import Bounds

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakelog import Message
-from lakelog.layout import segment_name
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.layout import segment_name
+from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import CorruptBody
 from lakelog_lake.landing.dispatcher import Source
 from lakelog_lake.landing.targets import TableSpec

@@ -10,8 +10,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog.files import RealFileSystem
-from lakelog.pins import Fingerprint, Pin, read_pins
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Fingerprint, Pin, read_pins
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import Dispatcher, Source
 from lakelog_lake.landing.pin import RENEW_MS, Pinning, pin_name

@@ -11,7 +11,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog.layout import segment_name
+from lakelog.format.layout import segment_name
 from lakelog_lake.commands.sql import SqlEngine
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import sys
 
-from lakelog.files import File
+from lakelog.files.filesystem import File
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
 from lakelog_mmap import memory

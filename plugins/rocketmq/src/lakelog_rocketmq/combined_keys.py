@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.layout import COMMITLOG_DIR
+from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.settings.model import StoreSettings
 from lakelog_rocketmq.keys import truth, whole
 

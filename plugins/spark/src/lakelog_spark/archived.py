@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import lakelog
 from lakelog.errors import NotAStore, SettingsError, StoreError
-from lakelog.layout import COMMITLOG_DIR, OWN_DIR, STORE_FILE
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, STORE_FILE
 from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.reading.options import LATEST, SKIP, ReadOptions
 from lakelog_lake.reading.plan import LogRange

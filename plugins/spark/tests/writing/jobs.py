@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import lakelog
-from lakelog.files import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.message import Message
-from lakelog.properties import REPAIRED_TOPIC
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.staging import Part, folder_of, stage
 from plugins.lake.tests.stores import open_small
@@ -148,7 +148,7 @@ def _program(path: Path, parts: list[Part], number: int) -> None:
 def is_killed(path: Path, parts: list[Part], number: int) -> bool:
     """Hand over in a process that dies at its ``number``-th call; whether it did."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "lakelog.scan"])
+    context.set_forkserver_preload([__name__, "lakelog.log.reading.scan"])
     process = context.Process(target=_program, args=(path, parts, number))
     process.start()
     process.join(_LONGEST_SECONDS)

@@ -10,8 +10,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import StoreLocked
-from lakelog.files import RealFileSystem
-from lakelog.layout import segment_name
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import segment_name
 from lakelog.message import Message
 from lakelog_spark.writing import pruning
 from lakelog_spark.writing.access import finish_write, handing_over

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing import pruning
 from lakelog_spark.writing.errors import BadJournal, StagingLost
 from lakelog_spark.writing.options import WriteOptions

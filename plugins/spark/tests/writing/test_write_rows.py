@@ -12,9 +12,9 @@ import pytest
 import lakelog
 from lakelog.codec import RecordBatch
 from lakelog.errors import SettingsError
+from lakelog.format.properties import decode_properties
+from lakelog.format.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.message import Message
-from lakelog.properties import decode_properties
-from lakelog.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog_lake.log.columns import TYPES
 from lakelog_lake.reading.tables import Tables
 from lakelog_spark.writing.errors import BadRow

@@ -7,7 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from lakelog.layout import TMP_DIR
+from lakelog.format.layout import TMP_DIR
 
 
 def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:

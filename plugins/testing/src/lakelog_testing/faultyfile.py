@@ -7,13 +7,13 @@ import mmap
 from collections.abc import Callable
 from pathlib import Path
 
-from lakelog.fileidentity import FileIdentity
-from lakelog.files import File
+from lakelog.files.file_identity import FileIdentity
+from lakelog.files.filesystem import File
 from lakelog.message import Body
 
 
 class FaultyFile:
-    """A :class:`~lakelog.files.File` around another.
+    """A :class:`~lakelog.files.filesystem.File` around another.
 
     :ivar writes: position and length of every ``write_at``
     :ivar addresses: where in memory the bytes of each stood

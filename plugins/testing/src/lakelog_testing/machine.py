@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 import lakelog
 from lakelog import Message, PutResult, Store
-from lakelog.layout import segment_name
+from lakelog.format.layout import segment_name
 from lakelog.reading.results import GetStatus
 
 SEGMENT_BYTES: Final = 8192

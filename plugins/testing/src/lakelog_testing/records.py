@@ -9,8 +9,8 @@ from lakelog.codec import RecordBatch, decode_run
 from lakelog.codec.encoder import Encoder
 from lakelog.codec.limits import Limits
 from lakelog.codec.queuechoice import RoundRobin
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.status import AppendStatus
 
 SEGMENT_BYTES: Final = 1 << 30

@@ -5,14 +5,14 @@ from __future__ import annotations
 import attrs
 
 from lakelog.errors import BadSegment
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE
-from lakelog.ownership import is_owned
-from lakelog.pieces import Damage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import ABORT_FILE
+from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Missing
-from lakelog.store import Store
-from lakelog.verifying import Problem
+from lakelog.store.store import Store
 from lakelog_cli.progress import progress
 from lakelog_cli.walk import directory_of
 

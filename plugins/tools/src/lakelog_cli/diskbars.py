@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.housekeeping.disks import watched
-from lakelog.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 
 BAR_WIDTH: Final = 30
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.layout import ABORT_FILE
-from lakelog.msgid import format_message_id
-from lakelog.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.message_id import format_message_id
+from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.reading.byqueue import java_order
 from lakelog.reading.results import QueueInfo
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_cli.queuedrecords import Queued, queued_records
 from lakelog_cli.recordlines import Row, record_columns, rows_of
 

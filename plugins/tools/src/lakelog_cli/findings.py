@@ -10,9 +10,9 @@ import attrs
 import typer
 
 from lakelog.errors import BadSegment
-from lakelog.pieces import Damage
+from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import Missing
-from lakelog.verifying import Problem
 from lakelog_cli.crashes import Crash
 from lakelog_cli.output import write_lines
 from lakelog_cli.walk import print_damage

@@ -10,8 +10,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import LakelogError
+from lakelog.runtime.arguments import WrongType, WrongValue
 from lakelog_cli import exitcodes
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from lakelog.errors import LakelogError
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_cli.shown import shown
 
 _NAMED: Final = 5

@@ -11,11 +11,11 @@ from typing import Any, Final
 import typer
 
 from lakelog.errors import SettingsError
-from lakelog.opening import open_store
-from lakelog.recovering import recover
-from lakelog.roles.choosing import known_mode
 from lakelog.settings.explain import unused_lines
-from lakelog.store import Store
+from lakelog.store.open import open_store
+from lakelog.store.recover import recover
+from lakelog.store.roles.choosing import known_mode
+from lakelog.store.store import Store
 from lakelog_doctor.rebuild import rebuild
 from lakelog_doctor.repair import repair
 

@@ -27,7 +27,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and
 
 
 def _put_mode(text: str) -> str:
-    from lakelog.roles.choosing import FORMER
+    from lakelog.store.roles.choosing import FORMER
 
     if text in FORMER:
         typer.echo(f"note: --mode {text} is deprecated, and does what write does", err=True)

@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.pieces import Piece
-from lakelog.units import Longs, Units
+from lakelog.format.units import Longs, Units
+from lakelog.log.reading.pieces import Piece
 
 Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 """What the log holds from one offset to another."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from lakelog.checksum import crc32
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.pieces import Blank
+from lakelog.format.checksum import crc32
+from lakelog.log.reading.pieces import Blank
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog_cli.shown import shown
 

@@ -1,7 +1,7 @@
 """Checks what was built from the log, queues and index, against the log: one scan, all checks.
 
 Nothing is opened for writing, and no lock is taken: it works beside a living owner and on what a
-crash left. Dispatchers that can be checked are :class:`~lakelog.verifying.Verifiable`.
+crash left. Dispatchers that can be checked are :class:`~lakelog.interfaces.verifying.Verifiable`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 import attrs
 
-from lakelog.checkpoint import read_checkpoint
-from lakelog.dispatching import Named
+from lakelog.dispatch.run import Named
 from lakelog.errors import PluginError
-from lakelog.files import FileSystem, RealFileSystem, read_file
+from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
+from lakelog.files.shared.ownership import is_owned
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.opening import open_store
-from lakelog.ownership import is_owned
-from lakelog.pieces import Blank, Damage, Piece
+from lakelog.interfaces.verifying import DamageAware, Problem, Verifiable, Verifier
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.registry import Registry
-from lakelog.store import Store
-from lakelog.strategies import make_dispatchers
-from lakelog.verifying import DamageAware, Problem, Verifiable, Verifier
+from lakelog.store.open import open_store
+from lakelog.store.store import Store
+from lakelog.store.strategies import make_dispatchers
 
 
 def check(

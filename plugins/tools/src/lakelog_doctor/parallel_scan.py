@@ -22,16 +22,16 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog import accelerate
-from lakelog.directory import StoreDirectory
 from lakelog.errors import ThreadNotStarted
-from lakelog.files import RealFileSystem
-from lakelog.layout import BLANK
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.recovery.damagefile import read_damage
-from lakelog.segmentdir import SegmentFile, segment_files
-from lakelog.source import FileExtent
-from lakelog.store import Store
-from lakelog.threads import started
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import BLANK
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.source import FileExtent
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.runtime.threads import started
+from lakelog.store.store import Store
 
 _LOG: Final = logging.getLogger("lakelog")
 WORTH_BYTES: Final = 256 << 20
@@ -118,7 +118,7 @@ def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator
     """What the processes say of each segment, in order; nothing once one of them was killed."""
     # a fork of this process would copy the threads' locks, held or not
     context = get_context("forkserver")
-    context.set_forkserver_preload(["lakelog.scan"])
+    context.set_forkserver_preload(["lakelog.log.reading.scan"])
     pool = ProcessPoolExecutor(processes, context, accelerate.use, (accelerate.current(),))
     try:
         asked = [(each, pool.submit(read_whole, each)) for each in sealed]
@@ -136,7 +136,7 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read all of a segment with every check; ``None`` if anything in it is not right."""
-    from lakelog.scan import scan  # brings NumPy
+    from lakelog.log.reading.scan import scan  # brings NumPy
 
     file = RealFileSystem().open(segment.path)
     try:

@@ -16,26 +16,26 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.checkpoint import CheckpointKeeper
-from lakelog.consumequeue.ends import forget_ends, read_kept, write_kept
-from lakelog.directory import StoreDirectory, readable
-from lakelog.dispatching import Dispatching, Named
-from lakelog.dispatchlock import DispatchLock
+from lakelog.dispatch.run import Dispatching, Named
 from lakelog.errors import StoreError
-from lakelog.files import FileSystem, RealFileSystem, overwrite_file, read_file
+from lakelog.files.filesystem import FileSystem, RealFileSystem, overwrite_file, read_file
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.shared.membership import alone
+from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
+from lakelog.files.state.tombstones import add_tombstone, clear_tombstones, read_tombstones
+from lakelog.files.swap import REBUILD_DIR, remove_tree, swap_in
+from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
 from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
-from lakelog.ownership import remove_abort, unowned, write_abort
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.recovery.damagefile import read_damage
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
-from lakelog.shared.membership import alone
-from lakelog.source import FileSource
-from lakelog.strategies import make_dispatchers
-from lakelog.swap import REBUILD_DIR, remove_tree, swap_in
-from lakelog.tombstones import add_tombstone, clear_tombstones, read_tombstones
+from lakelog.store.strategies import make_dispatchers
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many bytes of the log were read, and how long its segments are together."""
@@ -231,7 +231,7 @@ class _Rebuild:
 
     def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
         """The log, counted on the way."""
-        from lakelog.scan import scan  # brings NumPy
+        from lakelog.log.reading.scan import scan  # brings NumPy
 
         for piece in scan(source, first):
             yield piece

@@ -17,19 +17,20 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from lakelog.consumequeue.ends import forget_ends
-from lakelog.directory import StoreDirectory, readable
-from lakelog.dispatchlock import DispatchLock
 from lakelog.errors import PluginError
-from lakelog.files import FileSystem
-from lakelog.layout import INDEX_DIR, OWN_DIR, TMP_DIR
-from lakelog.opening import prepare
-from lakelog.ownership import is_owned, locked, unowned, write_abort
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.preallocate import SegmentMaker
-from lakelog.queueoffsets import Queue
-from lakelog.recovering import recover
-from lakelog.recovery.damagefile import keep_damage, read_damage
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.preallocation import SegmentMaker
+from lakelog.files.segment_files import segment_files
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.shared.membership import alone
+from lakelog.files.shared.ownership import is_owned, locked, unowned, write_abort
+from lakelog.files.state.durable_queue_ends import forget_ends
+from lakelog.format.layout import INDEX_DIR, OWN_DIR, TMP_DIR
+from lakelog.format.queue_offsets import Queue
+from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker
 from lakelog.recovery.repairact import Acting, fill, keep_gaps
 from lakelog.recovery.repairplan import (
@@ -45,10 +46,9 @@ from lakelog.recovery.repairplan import (
 )
 from lakelog.recovery.repairscan import LogLook
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.segmentdir import segment_files
 from lakelog.settings.model import StoreSettings
-from lakelog.shared.membership import alone
-from lakelog.source import FileSource
+from lakelog.store.open import prepare
+from lakelog.store.recover import recover
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
 
@@ -188,7 +188,7 @@ class _Repair:
         return read_damage(self.directory.files, self.directory.path)
 
     def _pieces(self, known: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.scan import scan  # brings NumPy
+        from lakelog.log.reading.scan import scan  # brings NumPy
 
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import SEGMENT
-from lakelog.files import RealFileSystem
-from lakelog.pins import Pin, write_pin
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, write_pin
 from lakelog_cli.app import make_app
 from lakelog_cli.commands import clean
 from plugins.tools.tests.cli.conftest import Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lakelog.files import RealFileSystem
-from lakelog.pins import Pin, pin_file, read_pins, write_pin
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, pin_file, read_pins, write_pin
 from plugins.tools.tests.cli.conftest import Run
 
 FILES = RealFileSystem()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakelog import Message
-from lakelog.opening import open_store
+from lakelog.store.open import open_store
 from plugins.tools.tests.cli.conftest import Run
 
 

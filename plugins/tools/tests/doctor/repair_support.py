@@ -9,8 +9,8 @@ from typing import Any
 import lakelog
 from core.tests.store.support import SEGMENT, segments
 from lakelog import PutResult
-from lakelog.files import RealFileSystem
-from lakelog.pieces import Damage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.reading.pieces import Damage
 from lakelog_doctor.check import check
 from lakelog_doctor.repair import RepairReport, repair
 

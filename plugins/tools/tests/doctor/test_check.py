@@ -14,7 +14,7 @@ import pytest
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
 from lakelog import Message
 from lakelog.errors import PluginError
-from lakelog.verifying import Problem
+from lakelog.interfaces.verifying import Problem
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
 

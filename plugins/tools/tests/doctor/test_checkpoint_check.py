@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from core.tests.store.support import a_store, open_small
-from lakelog.checkpoint import read_checkpoint, write_checkpoint
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_doctor.check import check_checkpoint
 
 FILES = RealFileSystem()

@@ -11,7 +11,7 @@ import pytest
 from core.tests.store.support import SEGMENT, fill, open_small, segments
 from lakelog import PutResult
 from lakelog.errors import LakelogError
-from lakelog.files import File, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.recovery.quarantine import entries
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import (

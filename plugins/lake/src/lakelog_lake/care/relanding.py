@@ -18,7 +18,7 @@ from uuid import uuid4
 import attrs
 import numpy as np
 
-from lakelog.sysflag import COMPRESSED
+from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.care.taking_out import At, take_out
 from lakelog_lake.errors import CareError, Conflict, NotLanded, TooBusy

@@ -20,10 +20,10 @@ from typing import Final
 
 import attrs
 
-from lakelog import pins
 from lakelog.errors import SettingsError
-from lakelog.files import FileSystem, RealFileSystem
-from lakelog.layout import OWN_DIR
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.state import pins
+from lakelog.format.layout import OWN_DIR
 from lakelog_lake.tables.position import UNCHECKED, Position
 
 RENEW_MS: Final = 60_000

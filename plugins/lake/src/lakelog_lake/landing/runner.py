@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.signals import soon
+from lakelog.runtime.signals import soon
 from lakelog_lake.errors import MayPass
 from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Landed

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 import lakelog
-from lakelog.layout import ABORT_FILE, COMMITLOG_DIR, OWN_DIR, SETTINGS_FILE, STORE_FILE
+from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR, OWN_DIR, SETTINGS_FILE, STORE_FILE
 from lakelog_lake.log.ends import is_open_somewhere
 
 _Marks: TypeAlias = tuple[tuple[int, ...] | None, ...]

@@ -39,8 +39,8 @@ ERROR: Final = "error"
 
 def store_name(path: Path) -> str:
     """What the column ``store`` says: the store's UUID, or where it has none the folder's name."""
-    from lakelog.files import RealFileSystem
-    from lakelog.identity import read_identity
+    from lakelog.files.filesystem import RealFileSystem
+    from lakelog.files.state.identity import read_identity
 
     identity = read_identity(RealFileSystem(), path)
     return path.resolve().name if identity is None else identity.uuid

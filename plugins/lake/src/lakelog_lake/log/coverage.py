@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord
-from lakelog.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog_lake.log.wanted import Span
 
 

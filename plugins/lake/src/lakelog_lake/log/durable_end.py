@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 import lakelog
-from lakelog.layout import ABORT_FILE, COMMITLOG_DIR
+from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
 
 _State: TypeAlias = frozenset[tuple[str, int, int, int]]
 _SETTLED_NS: Final = 2_000_000_000

@@ -13,9 +13,9 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
-from lakelog.pieces import Blank, Damage
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import NotKnown
 from lakelog_lake.log.landmarks import Landmarks, log_folder
 

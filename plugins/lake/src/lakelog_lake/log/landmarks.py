@@ -18,8 +18,8 @@ import attrs
 
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.files import FileSystem
-from lakelog.layout import BLANK, SEGMENT_NAME_DIGITS
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import BLANK, SEGMENT_NAME_DIGITS
 from lakelog_lake.log.queue_files import QueueFiles, queue_files
 
 FEW: Final = 4

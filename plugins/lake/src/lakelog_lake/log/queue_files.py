@@ -17,9 +17,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.files import File, FileSystem, RealFileSystem
-from lakelog.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
-from lakelog.queueoffsets import Queue
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
+from lakelog.format.queue_offsets import Queue
 
 UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _FILLER_SIZE: Final = 0x7FFFFFFF

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from lakelog.errors import CorruptRecord
-from lakelog.pieces import Damage, Piece
+from lakelog.log.reading.pieces import Damage, Piece
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import coverage as whole
 from lakelog_lake.log import wanted

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from lakelog.sysflag import PREPARED
+from lakelog.format.sysflag import PREPARED
 from lakelog_lake.log.system_topics import is_system_topic
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakelog.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -29,8 +29,8 @@ def unpacked(
 
 
 def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
-    from lakelog.compression import decompress
-    from lakelog.sysflag import COMPRESSED
+    from lakelog.format.compression import decompress
+    from lakelog.format.sysflag import COMPRESSED
 
     found = {}
     for row, message in enumerate(batch.decoded):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from lakelog.sysflag import PREPARED
+from lakelog.format.sysflag import PREPARED
 from lakelog_lake.log.system_topics import is_system_topic
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog.codec import RecordBatch
-    from lakelog.queueoffsets import Queue
+    from lakelog.format.queue_offsets import Queue
 
     Flags = NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from lakelog_lake.reading.stretches import stretches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.pieces import Damage
+    from lakelog.log.reading.pieces import Damage
     from lakelog_lake.reading.plan import LogRange
     from lakelog_lake.reading.tables import Tables
 

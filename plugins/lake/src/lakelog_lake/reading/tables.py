@@ -15,7 +15,7 @@ from lakelog_lake.log.unpacking import unpacked
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
-    from lakelog.pieces import Damage
+    from lakelog.log.reading.pieces import Damage
 
 _LARGEST_INT: Final = (1 << 31) - 1
 _ROWS: Final = 8192

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.threads import soon_done
+from lakelog.runtime.threads import soon_done
 from lakelog_lake.log.range_reader import Span
 from lakelog_lake.tasks.engines import drop
 from lakelog_lake.tasks.task import Written

@@ -18,7 +18,7 @@ import attrs
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog.threads import started
+from lakelog.runtime.threads import started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import MayPass, NotNow, TaskFailed, WorkerLost
 from lakelog_lake.log.cached_store import CachedStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from lakelog.sysflag import INNER_BATCH
+from lakelog.format.sysflag import INNER_BATCH
 from lakelog_lake.log.selection import Chosen, chosen_rows, coded_topics
 from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
 from lakelog_lake.tables.position import QueueEnds

@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 
 import lakelog
-from lakelog.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
-from lakelog.pieces import Blank, Damage
-from lakelog.pins import Fingerprint
+from lakelog.files.state.pins import Fingerprint
+from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd

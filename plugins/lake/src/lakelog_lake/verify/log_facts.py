@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from lakelog.pieces import Damage
+from lakelog.log.reading.pieces import Damage
 from lakelog_lake.log.range_reader import Damages, Span, steps
 from lakelog_lake.log.selection import Chosen, chosen_rows, coded_topics
 from lakelog_lake.log.unpacking import unpacked

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.checksum import CRC31_MASK
-from lakelog.sysflag import COMPRESSED, INNER_BATCH
+from lakelog.format.checksum import CRC31_MASK
+from lakelog.format.sysflag import COMPRESSED, INNER_BATCH
 from lakelog_lake.log.columns import ERROR, NAMES
 from lakelog_lake.tables.partitions import DAY, HOUR
 from lakelog_lake.verify.row_hash import crcs, of_bodies, of_columns

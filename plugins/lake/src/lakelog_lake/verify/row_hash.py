@@ -15,7 +15,7 @@ from zlib import adler32
 import numpy as np
 import pyarrow as pa
 
-from lakelog.checksum import crc32
+from lakelog.format.checksum import crc32
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from lakelog.threads import started
+from lakelog.runtime.threads import started
 from lakelog_lake.errors import NotNow, SparkFailed, SparkLost, StatementRefused
 from lakelog_lake.landing.reaching import is_lost
 from lakelog_spark.sessions.fitting import need_spark

@@ -51,7 +51,7 @@ def _hashable(name: str) -> Column:
 def _takes(columns: Sequence[str]) -> Column:
     from pyspark.sql import functions as f
 
-    from lakelog.sysflag import INNER_BATCH
+    from lakelog.format.sysflag import INNER_BATCH
 
     if not {"sys_flag", "properties"} <= set(columns):
         return f.lit(1)

@@ -17,8 +17,8 @@ from typing import Final
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
-from lakelog.files import File, FileSystem, RealFileSystem
-from lakelog.layout import OWN_DIR
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.format.layout import OWN_DIR
 from lakelog_spark.writing.errors import NoSuchStore
 from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.options import checked_job

@@ -17,7 +17,7 @@ import attrs
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog.message import Message
 from lakelog_spark.writing.errors import HandoverStopped, StagingLost
 from lakelog_spark.writing.journal import (

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.files import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog_spark.writing.errors import BadJournal
 from lakelog_spark.writing.staging import Part
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.errors import LakelogError
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog_spark.writing.journal import LAST_FILE, MANIFEST, Journal, read_journal
 from lakelog_spark.writing.staging import folder_of, remove
 

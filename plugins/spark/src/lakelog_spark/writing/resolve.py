@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import lakelog
-from lakelog.layout import RECORD_CRC_NAME
+from lakelog.format.layout import RECORD_CRC_NAME
+from lakelog.format.properties import INNER_MULTI_QUEUE_OFFSET, decode_properties
+from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from lakelog.message import Message, StoredMessage
-from lakelog.properties import INNER_MULTI_QUEUE_OFFSET, decode_properties
-from lakelog.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from lakelog_spark.writing.errors import LogLost
 
 _HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6

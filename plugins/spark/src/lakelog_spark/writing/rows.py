@@ -16,9 +16,9 @@ from lakelog.codec.limits import Limits
 from lakelog.codec.messageproperties import message_properties
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import IllegalMessage, SettingsError
+from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
+from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
 from lakelog.message import Message
-from lakelog.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
-from lakelog.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
 from lakelog_spark.writing.errors import BadRow
 
 if TYPE_CHECKING:

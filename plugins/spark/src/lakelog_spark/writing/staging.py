@@ -15,9 +15,9 @@ from uuid import uuid4
 import attrs
 import pyarrow as pa
 
-from lakelog.checksum import crc32
-from lakelog.files import File, FileSystem
-from lakelog.layout import OWN_DIR
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.checksum import crc32
+from lakelog.format.layout import OWN_DIR
 from lakelog.message import Message
 from lakelog_spark.writing.errors import StagingLost
 

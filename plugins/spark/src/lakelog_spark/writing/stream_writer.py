@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakelog.errors import SettingsError
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing.access import handing_over, open_to_append
 from lakelog_spark.writing.errors import StagingLost
 from lakelog_spark.writing.handover import Handover

@@ -13,10 +13,10 @@ import pytest
 
 from lakelog.codec import RecordBatch, RocketmqAppendCallback, decode_run
 from lakelog.errors import IllegalMessage
+from lakelog.format.layout import BLANK_MIN_BYTES
+from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.interfaces import AppendCallback, BodyDecoder
-from lakelog.layout import BLANK_MIN_BYTES
 from lakelog.message import Message, MessageColumns, StoredMessage
-from lakelog.queueoffsets import QueueOffsets
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
 from lakelog.status import AppendStatus, PutStatus

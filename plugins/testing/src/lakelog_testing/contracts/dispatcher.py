@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakelog.format.layout import CHECKPOINT_FILE
 from lakelog.interfaces import Dispatcher
-from lakelog.layout import CHECKPOINT_FILE
 from lakelog.registry import check_object
 from lakelog_testing.records import messages, record_batch
 

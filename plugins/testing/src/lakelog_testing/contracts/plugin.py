@@ -11,7 +11,7 @@ from types import ModuleType
 import attrs
 import pytest
 
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Context, Factory
 from lakelog.registry import Registry
 from lakelog.settings.model import StoreSettings

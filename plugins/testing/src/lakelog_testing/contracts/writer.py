@@ -1,6 +1,6 @@
 """What every writer must do with a segment file, its views and its failures.
 
-Writers reach the disk through the :class:`~lakelog.files.File` that they are handed, or a failure
+Writers reach the disk through the ``File`` that they are handed, or a failure
 that a test or the crash simulator makes there would pass unseen.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import SegmentWriter, Writer
 from lakelog.registry import check_object
 from lakelog_testing.descriptors import open_in

@@ -22,7 +22,7 @@ opens again. In most runs, other threads append and roll the log in the middle o
 syncs: :mod:`lakelog_testing.crash.interleaving` stops the thread that commits or syncs before a
 commit, between commit and sync, at each write and sync of a file, and behind the sync, until the
 log has rolled. All of that goes through :class:`SimFileSystem`, which stands in for
-:class:`lakelog.files.RealFileSystem`: the files are real ones, and beside them it keeps what is
+``RealFileSystem``: the files are real ones, and beside them it keeps what is
 durable. At every sync, and at every acknowledgement, a crash point keeps what a crash then could
 leave, together with what was promised by then. From each point come images: directories as a crash
 could leave them. Every clean close is such a point, too, and is always tried

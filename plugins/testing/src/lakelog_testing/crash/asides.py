@@ -9,11 +9,11 @@ import attrs
 
 from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
-from lakelog.files import FileSystem
-from lakelog.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
-from lakelog.pages.sharedpage import PAGE_FILE
-from lakelog.properties import REPAIRED_TOPIC
-from lakelog.shared.queuetable import is_table
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.shared_page import PAGE_FILE
+from lakelog.files.shared.queue_table import is_table
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
+from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog_testing.crash.ledger import Entry
 
 

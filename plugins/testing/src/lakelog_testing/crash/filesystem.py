@@ -18,9 +18,9 @@ from typing import Any
 
 import attrs
 
-from lakelog.access import PRIVATE
-from lakelog.fileidentity import FileIdentity
-from lakelog.files import File, RealFileSystem
+from lakelog.files.access import PRIVATE
+from lakelog.files.file_identity import FileIdentity
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.message import Body
 from lakelog_testing.crash.contents import Contents, FrozenFile
 from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
@@ -58,7 +58,7 @@ class CrashPoint:
 
 @attrs.define(eq=False)
 class _SimFile:
-    """A :class:`~lakelog.files.File` whose inode is watched."""
+    """A :class:`~lakelog.files.filesystem.File` whose inode is watched."""
 
     _inner: File
     _system: SimFileSystem
@@ -120,7 +120,7 @@ class _SimFile:
 
 
 class SimFileSystem:
-    """A :class:`~lakelog.files.FileSystem` over the directory ``root``, which is durable at first.
+    """A ``FileSystem`` over the directory ``root``, which is durable at first.
 
     :param root: what stands below it is watched; other paths are the operating system's
     :param witness: asked at every crash point for what was promised by then

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.access import PRIVATE
-from lakelog.files import RealFile, RealFileSystem, told
+from lakelog.files.access import PRIVATE
+from lakelog.files.filesystem import RealFile, RealFileSystem, told
 from lakelog_testing.crash.images import Image
 
 

@@ -14,7 +14,7 @@ from random import Random
 from threading import Lock, Thread, get_ident
 from typing import Any, Final
 
-from lakelog.owner import OwnedLog
+from lakelog.store.owner import OwnedLog
 
 _MOST_PUTS: Final = 12
 """For one roll: a put that is refused, or a segment that another thread has just begun."""

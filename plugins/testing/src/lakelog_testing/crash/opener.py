@@ -11,15 +11,15 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from lakelog.errors import NotAStore
-from lakelog.files import FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog.interfaces import Kind
-from lakelog.opening import Opening
-from lakelog.owner import OwnedLog
-from lakelog.recovering import recover
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
-from lakelog.store import Store
+from lakelog.store.open import Opening
+from lakelog.store.owner import OwnedLog
+from lakelog.store.recover import recover
+from lakelog.store.store import Store
 from lakelog_doctor.repair import repair
 from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.plan import CrashPlan

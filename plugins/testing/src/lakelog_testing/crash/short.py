@@ -19,25 +19,25 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.checkpoint import read_checkpoint
 from lakelog.codec import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.consumequeue.consumequeues import ConsumeQueues
-from lakelog.directory import StoreDirectory
-from lakelog.dispatching import Dispatching, Named, resume
+from lakelog.dispatch.run import Dispatching, Named, resume
 from lakelog.errors import DispatchStopped, LakelogError
-from lakelog.identity import read_identity
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.identity import read_identity
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 from lakelog.interfaces import Context, KeyIndex, QueueReader
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.scan import scan
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.queueoffsets import Queue
-from lakelog.recovery.damagefile import read_damage
 from lakelog.recovery.examine import Plan, examine
 from lakelog.recovery.mend import mend
-from lakelog.scan import scan
-from lakelog.source import FileSource
-from lakelog.strategies import make_dispatchers
-from lakelog.units import Units
+from lakelog.store.strategies import make_dispatchers
 from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected

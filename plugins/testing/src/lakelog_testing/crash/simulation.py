@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PluginError
-from lakelog.layout import ABORT_FILE, COMMITLOG_DIR
+from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
 from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.checkpoint import StoreCheckpoint
-from lakelog.files import FileSystem, read_file
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.segment_files import segment_files
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog.files.state.tombstones import read_tombstones
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog.segmentdir import segment_files
-from lakelog.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakelog.queueoffsets import Queue
-    from lakelog.units import Units
+    from lakelog.format.queue_offsets import Queue
+    from lakelog.format.units import Units
 
 Queues = dict["Queue", dict[int, StoredMessage]]
 """By queue and number, the records that stand in the log."""

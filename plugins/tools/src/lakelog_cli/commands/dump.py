@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.pieces import Blank, Piece
-from lakelog.store import Store
+from lakelog.log.reading.pieces import Blank, Piece
+from lakelog.store.store import Store
 from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for

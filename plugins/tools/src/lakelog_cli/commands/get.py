@@ -10,7 +10,7 @@ import typer
 
 from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages

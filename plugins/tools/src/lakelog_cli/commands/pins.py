@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from lakelog.errors import NotAStore
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.pins import Pin, read_pins, remove_pin
 from lakelog.housekeeping.judging import Judge
-from lakelog.pins import Pin, read_pins, remove_pin
 from lakelog.settings.catalog import MAINTENANCE
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_cli.group import LakelogGroup
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for

@@ -15,7 +15,7 @@ from lakelog.registry import Registry
 from lakelog.registry.offers import Offer, PluginRow, Setting
 from lakelog.registry.words import spoken
 from lakelog.settings.effective import Settings
-from lakelog.strategies import accelerator_names, flush_name
+from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
 from lakelog_cli.output import write_document

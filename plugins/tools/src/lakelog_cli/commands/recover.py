@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lakelog.recovering import recover as recover_store
 from lakelog.recovery.report import RecoveryReport
+from lakelog.store.recover import recover as recover_store
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from lakelog.codec.recordbatch import RecordBatch
+from lakelog.log.reading.pieces import Piece
 from lakelog.message import StoredMessage
-from lakelog.pieces import Piece
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for

@@ -10,10 +10,12 @@ from typing import Any
 import attrs
 import typer
 
-from lakelog.checkpoint import read_checkpoint
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.files import RealFileSystem
-from lakelog.layout import (
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.segment_files import segment_files
+from lakelog.files.shared.ownership import is_owned
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.format.layout import (
     ABORT_FILE,
     CONFIG_DIR,
     CONSUMEQUEUE_DIR,
@@ -21,10 +23,8 @@ from lakelog.layout import (
     OWN_DIR,
     QUARANTINE_DIR,
 )
-from lakelog.ownership import is_owned
 from lakelog.recovery.quarantine import holding
-from lakelog.segmentdir import segment_files
-from lakelog.store import Store
+from lakelog.store.store import Store
 from lakelog_cli.diskbars import bars, disks
 from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for

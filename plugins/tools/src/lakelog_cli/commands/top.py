@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from lakelog.files import RealFileSystem
-from lakelog.opening import prepare
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.store.open import prepare
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document

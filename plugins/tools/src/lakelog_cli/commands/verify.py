@@ -11,12 +11,12 @@ import attrs
 import typer
 
 from lakelog.codec.recordbatch import RecordBatch
-from lakelog.files import RealFileSystem
-from lakelog.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.ownership import is_owned
-from lakelog.pieces import Blank, Damage, Piece
-from lakelog.store import Store
-from lakelog.verifying import Problem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog.interfaces.verifying import Problem
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.store.store import Store
 from lakelog_cli.crashes import Crash, crash_of
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import Reporter

@@ -1,0 +1,1 @@
+"""Behind the log: runs of records to the dispatchers, and waiting for them."""

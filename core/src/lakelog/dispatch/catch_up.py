@@ -1,0 +1,141 @@
+"""Completes queues and index in memory, for a store that is open for reading.
+
+The files say less than the log after a crash, behind a living owner, or where they were removed.
+What they lack is dispatched from the log to dispatchers that keep it in memory: nothing on disk
+is changed. It is the same code that an owner dispatches with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from lakelog.dispatch.run import Dispatching, Named, resume
+from lakelog.dispatch.topic_removal import forgetter
+from lakelog.errors import OffsetOutOfRange
+from lakelog.files.state.tombstones import TombstoneFile
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.store_directory import unread
+
+LOOK_SECONDS: Final = 0.002
+"""The log is not looked at again sooner than this, unless somebody waits for what comes."""
+
+
+class Completion:
+    """How far one reader has read the log into its dispatchers."""
+
+    def __init__(
+        self,
+        path: Path,
+        reader: LogReader,
+        dispatchers: Sequence[Named],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        untouched: Callable[[], object | None] = lambda: None,
+        tombstones: TombstoneFile | None = None,
+    ) -> None:
+        """Look at nothing yet.
+
+        :param untouched: see :func:`lakelog.files.state.clean_stop.untouched`
+        :param tombstones: read before the dispatchers were made, if topics may be removed meanwhile
+        """
+        self._path = path
+        self._reader = reader
+        self._dispatchers = dispatchers
+        self._clock = clock
+        self._tombstones = tombstones
+        self._removed: dict[str, int] = {}
+        self._dispatching: Dispatching | None = None
+        self._looked = float("-inf")
+        self._untouched = untouched
+        self._state: object | None = None
+        self._found = 0  # where the log ended when it was looked at first
+        self._lock = Lock()
+
+    @property
+    def offset(self) -> int:
+        """Everything before it is in queues and index."""
+        return self._dispatching.offset if self._dispatching is not None else 0
+
+    def reach(self) -> int:
+        """Look again; how far the log has come into queues and index."""
+        self.refresh()
+        return self.offset
+
+    def reach_now(self) -> int:
+        """The same, for one who was woken: however short ago somebody looked."""
+        self.refresh(now=True)
+        return self.offset
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Take in what the log holds by now.
+
+        Raises :class:`~lakelog.errors.DispatchStopped`, and :class:`~lakelog.errors.StoreError`
+        for files and folders that cannot be read.
+        """
+        with self._lock:
+            if self._tombstones is not None:
+                self._removed.update(self._tombstones.news())
+            if now or self._removed or self._clock() - self._looked > LOOK_SECONDS:
+                try:
+                    self._forget()
+                    self._take_in()
+                except OSError as error:
+                    raise unread(error, self._path) from error
+                self._looked = self._clock()
+
+    def close(self) -> None:
+        """Let go of the files of queues and index; what reads on opens them again."""
+        with self._lock:
+            for each in self._dispatchers:
+                each.dispatcher.close()
+
+    def _forget(self) -> None:
+        """Show queues of removed topics no more; what was put since then is dispatched again."""
+        if not self._removed:
+            return
+        dispatching = self._dispatching or self._begin()
+        for topic, end_offset in self._removed.items():
+            self._state = None  # what was dispatched before is dispatched again
+            forgetter(self._dispatchers)(topic, end_offset)
+            again = max(end_offset, self._reader.min_offset)
+            dispatching.offset = min(dispatching.offset, again)
+        self._removed.clear()
+
+    def _take_in(self) -> None:
+        if not self._dispatchers:
+            return
+        found, state = None, None if self._dispatching else self._untouched()
+        dispatching = self._dispatching
+        if dispatching is None:
+            dispatching, found = self._begin(), self._found
+        if dispatching.failure is not None:
+            raise dispatching.failure
+        while True:
+            known = self._reader.end_now(dispatching.offset)
+            if known is None and found is None:  # nobody says where the log ends
+                state = self._untouched()
+                if state is not None and state == self._state:
+                    return
+            end = found if known is None else known
+            if end is not None and end <= dispatching.offset:
+                break
+            try:
+                dispatching.run(self._reader.pieces(dispatching.offset, end))
+            except OffsetOutOfRange:
+                if dispatching.offset >= self._reader.min_offset:
+                    raise
+                continue  # deleted meanwhile: what is left begins later
+            break
+        self._state = state if known is None else None
+
+    def _begin(self) -> Dispatching:
+        """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
+        minimum, end = self._reader.min_offset, self._reader.max_offset
+        start = resume(self._dispatchers, minimum, end)
+        self._found = end
+        self._dispatching = Dispatching(self._path, self._dispatchers, start)
+        return self._dispatching

@@ -1,0 +1,374 @@
+"""The one seam to the operating system's files: all that a store does to a disk goes through here.
+
+A test, or the crash simulator, stands in for :class:`RealFileSystem`. Failures are ``OSError``;
+those of the operating system say which file it was, and what was tried.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+import attrs
+
+from lakelog.errors import ReadFailed
+from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
+from lakelog.files.file_identity import FileIdentity, stamp
+from lakelog.files.sparse import next_not_zero
+from lakelog.message import Body
+
+# Of Linux's renameat2(2).
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
+
+@runtime_checkable
+class File(Protocol):
+    """An open file; positions and lengths are in bytes."""
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+
+    def fileno(self) -> int:
+        """The descriptor, for what this seam does not cover."""
+
+    def size(self) -> int:
+        """Its length."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """What is there: at most ``length`` bytes, fewer only at the end of the file."""
+
+    def write_at(self, position: int, data: Body) -> None:
+        """Write all of ``data``."""
+
+    def allocate(self, length: int, position: int = 0) -> None:
+        """Back ``length`` bytes from ``position`` by blocks of the disk; what is there stays.
+
+        A shorter file gets longer.
+        """
+
+    def truncate(self, length: int) -> None:
+        """Set the length."""
+
+    def sync(self) -> None:
+        """Make the content and the length durable (``fdatasync``); frees the interpreter lock."""
+
+    def stamp(self) -> FileIdentity | None:
+        """Give it a time of change that no write gives; its identity, by which a write is noticed.
+
+        ``None`` where the file system does not keep such a time.
+        """
+
+    def next_data(self, position: int) -> int | None:
+        """Where the next bytes stand that may be other than zero; ``None`` if none do."""
+
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+        """``length`` bytes from ``position``, the start of a page, as shared memory.
+
+        Those of a writable map must be allocated: a store into a hole of a full disk is a SIGBUS.
+        """
+
+    def close(self) -> None:
+        """Let go of the descriptor; maps stay."""
+
+
+@runtime_checkable
+class FileSystem(Protocol):
+    """Files by name."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """Open a regular file that is there; with ``create``, make it if it is not.
+
+        Anything else, a symbolic link included, is refused with ``OSError``.
+        """
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        """Names and lengths of all in a directory but directories, sorted; none if it is absent.
+
+        What is no regular file is listed, too: it is in the place of one, and :meth:`open` says so.
+        """
+
+    def make_dir(self, path: Path, *, durable: bool = True) -> None:
+        """Make a directory and its parents; nothing happens to one that is there.
+
+        Where not ``durable``, it is for the caller to sync the folders that they are in.
+        """
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Put ``source`` in the place of ``target`` at once."""
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Let two names change places at once; ``False`` where the system cannot do that."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file's name."""
+
+    def remove_dir(self, path: Path) -> None:
+        """Remove a directory in which nothing is."""
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+
+
+@attrs.frozen(eq=False)
+class RealFile:
+    """A :class:`File` of the operating system."""
+
+    path: Path
+    _fd: int
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise told(error, "look at", self.path) from None
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read until ``length`` bytes or the end of the file."""
+        try:
+            data = os.pread(self._fd, length, position)
+        except OSError as error:
+            raise told(error, "read", self.path) from None
+        if len(data) == length or not data:
+            return data
+        return data + self.read_at(position + len(data), length - len(data))
+
+    def write_at(self, position: int, data: Body) -> None:
+        """Write, and go on after a short write."""
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                self._write_rest(position, written, memoryview(data))
+        except OSError as error:
+            raise told(error, "write", self.path) from None
+
+    def _write_rest(self, position: int, written: int, data: memoryview) -> None:
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], position + written)
+
+    def allocate(self, length: int, position: int = 0) -> None:
+        """``posix_fallocate``."""
+        try:
+            os.posix_fallocate(self._fd, position, length)
+        except OSError as error:
+            raise told(error, f"allocate {length} bytes", self.path) from None
+
+    def truncate(self, length: int) -> None:
+        """``ftruncate``."""
+        try:
+            os.ftruncate(self._fd, length)
+        except OSError as error:
+            raise told(error, f"set the length to {length} bytes", self.path) from None
+
+    def sync(self) -> None:
+        """``fdatasync``."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise told(error, "sync", self.path) from None
+
+    def stamp(self) -> FileIdentity | None:
+        """``utimensat``."""
+        try:
+            return stamp(self._fd)
+        except OSError as error:
+            raise told(error, "set the time of change", self.path) from None
+
+    def next_data(self, position: int) -> int | None:
+        """``lseek`` to data, and over what is zero although the file system calls it data."""
+        return next_not_zero(self._fd, position)
+
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+        """``mmap``, shared."""
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        try:
+            return mmap.mmap(self._fd, length, access=access, offset=position)
+        except OSError as error:
+            raise told(error, "map", self.path) from None
+
+    def close(self) -> None:
+        """``close``."""
+        try:
+            os.close(self._fd)
+        except OSError as error:
+            raise told(error, "close", self.path) from None
+
+
+class RealFileSystem:
+    """The :class:`FileSystem` of the operating system.
+
+    :ivar access: the rights of new files and folders
+    """
+
+    access: Access = PRIVATE
+
+    @classmethod
+    def of_store(cls, path: Path, group: str | None = None) -> RealFileSystem:
+        """For what is made in the store directory ``path``; see ``access_of``.
+
+        Raises :class:`~lakelog.errors.SettingsError` for a ``group`` that cannot be given.
+        """
+        made = cls()
+        made.access = access_of(path, group)
+        return made
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """``open``; descriptors are not inherited by child programs."""
+        flags = os.O_RDWR if write else os.O_RDONLY
+        try:
+            fd = open_regular(path, flags, self.access, create=create)
+        except OSError as error:
+            raise told(error, "open", path) from None
+        return RealFile(path, fd)
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        """``scandir``."""
+        try:
+            return sorted(_no_directories(directory))
+        except FileNotFoundError:
+            return []
+
+    def make_dir(self, path: Path, *, durable: bool = True) -> None:
+        """``mkdir``, each new name synced in its parent."""
+        if path.is_dir():
+            return
+        self.make_dir(path.parent, durable=durable)
+        try:
+            make_folder(path, self.access)
+        except OSError as error:
+            raise told(error, "make a directory", path) from None
+        if durable:
+            self.sync_dir(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """``rename``."""
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            raise told(error, f"rename {source.name}", target) from None
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """``renameat2`` with ``RENAME_EXCHANGE``."""
+        return _exchange(one, other)
+
+    def unlink(self, path: Path) -> None:
+        """``unlink``."""
+        try:
+            path.unlink()
+        except OSError as error:
+            raise told(error, "remove", path) from None
+
+    def remove_dir(self, path: Path) -> None:
+        """``rmdir``."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            raise told(error, "remove", path) from None
+
+    def sync_dir(self, path: Path) -> None:
+        """``fsync`` of the directory."""
+        try:
+            _sync_dir(path)
+        except OSError as error:
+            raise told(error, "sync", path) from None
+
+
+def told(error: OSError, operation: str, path: Path) -> OSError:
+    """The same error, which says the file and what was tried.
+
+    What comes from a descriptor knows neither. The kind of error and its number stay, and an error
+    of two names is one of the second, ``path``.
+    """
+    why = f"cannot {operation}: {error.strerror or error}"
+    return OSError(error.errno, why, str(path)) if error.errno is not None else error
+
+
+def _sync_dir(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    yield entry.name, _length(entry)
+
+
+def _length(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # a link that leads nowhere
+        return entry.stat(follow_symlinks=False).st_size
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    import ctypes  # takes longer to import than a store to open, and few exchange anything
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    if done == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), str(other))
+
+
+def unreadable(path: Path, error: OSError) -> ReadFailed:
+    """The error for a file that is there and cannot be read."""
+    return ReadFailed(
+        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
+        "limit of open files",
+        path=path,
+        error=error,
+    )
+
+
+def read_file(files: FileSystem, path: Path) -> bytes | None:
+    """The whole content of a small file, or ``None`` if it is not there."""
+    try:
+        file = files.open(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
+    """Write a small file in place and sync it; its name is for the caller to make durable."""
+    file = files.open(path, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, content)
+        file.sync()
+    finally:
+        file.close()
+
+
+def write_file(files: FileSystem, path: Path, content: bytes) -> None:
+    """Replace a small file durably: temporary file, sync, rename, directory sync."""
+    temporary = path.with_name(path.name + ".tmp")
+    overwrite_file(files, temporary, content)
+    files.rename(temporary, path)
+    files.sync_dir(path.parent)

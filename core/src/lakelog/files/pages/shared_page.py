@@ -1,0 +1,290 @@
+"""The shared page ``lakelog/shared``: how far the log has come, for all processes of one store.
+
+8,192 bytes, mapped by each process that has the store open for writing, and by readers. It is never
+synced: nothing of it has to last. A process that has the store for itself makes it anew, in place.
+Words of 8 bytes in the machine's byte order, each stored at once; offsets are bytes of the log::
+
+    byte    0  magic and version; a page of another byte order does not show it
+    byte    8  boot id of the kernel, 16 bytes
+    byte   24  length of a segment
+    byte   64  append lock: u32 waited, u32 sequence (lakelog.files.shared.byte_lock)
+    byte   72  process id of who appends, and byte 80 since when: ms of the monotonic clock
+    byte   88  not 0 while several processes append, so that none keeps the append lock
+    byte  128  appended: end of what was appended; the commit point of each append
+    byte  136  store time of the last record, in ms since 1970
+    byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
+    byte  160  generation of the table of queue ends (lakelog.files.shared.queue_table)
+    byte  192  sync lock: u32 waited, u32 sequence
+    byte  256  group commit, 32 bytes (lakelog.files.shared.group_sync); its first word is flushed
+    byte  288  store time of a record that is durable with all before it, in ms since 1970
+    byte  320  minimum: first byte that is there
+    byte  328  dispatched: end of what queues and index know
+    byte  336  committed: end of what is in the page cache; of use where a writer stages
+    byte  344  syncs: how often the log was synced; byte 352 how long that took in all, in us
+    byte  360  records: how many were dispatched
+    byte  368  process id of the owner, and byte 376 when it started: clock ticks since boot
+    byte  384  heartbeat of the owner: ms since 1970
+    byte  392  state: a State; byte 400 flags: STAGED, DURABLE
+    byte  408  process id of who writes queues and index, and byte 416 when it started
+    byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
+    byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
+    byte 3072  why nobody may put, the same; a length of 0 is that all may. It counts while a
+               process has the services
+    byte 4096  settings that all have: u64 length of a text in JSON, and the text
+
+Positions never go back while a process lives that has joined; nothing is promised across words.
+
+Who may write to the store may write nonsense here, and so damage it, as in SQLite's shared memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import IntEnum, unique
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import SettingsError, StoreError, StoreLocked
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped
+from lakelog.format.layout import OWN_DIR
+
+PAGE_FILE: Final = "shared"
+PAGE_BYTES: Final = 8192
+WORDS: Final = PAGE_BYTES // 8
+MAGIC: Final = 0x6C6B_6C73_6872_0001
+"""The bytes ``lklshr`` and the version, as a number."""
+
+# Words, counted from the start of the page.
+SEGMENT_BYTES: Final = 3
+APPENDER_PID: Final = 9
+APPENDER_SINCE: Final = 10
+SEVERAL: Final = 11
+APPENDED: Final = 16
+LAST_TIMESTAMP: Final = 17
+INTENT_START: Final = 18
+INTENT_END: Final = 19
+TABLE_GENERATION: Final = 20
+FLUSHED: Final = 32
+MARKED: Final = 33
+FAILED: Final = 34
+"""The last three are words of group commit."""
+FLUSHED_TIMESTAMP: Final = 36
+MINIMUM: Final = 40
+DISPATCHED: Final = 41
+COMMITTED: Final = 42
+SYNCS: Final = 43
+SYNC_US: Final = 44
+RECORDS: Final = 45
+OWNER_PID: Final = 46
+OWNER_START: Final = 47
+HEARTBEAT: Final = 48
+STATE: Final = 49
+FLAGS: Final = 50
+DISPATCHER_PID: Final = 51
+DISPATCHER_START: Final = 52
+PROOF: Final = (1, 2, 53, 54)
+"""The boot id, and the file ``abort``."""
+PAUSED: Final = 384
+"""Not 0 while puts are refused for a while, by the process that has the services."""
+
+STAGED: Final = 1
+"""The writer stages: ``committed`` may be behind what can be read in the owner."""
+DURABLE: Final = 2
+"""Puts wait until they are durable: readers see no more than that."""
+
+# Bytes.
+APPEND_LOCK_AT: Final = 64
+SYNC_LOCK_AT: Final = 192
+GROUP_SYNC_AT: Final = 256
+_BOOT = slice(8, 24)
+_FAILURE = slice(512, 3072)
+_PAUSE = slice(3072, 4096)
+_SETTINGS = slice(4096, PAGE_BYTES)
+SETTINGS_BYTES: Final = PAGE_BYTES - 4096 - 8
+"""As long as the text of the settings may be."""
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_OF_LOCKS: Final = (
+    *range(8, 16),
+    INTENT_START,
+    INTENT_END,
+    *range(24, 32),
+    *range(33, 37),
+    53,
+    54,
+    64,
+    PAUSED,
+)
+"""What one run of a store leaves to no other: locks, intents, marks, failures."""
+_COUNTED: Final = (SYNCS, SYNC_US, RECORDS)
+
+
+@unique
+class State(IntEnum):
+    """What the owner is doing; the value is the word."""
+
+    OPENING = 1
+    RECOVERING = 2
+    OPEN = 3
+    FAILED = 4
+    CLOSING = 5
+    CLOSED = 6
+
+
+def page_path(path: Path) -> Path:
+    """Where the page of the store directory ``path`` stands."""
+    return path / OWN_DIR / PAGE_FILE
+
+
+@attrs.frozen(eq=False)
+class SharedPage:
+    """The page, mapped.
+
+    :ivar memory: all of it
+    :ivar words: the same in words of 8 bytes
+    :ivar identity: tells the file from another one of its name
+    """
+
+    memory: memoryview
+    words: memoryview[int]
+    identity: Identity | None
+
+    @classmethod
+    def _of(cls, memory: memoryview, path: Path) -> SharedPage:
+        return cls(memory, memory.cast("Q"), identity_of(path, PAGE_BYTES))
+
+    @classmethod
+    def make(cls, files: FileSystem, path: Path) -> SharedPage:
+        """The page in state ``OPENING``, for a process that has the store for itself.
+
+        Positions stay as they were, or are 0: a reader may have looked at the state before, and
+        look at a position now. A recovery that is cut short leaves the proof of the former run.
+
+        Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+        """
+        target = page_path(path)
+        memory = make_mapped(files, target, PAGE_BYTES)
+        page = cls._of(memory, target)
+        words = page.words
+        words[STATE] = State.OPENING
+        if words[0] != MAGIC:
+            memory[:] = bytes(PAGE_BYTES)
+            words[STATE] = State.OPENING
+        words[0] = MAGIC
+        return page
+
+    def reset(self, segment_bytes: int, settings: Mapping[str, Any]) -> None:
+        """Forget locks, intents and failures of the former run; before others are let in.
+
+        :param settings: which all processes must have, as JSON takes them
+
+        Raises :class:`~lakelog.errors.SettingsError` where the settings do not fit.
+        """
+        text = settings_text(settings)
+        if len(text) > SETTINGS_BYTES:
+            raise SettingsError(
+                f"{len(text)} bytes of settings that all processes share do not fit into the "
+                f"{SETTINGS_BYTES} of the shared page; shorten names and paths"
+            )
+        for at in (*_OF_LOCKS, *_COUNTED):
+            self.words[at] = 0
+        _store(self.memory[_SETTINGS], text)
+        self.memory[_BOOT] = boot_id()
+        self.words[SEGMENT_BYTES] = segment_bytes
+
+    @classmethod
+    def join(cls, files: FileSystem, path: Path) -> SharedPage:
+        """The page of those that have the store open; for a process that is not alone.
+
+        Raises :class:`~lakelog.errors.StoreError` where there is none that it can go by, and
+        :class:`~lakelog.errors.StoreLocked` where another host has the store.
+        """
+        target = page_path(path)
+        try:
+            file = files.open(target, write=True)
+        except FileNotFoundError:
+            raise _not_there(target) from None
+        try:
+            if file.size() < PAGE_BYTES:
+                raise _not_there(target)
+            page = cls._of(memoryview(file.map(PAGE_BYTES, writable=True)), target)
+        finally:
+            file.close()
+        if page.words[0] != MAGIC:
+            raise StoreError(
+                "the processes that have this store open are of another version of lakelog, or its "
+                "shared page is damaged; close it in all of them, then open it again",
+                path=target,
+            )
+        if page.memory[_BOOT] != boot_id():
+            raise StoreLocked(
+                "a process of another host, or of another system on this one, has this store open; "
+                "processes of one host only can share a store: close it there",
+                path=path,
+            )
+        return page
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those that all have; empty where the text is damaged."""
+        try:
+            found = json.loads(_text(self.memory[_SETTINGS]))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store has failed, if a process said so."""
+        return _text(self.memory[_FAILURE]) or None
+
+    def fail(self, why: str) -> None:
+        """Let the store fail for all, and say why, unless another process has."""
+        if self.failure is None:
+            _store(self.memory[_FAILURE], (why or "unknown").encode())
+        self.words[FAILED] = 1
+
+    @property
+    def pause(self) -> str | None:
+        """Why nobody may put for a while; it counts while a process has the services."""
+        return _text(self.memory[_PAUSE]) or None
+
+    def tell_pause(self, why: str | None) -> None:
+        """Let nobody put and say why, or let all put again; for who has the services."""
+        if why != self.pause:
+            _store(self.memory[_PAUSE], (why or "").encode())
+
+
+def settings_text(settings: Mapping[str, Any]) -> bytes:
+    """The settings as they stand in the page, in JSON."""
+    return json.dumps(settings, sort_keys=True, default=str).encode()
+
+
+def _store(place: memoryview, text: bytes) -> None:
+    length = min(len(text), len(place) - 8)
+    place[8 : 8 + length] = text[:length]
+    place[:8].cast("Q")[0] = length
+
+
+def _text(place: memoryview) -> str:
+    length = min(place[:8].cast("Q")[0], len(place) - 8)
+    return str(place[8 : 8 + length], "utf-8", "replace")
+
+
+def boot_id() -> bytes:
+    """The kernel's; zeros where it does not say it, as all processes of it then find."""
+    try:
+        return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
+    except (OSError, ValueError):
+        return bytes(16)
+
+
+def _not_there(target: Path) -> StoreError:
+    return StoreError(
+        "the page that the processes of this store share is gone, or was cut short; close the "
+        "store in all of them, then open it again",
+        path=target,
+    )

@@ -1,0 +1,150 @@
+"""What a directory of segments holds: names, lengths and gaps; pure functions over a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.errors import BadSegment
+from lakelog.format.layout import SEGMENT_NAME_DIGITS, is_segment_name
+
+_PAGE_BYTES: Final = 4096
+
+
+@attrs.frozen
+class SegmentFile:
+    """A segment file.
+
+    :ivar start_offset: physical offset of its first byte, which is its name
+    :ivar length: its length in bytes; less than a segment's if it was cut
+    """
+
+    path: Path
+    start_offset: int
+    length: int
+
+
+def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[SegmentFile]:
+    """The segments among the files of ``directory``, in the order of the log."""
+    return sorted(
+        (
+            SegmentFile(directory / name, int(name), length)
+            for name, length in listing
+            if is_segment_name(name)
+        ),
+        key=lambda segment: segment.start_offset,
+    )
+
+
+def problems(
+    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
+) -> list[BadSegment]:
+    """Everything about a directory of segments of ``size_bytes`` that is not as it should be.
+
+    The real store refuses to load over any of them.
+    """
+    segments = segment_files(directory, listing)
+    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
+    alone = len(segments) == 1
+    found += [
+        _odd_length(each, size_bytes)
+        if alone and _may_be_of_another_size(each.length, size_bytes)
+        else _wrong_length(each, size_bytes)
+        for each in segments
+        if each.length != size_bytes
+    ]
+    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
+    pairs = pairwise(segments)
+    return found + [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
+
+
+def hindrances(
+    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
+) -> list[BadSegment]:
+    """Those of the problems that a recovery must not go over.
+
+    A wrong length is none, as long as other segments show by their names which one is right.
+    """
+    segments = segment_files(directory, listing)
+    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
+    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
+    pairs = pairwise(segments)
+    found += [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
+    if len(segments) == 1 and _may_be_of_another_size(segments[0].length, size_bytes):
+        found.append(_odd_length(segments[0], size_bytes))
+    return found
+
+
+def _may_be_of_another_size(length: int, size_bytes: int) -> bool:
+    """Whether a length that is not right would do for another ``segment_size_bytes``."""
+    return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
+
+
+def _stray(path: Path) -> BadSegment:
+    return BadSegment(
+        "this is no segment: move it elsewhere",
+        path=path,
+        expected=f"a name of {SEGMENT_NAME_DIGITS} digits",
+        found=path.name,
+    )
+
+
+def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    return BadSegment(
+        f"the segment is {segment.length} bytes long and should be {size_bytes} "
+        "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
+        "what is whole",
+        path=segment.path,
+        offset=segment.start_offset + min(segment.length, size_bytes),
+        expected=size_bytes,
+        found=segment.length,
+    )
+
+
+def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    """Of a segment whose length no other setting explains."""
+    if segment.length < size_bytes:
+        what = (
+            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; bring it "
+            "back from a copy if there is one; else 'lakelog recover' keeps every whole record in "
+            "it, and extends it by zeros"
+        )
+    else:
+        what = (
+            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
+            "recover' cuts it, and keeps what stands behind in lakelog/quarantine"
+        )
+    return BadSegment(
+        what,
+        path=segment.path,
+        offset=segment.start_offset + min(segment.length, size_bytes),
+        expected=size_bytes,
+        found=segment.length,
+    )
+
+
+def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    return BadSegment(
+        f"its name is no multiple of segment_size_bytes, {size_bytes}",
+        path=segment.path,
+        offset=segment.start_offset,
+        expected=f"a multiple of {size_bytes}",
+        found=segment.start_offset,
+    )
+
+
+def _gap(before: SegmentFile, behind: SegmentFile) -> BadSegment:
+    size = behind.start_offset - before.start_offset
+    return BadSegment(
+        f"segments are missing between {before.path.name} and this one; put them back, let "
+        "'lakelog repair' make up for them, or open the store with mode='read' to read what is "
+        "there",
+        path=behind.path,
+        offset=before.start_offset + before.length,
+        expected=before.start_offset + before.length,
+        found=before.start_offset + size,
+    )

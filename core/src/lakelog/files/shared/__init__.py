@@ -1,0 +1,1 @@
+"""Locks and tables that the processes of one store share."""

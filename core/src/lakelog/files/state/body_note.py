@@ -1,0 +1,44 @@
+"""``lakelog/append.json``: append callbacks that stored bodies otherwise than they were put.
+
+Who opens the store without them is warned: it would take stored bodies for those that were put.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.state.identity import parsed
+from lakelog.format.layout import APPEND_FILE, OWN_DIR
+
+_VERSION: Final = 1
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def note_callback(files: FileSystem, path: Path, name: str) -> None:
+    """Remember a callback; called by the owner before its first append."""
+    known = _noted(files, path)
+    if name not in known:
+        content = {"version": _VERSION, "append": [*known, name]}
+        write_file(files, path / OWN_DIR / APPEND_FILE, json.dumps(content).encode() + b"\n")
+
+
+def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
+    """Log a warning where other callbacks than ``name`` stored bodies in their own way."""
+    others = [each for each in _noted(files, path) if each != name]
+    if others:
+        _LOG.warning(
+            "%s: the append callback %s stored bodies in its own way, and the store is opened with "
+            "%r: those bodies are given as they are stored; set append = %r, best in %s",
+            *(path, " and ".join(map(repr, others)), name, others[-1], "lakelog/lakelog.toml"),
+        )
+
+
+def _noted(files: FileSystem, path: Path) -> list[str]:
+    match parsed(read_file(files, path / OWN_DIR / APPEND_FILE) or b"null"):
+        case {"version": int(version), "append": [*names]} if version == _VERSION:
+            return [each for each in names if isinstance(each, str)]
+    return []

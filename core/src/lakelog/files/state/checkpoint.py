@@ -1,0 +1,119 @@
+"""StoreCheckpoint: up to when the log, the queues and the index are durable.
+
+4,096 bytes: five big-endian ``i64`` and zeros. It is written in place, and the five numbers
+share one sector, so that a torn write leaves the old or the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+import attrs
+
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
+
+
+@attrs.frozen
+class StoreCheckpoint:
+    """The content of ``checkpoint``.
+
+    :ivar physic_timestamp_ms: store time of the last durable message of the log
+    :ivar logics_timestamp_ms: store time of the last message whose queue entry is durable
+    :ivar index_timestamp_ms: store time of the last message in an index file that is full
+    :ivar master_flushed_offset: on a replica, how far its master was durable
+    :ivar confirm_offset: the confirmed position
+    """
+
+    physic_timestamp_ms: int = 0
+    logics_timestamp_ms: int = 0
+    index_timestamp_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+
+
+def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
+    """The checkpoint of the store directory ``path``; all zero if there is none, or half of one."""
+    data = read_file(files, path / CHECKPOINT_FILE) or b""
+    if len(data) < CHECKPOINT.size:
+        return StoreCheckpoint()
+    return StoreCheckpoint(*CHECKPOINT.unpack_from(data))
+
+
+def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint) -> None:
+    """Write and sync; everything that ``checkpoint`` claims must be durable by now."""
+    content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
+    file = files.open(path / CHECKPOINT_FILE, write=True, create=True)
+    try:
+        file.write_at(0, content)
+        file.truncate(CHECKPOINT_BYTES)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_dir(path)
+
+
+class CheckpointKeeper:
+    """The one writer of an open store's checkpoint; its numbers never go back.
+
+    :ivar on_failure: told when it could not be written or synced, which nothing makes good again:
+        it is frozen by then
+    """
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self.on_failure: Callable[[OSError], object] = _ignore
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+        self._frozen = False
+        self._sources: list[Callable[[], StoreCheckpoint]] = []
+
+    def read(self) -> StoreCheckpoint:
+        """What the file says now."""
+        return read_checkpoint(self._files, self._path)
+
+    def freeze(self) -> None:
+        """Let nothing move any more: a write or sync of the store has failed."""
+        self._frozen = True
+
+    def ask(self, source: Callable[[], StoreCheckpoint]) -> None:
+        """Ask ``source`` at each advance; what it gives must be durable by then. It is quick."""
+        self._sources.append(source)
+
+    def advance(self, reached: StoreCheckpoint | None = None) -> None:
+        """Raise each number to at least that of ``reached`` and of every source.
+
+        All of it must be durable by now. Raises ``OSError`` where the file cannot be written.
+        """
+        with self._lock:
+            if self._frozen:
+                return
+            before = self.read()
+            after = _highest(before, reached or before, *(source() for source in self._sources))
+            if after != before:
+                self._write(after)
+
+    def lower_index(self, most_ms: int) -> None:
+        """Vouch for no index file that ends behind ``most_ms``: those are to be made anew."""
+        with self._lock:
+            before = self.read()
+            if before.index_timestamp_ms > most_ms and not self._frozen:
+                self._write(attrs.evolve(before, index_timestamp_ms=most_ms))
+
+    def _write(self, checkpoint: StoreCheckpoint) -> None:
+        try:
+            write_checkpoint(self._files, self._path, checkpoint)
+        except OSError as error:
+            self.freeze()
+            self.on_failure(error)
+            raise
+
+
+def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
+    return StoreCheckpoint(*map(max, zip(*map(attrs.astuple, given), strict=True)))
+
+
+def _ignore(_error: OSError) -> None:
+    """Who called hears of it."""

@@ -1,0 +1,221 @@
+"""``lakelog/clean-stop.json``: how a clean stop of lakelog left the store.
+
+::
+
+    {"version": 1, "crc": CRC-32 of the JSON text of "stop", "stop":
+      {"minimum": OFFSET, "end_offset": OFFSET, "segment_size_bytes": N,
+       "require_record_crc": BOOL, "checkpoint": [the five numbers],
+       "segment": FILE, "checkpoint_file": FILE, "lock_file": FILE,
+       "next_offsets": {"TOPIC": {"QUEUE ID": NEXT}}}}
+
+with ``FILE`` as ``{"inode": N, "length": BYTES, "mtime_ns": NS, "ctime_ns": NS}``. The log holds
+``minimum`` to ``end_offset``, all of it durable, and the last segment is zero behind that.
+``next_offsets`` are those that ``queues.json`` does not have.
+
+It is written before ``abort`` goes, and removed durably by the next owner before anything is
+appended. It counts only while nobody has written since: the last segment, the checkpoint and
+``lock``, which RocketMQ writes at each start before it appends, must be the very files, unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files.file_identity import FileIdentity, identity_at
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.shared.ownership import is_owned
+from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.files.state.identity import parsed
+from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR, segment_name
+from lakelog.format.queue_offsets import Queue
+
+CLEAN_STOP_FILE: Final = "clean-stop.json"
+_VERSION: Final = 1
+_LOOK_BYTES: Final = 4096
+_SETTLED_NS: Final = 2_000_000_000
+
+
+@attrs.frozen
+class CleanStop:
+    """What the file says; see the module.
+
+    :ivar segment: identity of the last segment; ``checkpoint_file`` and ``lock_file`` likewise
+    :ivar require_record_crc: whether a record without a record checksum counted as damage
+    :ivar next_offsets: by queue, where ``queues.json`` says something else
+    """
+
+    minimum: int
+    end_offset: int
+    segment_size_bytes: int
+    require_record_crc: bool
+    checkpoint: StoreCheckpoint
+    segment: FileIdentity
+    checkpoint_file: FileIdentity
+    lock_file: FileIdentity
+    next_offsets: Mapping[Queue, int]
+
+    @property
+    def last_start(self) -> int:
+        """Where the last segment starts."""
+        return self.end_offset - self.end_offset % self.segment_size_bytes
+
+    def holds(self, files: FileSystem, path: Path, commitlog: Path) -> bool:
+        """Whether nobody has written to the store since; reads no file but a page of the log."""
+        last = commitlog / segment_name(self.last_start)
+        return self.is_unchanged(path, commitlog) and _is_zero(
+            files, last, self.end_offset - self.last_start
+        )
+
+    def is_unchanged(self, path: Path, commitlog: Path) -> bool:
+        """Whether the store is closed, and its files are those that were left; opens none."""
+        last = commitlog / segment_name(self.last_start)
+        return (
+            identity_at(path / ABORT_FILE) is None
+            and identity_at(path / LOCK_FILE) == self.lock_file
+            and identity_at(path / CHECKPOINT_FILE) == self.checkpoint_file
+            and identity_at(last) == self.segment
+            and self.segment.length == self.segment_size_bytes
+        )
+
+
+def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
+    """Whether zeros follow where the log ends."""
+    file = files.open(segment)
+    try:
+        return not any(file.read_at(position, _LOOK_BYTES))
+    finally:
+        file.close()
+
+
+def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:
+    """The clean stop of the store directory ``path``, if it was one of lakelog and still holds."""
+    try:
+        found = parsed(read_file(files, path / OWN_DIR / CLEAN_STOP_FILE) or b"")
+        if found["version"] != _VERSION or found["crc"] != _crc(found["stop"]):
+            return None
+        stop = _stop(found["stop"])
+        return stop if stop.holds(files, path, commitlog) else None
+    except (OSError, TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+class CleanEnd:
+    """Where the log of a closed store ends, for one reader, who asks again and again.
+
+    The note is read once, and each time the files are looked at by which it counts.
+    """
+
+    def __init__(self, files: FileSystem, path: Path, commitlog: Path) -> None:
+        self._files = files
+        self._path = path
+        self._commitlog = commitlog
+        self._note: FileIdentity | None = None
+        self._stop: CleanStop | None = None
+
+    def __call__(self) -> int | None:
+        """In bytes from the start of the log; ``None`` where that has to be found by reading."""
+        note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
+        if note is None:
+            return None
+        if note != self._note:
+            self._stop = read_clean_stop(self._files, self._path, self._commitlog)
+            self._note = note
+        elif self._stop is not None and not self._stop.is_unchanged(self._path, self._commitlog):
+            self._stop = None
+        return None if self._stop is None else self._stop.end_offset
+
+
+def untouched(
+    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
+) -> object | None:
+    """A value that stays equal while nobody writes to a store that nobody has open.
+
+    ``None`` where somebody has it open, who may write through a map and leave no such time; and
+    where the last write was a moment ago, as another one could leave the same time.
+    """
+    if is_owned(files, path):
+        return None
+    names = [name for name, _ in files.list(commitlog)]
+    last = identity_at(commitlog / names[-1]) if names else None
+    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
+        return None
+    others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
+    return len(names), names[-1], last, *others
+
+
+def _stop(row: Mapping[str, Any]) -> CleanStop:
+    queues = row["next_offsets"].items()
+    names = "segment", "checkpoint_file", "lock_file"
+    identities = {name: FileIdentity(**row[name]) for name in names}
+    fields = {
+        **row,
+        **identities,
+        "checkpoint": StoreCheckpoint(*row["checkpoint"]),
+        "next_offsets": {
+            (topic, int(queue_id)): int(offset)
+            for topic, numbers in queues
+            for queue_id, offset in numbers.items()
+        },
+    }
+    return CleanStop(**fields)
+
+
+def _crc(row: object) -> int:
+    return zlib.crc32(json.dumps(row).encode())
+
+
+def write_clean_stop(  # what is known of a log that was closed
+    files: FileSystem,
+    path: Path,
+    commitlog: Path,
+    *,
+    minimum: int,
+    end_offset: int,
+    segment_size_bytes: int,
+    require_record_crc: bool,
+    next_offsets: Mapping[Queue, int],
+) -> None:
+    """Note durably how a store was left that is closed but for ``abort``; raises ``OSError``.
+
+    All of it must be durable by now, and its files closed. Where the file system does not keep
+    exact times, nothing is noted.
+    """
+    start = end_offset - end_offset % segment_size_bytes
+    file = files.open(commitlog / segment_name(start), write=True)
+    try:
+        segment = file.stamp()
+    finally:
+        file.close()
+    checkpoint, lock = identity_at(path / CHECKPOINT_FILE), identity_at(path / LOCK_FILE)
+    if segment is None or checkpoint is None or lock is None:
+        return
+    table: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), offset in sorted(next_offsets.items()):
+        table.setdefault(topic, {})[str(queue_id)] = offset
+    row = {
+        "minimum": minimum,
+        "end_offset": end_offset,
+        "segment_size_bytes": segment_size_bytes,
+        "require_record_crc": require_record_crc,
+        "checkpoint": attrs.astuple(read_checkpoint(files, path)),
+        "segment": attrs.asdict(segment),
+        "checkpoint_file": attrs.asdict(checkpoint),
+        "lock_file": attrs.asdict(lock),
+        "next_offsets": table,
+    }
+    content = json.dumps({"version": _VERSION, "crc": _crc(row), "stop": row})
+    write_file(files, path / OWN_DIR / CLEAN_STOP_FILE, content.encode() + b"\n")
+
+
+def forget_clean_stop(files: FileSystem, path: Path) -> None:
+    """Remove it durably, before anything is appended; raises ``OSError``."""
+    if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
+        files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
+        files.sync_dir(path / OWN_DIR)

@@ -1,0 +1,105 @@
+"""``lakelog/queues.json``: up to where queues are durable, and what each of them held by then.
+
+It is written behind each sync of all queues. At the next open, all records before the mark have
+their units, if every queue still holds what is listed: a folder that somebody removed, or files cut
+short, would go unnoticed otherwise. Where there is no mark that the log bears out, nothing is
+proved, and the whole log is dispatched again.
+``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
+"file_entries": N, "synced": ["HEAD", ...]}``; ``END`` is the queue offset behind the last unit,
+``FIRST`` that of the first (0 is left out), ``HEAD`` the first 64 bytes of the last record that had
+its units, in hex, the latest first (see :mod:`.mark`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.state.record_mark import HEAD_BYTES, Mark
+from lakelog.format.layout import OWN_DIR
+from lakelog.format.queue_offsets import Queue
+
+QUEUES_FILE: Final = "queues.json"
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Kept:
+    """What the list says.
+
+    :ivar ends: by queue, the queue offset behind its last unit
+    :ivar firsts: by queue, that of its first unit; 0 where it is not listed
+    :ivar file_entries: units in each file of a queue, 0 if unknown
+    :ivar marks: durable up to there, the latest first
+    """
+
+    ends: Mapping[Queue, int] = attrs.field(factory=dict)
+    firsts: Mapping[Queue, int] = attrs.field(factory=dict)
+    file_entries: int = 0
+    marks: tuple[Mark, ...] = ()
+
+
+def read_kept(files: FileSystem, path: Path) -> Kept:
+    """What the list says; nothing where it is not there, or not readable."""
+    content = read_file(files, path / OWN_DIR / QUEUES_FILE)
+    if content is None:
+        return Kept()
+    try:
+        return _kept(json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _LOG.warning("%s is damaged and counts for nothing: %s", QUEUES_FILE, error)
+        return Kept()
+
+
+def _kept(content: Mapping[str, Any]) -> Kept:
+    heads = [bytes.fromhex(text) for text in content.get("synced", ())]
+    return Kept(
+        dict(_by_queue(content["queues"])),
+        dict(_by_queue(content.get("firsts", {}))),
+        int(content.get("file_entries", 0)),
+        tuple(Mark(head) for head in heads if len(head) == HEAD_BYTES),
+    )
+
+
+def _by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, int]]:
+    for topic, queues in table.items():
+        for queue_id, number in queues.items():
+            yield (topic, int(queue_id)), int(number)
+
+
+def write_kept(files: FileSystem, path: Path, kept: Kept) -> None:
+    """Replace the list durably; the queues must be durable by now.
+
+    Where there is no folder of lakelog's own, there is nothing to keep.
+    """
+    if not (path / OWN_DIR).is_dir():
+        return
+    content = {
+        "queues": _table(kept.ends),
+        "firsts": _table({queue: first for queue, first in kept.firsts.items() if first}),
+        "file_entries": kept.file_entries,
+        "synced": [mark.head.hex() for mark in kept.marks],
+    }
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    write_file(files, path / OWN_DIR / QUEUES_FILE, text.encode() + b"\n")
+
+
+def _table(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), number in sorted(numbers.items()):
+        table.setdefault(topic, {})[str(queue_id)] = number
+    return table
+
+
+def forget_ends(files: FileSystem, path: Path) -> None:
+    """Remove the list, durably."""
+    with suppress(FileNotFoundError):
+        files.unlink(path / OWN_DIR / QUEUES_FILE)
+        files.sync_dir(path / OWN_DIR)

@@ -1,0 +1,74 @@
+"""Who a store is: ``lakelog/store.json`` holds its UUID and the version of lakelog's own files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import NotAStore
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.format.layout import OWN_DIR, STORE_FILE
+
+FORMAT_VERSION: Final = 1
+_SHOWN: Final = 60
+
+
+@attrs.frozen
+class StoreIdentity:
+    """:ivar uuid: never changes; :ivar created_by_lakelog: whether lakelog made the directory."""
+
+    uuid: str
+    created_by_lakelog: bool
+
+
+def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
+    """The identity of the store directory ``path``, if lakelog ever owned it."""
+    file = path / OWN_DIR / STORE_FILE
+    content = read_file(files, file)
+    if content is None:
+        return None
+    match parsed(content):
+        case {"version": int(version)} if version != FORMAT_VERSION:
+            raise NotAStore(
+                f"a lakelog that knows version {version} wrote it; this one knows {FORMAT_VERSION}",
+                path=file,
+            )
+        case {"version": int(), "uuid": str(uuid), "created_by_lakelog": bool(created)}:
+            return StoreIdentity(uuid, created)
+    raise NotAStore(
+        "it is damaged: expected an object with version, uuid and created_by_lakelog, found "
+        f"{shown(content)}; delete it to give the store a new identity",
+        path=file,
+    )
+
+
+def parsed(content: bytes) -> Any:
+    """The JSON value in a file of lakelog's own; ``None`` where it is not JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def shown(content: bytes) -> str:
+    """What stands in such a file, short enough for an error."""
+    if not content:
+        return "nothing"
+    text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
+    """Give the store directory ``path`` an identity, durably.
+
+    :param new: whether lakelog makes the store just now
+    """
+    identity = StoreIdentity(str(uuid4()), new)
+    content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / STORE_FILE, json.dumps(content, indent=2).encode() + b"\n")
+    return identity

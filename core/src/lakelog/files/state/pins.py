@@ -1,0 +1,214 @@
+"""Pins: how far a follower has come that may not be running now, so that nothing before it goes.
+
+Each is a file ``lakelog/followers/NAME.json`` of the store directory, replaced durably, at once::
+
+    {"version": 1, "position": OFFSET, "fingerprint": {"offset": O, "size": S, "crc": C} or null,
+     "destination": TEXT, "time_ms": MS SINCE 1970}
+
+A follower needs every segment that ends behind its position. A file that cannot be read says
+nothing of its position, so it needs all of them, and so does one of another log, as its fingerprint
+tells (see ``housekeeping/judging.py``); ``lakelog pins`` shows it, and removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import validators
+
+from lakelog.errors import StoreError
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
+from lakelog.files.state.identity import parsed, shown
+from lakelog.format.layout import OWN_DIR
+from lakelog.runtime.arguments import WrongValue
+
+FOLLOWERS_DIR: Final = "followers"
+_VERSION: Final = 1
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SUFFIX: Final = ".json"
+_TEMPORARY: Final = ".tmp"
+
+
+def _is_whole(_pin: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if type(value) is not int or value < 0:  # JSON's true is an int to Python
+        raise ValueError(f"{attribute.name} must be a whole number from 0 on, and is {value!r}")
+
+
+def _name_is_good(_pin: object, _attribute: object, name: str) -> None:
+    check_name(name)
+
+
+@attrs.frozen
+class Fingerprint:
+    """One record: :ivar offset: its place in the log; :ivar size: in bytes; :ivar crc: CRC-32."""
+
+    offset: int = attrs.field(validator=_is_whole)
+    size: int = attrs.field(validator=_is_whole)
+    crc: int = attrs.field(validator=_is_whole)
+
+
+@attrs.frozen
+class Pin:
+    """What a follower says of itself.
+
+    :ivar name: by which it is removed or renewed
+    :ivar position: it has all before this offset of the log
+    :ivar time_ms: when it said so, in ms since 1970
+    :ivar destination: where it takes messages to, for people
+    :ivar fingerprint: the last record before ``position``, by which it knows its log again
+    :ivar problem: why nobody knows what it needs: then it holds everything, and if that is because
+        its file cannot be read, it never expires
+    """
+
+    name: str = attrs.field(validator=_name_is_good)
+    position: int = attrs.field(validator=_is_whole)
+    time_ms: int = attrs.field(validator=_is_whole)
+    destination: str = attrs.field(default="", validator=validators.instance_of(str))
+    fingerprint: Fingerprint | None = None
+    problem: str | None = None
+
+    def holds(self, end_offset: int, now_ms: int, expires_after_ms: int | None = None) -> bool:
+        """Whether it still needs a segment that ends at ``end_offset``."""
+        return self.position < end_offset and not self.has_expired(now_ms, expires_after_ms)
+
+    def has_expired(self, now_ms: int, expires_after_ms: int | None) -> bool:
+        """Whether it was not renewed for ``expires_after_ms``; ``None`` is never."""
+        if expires_after_ms is None or self.problem is not None:
+            return False
+        return now_ms - self.time_ms > expires_after_ms
+
+
+def holders(
+    pins: Iterable[Pin], end_offset: int, now_ms: int, expires_after_ms: int | None = None
+) -> tuple[str, ...]:
+    """The names of those that still need a segment that ends at ``end_offset``, sorted."""
+    found = (each.name for each in pins if each.holds(end_offset, now_ms, expires_after_ms))
+    return tuple(sorted(found))
+
+
+def read_pins(files: FileSystem, path: Path) -> tuple[Pin, ...]:
+    """All pins of the store directory ``path``, by name.
+
+    Raises nothing over a file that cannot be read: its pin has a ``problem``, and holds everything.
+    """
+    try:
+        names = list(_names(path))
+    except OSError as error:
+        folder = path / OWN_DIR / FOLLOWERS_DIR
+        what = f"it cannot be read ({error.strerror or error}); nothing is deleted until it can"
+        return (Pin(FOLLOWERS_DIR, 0, 0, problem=str(StoreError(what, path=folder))),)
+    found = (_read(files, path, name) for name in names)
+    return tuple(each for each in found if each is not None)
+
+
+def write_pin(files: FileSystem, path: Path, pin: Pin) -> None:
+    """Replace a pin at once, durably; ``OSError`` leaves the one before.
+
+    Takes no lock: several processes may write the same one, and the last one counts.
+    """
+    folder = path / OWN_DIR / FOLLOWERS_DIR
+    files.make_dir(folder)
+    _tidy(files, folder)
+    temporary = folder / f"{pin.name}{_SUFFIX}.{os.getpid()}{_TEMPORARY}"
+    overwrite_file(files, temporary, _content(pin))
+    files.rename(temporary, pin_file(path, pin.name))
+    files.sync_dir(folder)
+
+
+def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
+    """Remove a pin durably, also one that cannot be read; ``False`` if there is none."""
+    file = pin_file(path, name)
+    try:
+        files.unlink(file)
+    except FileNotFoundError:
+        return False
+    except IsADirectoryError:
+        raise StoreError("it is a folder, and no pin: remove it by hand", path=file) from None
+    files.sync_dir(file.parent)
+    return True
+
+
+def pin_file(path: Path, name: str) -> Path:
+    """Where the pin ``name`` of the store directory ``path`` stands."""
+    return path / OWN_DIR / FOLLOWERS_DIR / (check_name(name) + _SUFFIX)
+
+
+def check_name(name: str) -> str:
+    """The same name; raises ``ValueError`` for one that no pin can have."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise WrongValue(
+        f"{name!r} is no name of a pin: 1 to 100 letters, digits, '.', '_' and '-' of ASCII, the "
+        "first one a letter or a digit"
+    )
+
+
+def _names(path: Path) -> Iterator[str]:
+    """Also of what is no file: what stands there under the name of a pin is one."""
+    folder = path / OWN_DIR / FOLLOWERS_DIR
+    for file in sorted(each.name for each in folder.iterdir()) if folder.exists() else ():
+        name = file.removesuffix(_SUFFIX)
+        if name != file and _NAME.fullmatch(name):
+            yield name
+
+
+def _read(files: FileSystem, path: Path, name: str) -> Pin | None:
+    """A pin; ``None`` if it was removed since it was listed."""
+    file = pin_file(path, name)
+    try:
+        content = read_file(files, file)
+    except OSError as error:
+        return _unreadable(file, name, f"it cannot be read ({error.strerror or error})")
+    if content is None:
+        return None
+    match parsed(content):
+        case {"version": int(version)} if version != _VERSION:
+            return _unreadable(file, name, f"its version is {version}, and {_VERSION} is known")
+        case {"position": position, "time_ms": time_ms, "destination": destination} as found:
+            try:
+                last = _fingerprint(found.get("fingerprint"))
+                return Pin(name, position, time_ms, destination, last)
+            except (TypeError, ValueError):
+                pass
+    return _unreadable(file, name, f"it is damaged, and holds {shown(content)}")
+
+
+def _unreadable(file: Path, name: str, why: str) -> Pin:
+    what = (
+        f"{why}; nothing of the log is deleted while it is there: let its follower write it "
+        f"again, or remove it with 'lakelog pins remove STORE {name}'"
+    )
+    return Pin(name, 0, 0, problem=str(StoreError(what, path=file)))
+
+
+def _fingerprint(found: Mapping[str, Any] | None) -> Fingerprint | None:
+    return None if found is None else Fingerprint(**found)
+
+
+def _content(pin: Pin) -> bytes:
+    last = pin.fingerprint
+    found = {
+        "version": _VERSION,
+        "position": pin.position,
+        "fingerprint": None if last is None else attrs.asdict(last),
+        "destination": pin.destination,
+        "time_ms": pin.time_ms,
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _tidy(files: FileSystem, folder: Path) -> None:
+    """Remove what writers left that were killed before they renamed it."""
+    for name, _ in files.list(folder):
+        writer = name.removesuffix(_TEMPORARY).rpartition(".")[2]
+        if name.endswith(_TEMPORARY) and writer.isdigit() and not Path("/proc", writer).exists():
+            try:
+                files.unlink(folder / name)
+            except FileNotFoundError:
+                continue  # another writer was faster

@@ -1,0 +1,149 @@
+"""``lakelog/tombstones.json``: topics whose queues were removed, and must not come back.
+
+``{"queues": {"TOPIC": END}}``: records of ``TOPIC`` that start below the physical offset ``END``
+make no queue entries. Queues are made from the log again after a crash, which keeps its records;
+only a rebuild forgets the tombstones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from lakelog.errors import CorruptConfig, StoreError
+from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
+from lakelog.files.state.identity import parsed, shown
+from lakelog.format.layout import OWN_DIR
+
+TOMBSTONES_FILE: Final = "tombstones.json"
+_QUEUES: Final = "queues"
+_writes = 0  # by this process, of any store
+
+
+def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
+    """By topic, the offset below which its records count no more, in the store directory ``path``.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` for a file that is not as it should be: to go on
+    without it could bring removed queues back. :class:`~lakelog.errors.StoreError` for one that the
+    system does not let us read.
+    """
+    try:
+        content = read_file(files, _file(path))
+    except OSError as error:
+        raise unreadable(_file(path), error) from error
+    if content is None:
+        return {}
+    match parsed(content):
+        case {"queues": dict(found)} if all(map(_is_offset, found.values())):
+            return dict(found)
+    raise CorruptConfig(
+        f'it is damaged: expected {{"queues": {{TOPIC: OFFSET}}}}, found {shown(content)}; delete '
+        "it, and topics that were removed come back with the next rebuild",
+        path=_file(path),
+    )
+
+
+def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) -> None:
+    """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back.
+
+    ``OSError`` takes the tombstone back, as far as the disk lets us: it may have its name by then
+    and not be durable.
+    """
+    found = read_tombstones(files, path)
+    wanted = {**found, topic: max(end_offset, found.get(topic, 0))}
+    try:
+        write_tombstones(files, path, wanted)
+    except OSError:
+        with suppress(OSError, StoreError):
+            if read_tombstones(files, path) != found:
+                write_tombstones(files, path, found)
+        raise
+
+
+def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], end: int) -> None:
+    """Let none reach beyond the end of the log: it would bury what is put from now on.
+
+    :param tombstones: those of the file; changed in place, and then in the file
+    """
+    beyond = [topic for topic, buried in tombstones.items() if buried > end]
+    tombstones.update(dict.fromkeys(beyond, end))
+    if beyond:
+        write_tombstones(files, path, tombstones)
+
+
+class TombstoneFile:
+    """The tombstones as they stand now, whoever writes them; costs a look at the file's stamp."""
+
+    def __init__(self, files: FileSystem, path: Path, *, alone: bool = False) -> None:
+        """Read them; raises as :func:`read_tombstones`, here and later.
+
+        :param alone: whether nobody but this process writes them: the file is not looked at then
+        """
+        self._alone = alone
+        self._files = files
+        self._path = path
+        self._file = os.fspath(_file(path))  # asked of for every look-up
+        self._stamp: object = None
+        self._known: dict[str, int] = {}
+        self.news()
+
+    def end_of(self, topic: str) -> int:
+        """The offset below which records of ``topic`` do not count; 0 without a tombstone."""
+        if not self._alone or _writes != self._stamp:
+            self.news()
+        return self._known.get(topic, 0)
+
+    def news(self) -> dict[str, int]:
+        """Those that are new, or reach further, since somebody looked."""
+        stamp = _writes if self._alone else _stamp(self._file)
+        if stamp == self._stamp:
+            return {}
+        known, self._known = self._known, read_tombstones(self._files, self._path)
+        self._stamp = stamp  # from before: what is replaced meanwhile is read again
+        return {topic: end for topic, end in self._known.items() if end > known.get(topic, 0)}
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def clear_tombstones(files: FileSystem, path: Path) -> None:
+    """Forget all tombstones, durably; also those that nobody can read."""
+    try:
+        with suppress(FileNotFoundError):
+            files.unlink(_file(path))
+            files.sync_dir(_file(path).parent)
+    finally:
+        _count_write()
+
+
+def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int]) -> None:
+    """Replace all of them, durably."""
+    files.make_dir(_file(path).parent)
+    content = json.dumps({_QUEUES: dict(tombstones)}, indent=2, ensure_ascii=False)
+    try:
+        write_file(files, _file(path), content.encode() + b"\n")
+    finally:
+        _count_write()
+
+
+def _count_write() -> None:
+    """Behind each change, whether it failed or not: who looks earlier looks again."""
+    global _writes  # noqa: PLW0603  # as many files as stores, all written by this process
+    _writes += 1
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _file(path: Path) -> Path:
+    return path / OWN_DIR / TOMBSTONES_FILE

@@ -1,0 +1,334 @@
+"""Puts: encode, append, wait for flush and copies, answer. Nothing of pluggy in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import attrs
+
+from lakelog.accelerate import Putting
+from lakelog.codec.callback import RocketmqAppendCallback
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
+from lakelog.format.layout import BLANK_MIN_BYTES
+from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
+from lakelog.log.async_puts import Burst, Coalescer, fail_all
+from lakelog.log.bursts import Bursts
+from lakelog.log.commit_log import CommitLog
+from lakelog.log.health import Health
+from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
+from lakelog.log.put_future import BatchFuture, PutFuture, begin, settle
+from lakelog.message import Body, Message
+from lakelog.results import PutResult
+from lakelog.status import PutStatus
+
+Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
+"""Is told what became of an append; by the error that names a strategy, if that failed."""
+
+Keys: TypeAlias = "str | Sequence[str] | None"
+
+# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+_PUT_OK: Final = PutStatus.PUT_OK
+
+OF_ONE_MESSAGE = frozenset(
+    {
+        PutStatus.MESSAGE_SIZE_EXCEEDED,
+        PutStatus.PROPERTIES_SIZE_EXCEEDED,
+        PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+    }
+)
+"""Refusals inside the append lock that are one message's fault."""
+
+
+class Appender:
+    """The writing half of a store."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        callback: AppendCallback,
+        flush: FlushStrategy,
+        replicator: Replicator | None,
+        health: Health,
+        flush_failed: Blame = StrategyFailed,
+        replicator_failed: Blame = StrategyFailed,
+    ) -> None:
+        """Keep what is needed.
+
+        :param flush_failed: makes the error for a put behind whose append ``flush`` failed
+        :param replicator_failed: the same for ``replicator``
+        """
+        self._log = log
+        self._append = log.append
+        self._encode = callback.encode
+        self._flush = flush
+        self._replicator = replicator
+        self._health = health
+        self._of_flush = blaming_flush(flush_failed)
+        self._of_replicator = blaming_replicator(replicator_failed)
+        self._putting = _putting(callback, log)
+        self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
+        self._bursts = Bursts(self._encoded, self._put_encoded)
+        self._coalescer = Coalescer(self._bursts.put, direct=_later(flush, replicator))
+
+    # --- one message ---
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message and wait for what the strategies promise."""
+        if self._putting is not None:
+            result = self._putting.put(message)
+            if type(result) is int:  # the queue that was chosen
+                message = attrs.evolve(message, queue_id=result)
+            elif isinstance(result, PutResult):
+                at_once = self._answers_at_once
+                return result if at_once else self._waited(result, message.wait_store_ok)
+        return self._put_plainly(message)
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Body, Keys], PutResult]:
+        """What puts a message of ``topic``, from its body and keys: the fastest way for one."""
+        put = None if self._putting is None else self._putting.bound(topic, tags, queue_id)
+        waited = None if self._answers_at_once else self._waited
+
+        def natively(body: Body, keys: Keys = None) -> PutResult:
+            result = None if put is None else put(body, keys)
+            if isinstance(result, PutResult):
+                return result if waited is None else waited(result, True)
+            queue = queue_id if result is None else result
+            return self._put_plainly(Message(topic, body, tags, keys, None, queue))
+
+        return natively
+
+    def _put_plainly(self, message: Message) -> PutResult:
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        try:
+            batch = self._encode((message,))
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
+        return batch.results(self._finish(batch))[0]
+
+    def _waited(self, result: PutResult, wait: bool) -> PutResult:
+        """``result`` of a message that is in the log, behind flush and copies."""
+        status = self._wait(result.end_offset, wait, lambda _: [result])
+        if status is not _PUT_OK:
+            result.status = status
+        return result
+
+    def _finish(self, batch: EncodedBatch) -> PutStatus:
+        """Append, and wait for flush and copies."""
+        return self._wait(self._append(batch), batch.wait, batch.results)
+
+    def _wait(
+        self, end: int, wait: bool, results: Callable[[PutStatus], Sequence[PutResult]]
+    ) -> PutStatus:
+        whose = self._of_flush
+        try:
+            status = self._flush.submit(end, wait)
+            if status is not _PUT_OK:
+                status = known(status)
+            if self._replicator is not None:
+                whose = self._of_replicator
+                status = _combined(status, known(self._replicator.submit(end, wait)))
+        except Exception as error:
+            failed = _about(results, whose.error(error, end))
+            if failed is error:
+                raise
+            raise failed from failed.__cause__
+        return status
+
+    # --- many messages ---
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """Append many messages, in order, and wait once for all of them."""
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        if not messages:
+            return []
+        try:
+            batches = list(self._encoded(messages))
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
+        if len(batches) == 1:
+            return batches[0].results(self._finish(batches[0]))
+        return self._put_pieces(batches)
+
+    def _put_pieces(self, batches: Sequence[EncodedBatch]) -> list[PutResult]:
+        results: list[PutResult] = []
+        for batch in batches:
+            try:
+                status = self._finish(batch)
+            except PutRefused as error:
+                error.accepted = results
+                raise
+            except StrategyFailed as error:
+                error.accepted = [*results, *error.accepted]
+                raise
+            results += batch.results(status)
+        return results
+
+    def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
+        """One batch; or several, where one would not fit into a segment."""
+        batch = self._encode(messages)
+        if len(batch.buffer) + BLANK_MIN_BYTES <= self._log.segments.size_bytes or batch.count == 1:
+            yield batch
+            return
+        half = len(messages) // 2
+        yield from self._encoded(messages[:half])
+        yield from self._encoded(messages[half:])
+
+    # --- asynchronous puts ---
+
+    def put_async(self, message: Message) -> PutFuture:
+        """Queue one message; the future gets what :meth:`put` would return or raise."""
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        return self._coalescer.put(message)
+
+    def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
+        """Append many messages now; the future gets what :meth:`put_batch` would return or raise.
+
+        What has to come in pieces is waited for.
+        """
+        future = BatchFuture()
+        begin(future)
+        try:
+            batches = list(self._encoded(messages)) if messages else []
+            if len(batches) == 1:
+                batch = batches[0]
+                self.append_then(batch, partial(_hand_over, batch, future))
+            else:
+                future.set_result(self._put_pieces(batches))
+        except IllegalMessage as error:
+            future.set_exception(PutRefused(error.status, str(error)))
+        except LakelogError as error:
+            future.set_exception(error)
+        return future
+
+    def put_burst(self, burst: Burst) -> None:
+        """Append messages whose futures have begun; these get what became of each."""
+        self._bursts.put(burst)
+
+    def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
+        futures = [future for _, future in burst]
+        try:
+            self.append_then(batch, partial(_hand_out, batch, futures))
+        except PutRefused as error:
+            if error.status in OF_ONE_MESSAGE:
+                self._bursts.put_singly(burst, error)
+            else:
+                fail_all(futures, error)
+        except LakelogError as error:
+            fail_all(futures, error)
+
+    # --- what came encoded ---
+
+    def append_then(self, batch: EncodedBatch, answer: Answer) -> None:
+        """Append ``batch``, and call ``answer`` once its outcome is known.
+
+        ``answer`` gets the status, or the error that the flush strategy or the replicator came to;
+        in whatever thread that is, and it must not block there. Raises what an append raises;
+        ``answer`` is not called then.
+        """
+        end, wait = self._append(batch), batch.wait
+        whose = self._of_flush
+        try:
+            outcomes = [checked(self._flush.submit(end, wait))]
+            if self._replicator is not None:
+                whose = self._of_replicator
+                outcomes.append(checked(self._replicator.submit(end, wait)))
+        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: the bytes are in the log, so it is told as their outcome
+            answer(whose.error(error, end))
+            return
+        finish = partial(self._answer, answer, end)
+        if len(outcomes) == 1 and not isinstance(outcomes[0], PutStatus):
+            outcomes[0].add_done_callback(finish)
+        else:
+            _when_all(outcomes, finish)
+
+    def _answer(self, answer: Answer, end: int, flushed: Outcome, *copied: Outcome) -> None:
+        """Every outcome is known."""
+        told: PutStatus | Exception
+        whose = self._of_flush
+        try:
+            told = known(flushed)
+            for outcome in copied:
+                whose = self._of_replicator
+                told = _combined(told, known(outcome))
+        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: told below
+            told = whose.error(error, end)
+        answer(told)
+
+    # --- end ---
+
+    def flush(self) -> int:
+        """Make durable what was appended before the call; the end of what is durable.
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        return self._log.sync()
+
+    def close(self) -> None:
+        """Append and flush what is left; raises what the strategies raise."""
+        self._coalescer.close()
+        self._health.refuse("the store is closed")
+        self._log.settle()
+        try:
+            if self._replicator is not None:
+                self._replicator.close()
+        finally:
+            self._flush.close()
+
+
+def _hand_out(
+    batch: EncodedBatch, futures: Sequence[PutFuture], outcome: PutStatus | Exception
+) -> None:
+    if isinstance(outcome, PutStatus):
+        settle(futures, batch.results(outcome))
+    elif isinstance(outcome, StrategyFailed):
+        for future, result in zip(futures, batch.results(outcome.status), strict=True):
+            future.set_exception(outcome.of([result]))
+    else:
+        fail_all(futures, outcome)
+
+
+def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Exception) -> None:
+    if isinstance(outcome, PutStatus):
+        future.set_result(batch.results(outcome))
+    else:
+        future.set_exception(_about(batch.results, outcome))
+
+
+def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception) -> Exception:
+    """``error``, which names the messages that are in the log where a strategy failed."""
+    return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
+
+
+def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
+    """What puts one message by compiled code, where the records are lakelog's own."""
+    if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
+        return None
+    return log.putting(callback.accelerator, callback.encoder)
+
+
+def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:
+    """Whether to hand an append to the strategies takes no time, and their answer does."""
+    used = [each for each in (flush, replicator) if each is not None]
+    return all(getattr(each, "answers_later", False) for each in used)
+
+
+def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
+    """The worse of two; where both are bad, the copy's, as in RocketMQ."""
+    return flush if replica is PutStatus.PUT_OK else replica
+
+
+def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
+    """Call ``finish`` with ``outcomes`` once each is known, in whatever thread that is."""
+    for outcome in outcomes:
+        if not isinstance(outcome, PutStatus) and not outcome.done():
+            outcome.add_done_callback(lambda _: _when_all(outcomes, finish))
+            return
+    finish(*outcomes)

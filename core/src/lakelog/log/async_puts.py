@@ -1,0 +1,184 @@
+"""Asynchronous puts: bursts become batches, appended by one thread in the order of the calls.
+
+Where a put's result comes from another thread anyway, one that finds nothing else under way is
+appended by its own caller: a change of threads takes longer than the append itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Thread, get_ident
+from typing import Final, TypeAlias
+
+from lakelog.errors import PutRefused, ThreadNotStarted
+from lakelog.log.put_future import PutFuture, begin
+from lakelog.message import Message
+from lakelog.runtime.gate import Gate
+from lakelog.runtime.threads import started
+from lakelog.status import PutStatus
+
+Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
+Successor: TypeAlias = "Callable[[Message], PutFuture]"
+MAX_BURST: Final = 1024
+MAX_WAITING: Final = 65_536
+"""A caller waits while this many messages wait before its own."""
+
+
+class Coalescer:
+    """Collects messages while the ones before are being appended.
+
+    :param direct: whether ``put_burst`` never waits for a disk, and results come later
+    :param answers: whether the calling thread is one that others' results come from
+    """
+
+    def __init__(
+        self,
+        put_burst: Callable[[Burst], None],
+        *,
+        direct: bool = False,
+        answers: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._put_burst = put_burst
+        self._direct = direct
+        self._answers = answers
+        self._last: PutFuture | None = None
+        self._appending = False
+        self._waiting: deque[tuple[Message, PutFuture]] = deque()
+        self._changed = Gate()
+        self._closed = False
+        self._thread: Thread | None = None
+        self._successor: Successor | None = None
+        self._busy = 0
+        self._onward: tuple[Successor, Callable[[], None]] | None = None
+
+    def put(self, message: Message) -> PutFuture:
+        """Queue ``message``; its future gets what a put would return or raise."""
+        future = PutFuture()
+        with self._changed:
+            alone = self._is_alone(message)
+            if not alone:
+                self._await_room()
+            successor = self._successor
+            if successor is None:
+                self._take(message, future, alone)
+        if successor is not None:
+            return successor(message)
+        if alone:
+            self._run_burst([(message, future)])
+        return future
+
+    def _take(self, message: Message, future: PutFuture, alone: bool) -> None:
+        self._last = future
+        if alone:
+            self._appending = True
+            return
+        self._waiting.append((message, future))
+        if self._changed.sleepers:
+            self._changed.notify_all()
+
+    def hand_over(self, successor: Successor, then: Callable[[], None]) -> None:
+        """Let another take what comes, behind all that waits here or is being appended.
+
+        Who puts meanwhile waits for that.
+
+        :param then: is called once nothing waits here, and nothing will, in whatever thread
+        """
+        with self._changed:
+            self._onward = (successor, then)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """If nothing waits here any more."""
+        with self._changed:
+            onward = self._onward
+            if onward is None or self._appending or self._waiting:
+                return
+            self._onward = None
+            self._successor, then = onward
+            self._changed.notify_all()
+        then()
+
+    def _is_alone(self, message: Message) -> bool:
+        """Whether the caller is to append it: nothing waits or is being appended."""
+        if not self._direct or self._appending or self._waiting or self._closed:
+            return False
+        if self._successor is not None or not getattr(message, "wait_store_ok", False):
+            return False
+        return self._last is None or self._last.done()
+
+    def _await_room(self) -> None:
+        """For the successor, where it is coming; and for as long as very many wait."""
+        while (self._onward is not None or len(self._waiting) >= MAX_WAITING) and self._may_wait():
+            self._changed.wait()
+        if (self._thread is None or self._closed) and self._successor is None:
+            self._start()
+
+    def _may_wait(self) -> bool:
+        """A callback must not wait for what its own thread has to do."""
+        return not (self._closed or self._busy == get_ident() or self._answers())
+
+    def _start(self) -> None:
+        if self._closed:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
+        if self._thread is None:
+            try:
+                self._thread = started(
+                    Thread(target=self._run, name="lakelog-put-async", daemon=True)
+                )
+            except ThreadNotStarted as error:
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error)) from error
+
+    def _run(self) -> None:
+        while burst := self._next_burst():
+            self._run_burst(burst)
+
+    def _run_burst(self, burst: Burst) -> None:
+        self._busy = get_ident()
+        try:
+            begun = [each for each in burst if begin(each[1])]
+            if begun:
+                self._put(begun)
+        finally:
+            with self._changed:
+                self._appending, self._busy = False, 0
+                if self._waiting or self._closed:
+                    self._changed.notify_all()
+            if self._onward is not None:
+                self._go_on()
+
+    def _put(self, burst: Burst) -> None:
+        """Whatever goes wrong, nobody waits for ever, and the next burst has its turn."""
+        try:
+            self._put_burst(burst)
+        except Exception as error:  # noqa: BLE001  # it is handed to those who wait
+            fail_all([future for _, future in burst if not future.done()], error)
+
+    def _next_burst(self) -> Burst:
+        """What has been collected; empty once closed and drained."""
+        with self._changed:
+            while self._appending or not (self._waiting or self._closed):
+                self._changed.wait()
+            waiting = self._waiting
+            self._appending = bool(waiting)
+            if len(waiting) > MAX_BURST:
+                burst = [waiting.popleft() for _ in range(MAX_BURST)]
+            else:
+                burst = list(waiting)
+                waiting.clear()
+            self._changed.notify_all()
+        return burst
+
+    def close(self) -> None:
+        """Append what waits, then stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def fail_all(futures: Sequence[PutFuture], error: Exception) -> None:
+    """Give ``error`` to everyone who waits."""
+    for future in futures:
+        future.set_exception(error)

@@ -1,0 +1,387 @@
+"""The commit log: appends encoded batches in the append section, and makes them durable on request.
+
+The section is held for placing and copying alone; encoding comes before it, waiting after it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Final
+
+import attrs
+
+from lakelog.accelerate import Accelerator, Putting
+from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.encoder import Encoder
+from lakelog.errors import LakelogError, PutRefused, StoreFailed
+from lakelog.files.filesystem import File
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.shared_page import (
+    APPEND_LOCK_AT,
+    APPENDED,
+    DURABLE,
+    FLAGS,
+    GROUP_SYNC_AT,
+    LAST_TIMESTAMP,
+    PAUSED,
+    SYNC_LOCK_AT,
+    TABLE_GENERATION,
+    SharedPage,
+)
+from lakelog.files.shared.append_section import AppendSection
+from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.group_sync import GroupSync
+from lakelog.files.shared.ofd_lock import is_locked
+from lakelog.files.shared.ownership import SERVICES
+from lakelog.files.shared.queue_table import QueueTable
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.queue_offsets import Queue
+from lakelog.interfaces import AppendCallback
+from lakelog.log.health import Health
+from lakelog.log.log_files import LogFiles
+from lakelog.log.segments import Segments
+from lakelog.status import AppendStatus, PutStatus
+
+APPENDING: Final = 8
+"""The byte of ``lock`` that is locked by the process that appends."""
+SYNCING: Final = 9
+"""The byte that is locked by the process that syncs for all."""
+
+# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+_PUT_OK: Final = AppendStatus.PUT_OK
+_END_OF_FILE: Final = AppendStatus.END_OF_FILE
+_REFUSALS = {
+    AppendStatus.END_OF_FILE: (PutStatus.MESSAGE_SIZE_EXCEEDED, "it does not fit into a segment"),
+    AppendStatus.MESSAGE_SIZE_EXCEEDED: (
+        PutStatus.MESSAGE_SIZE_EXCEEDED,
+        "a record is larger than max_message_size_bytes allows",
+    ),
+    AppendStatus.PROPERTIES_SIZE_EXCEEDED: (
+        PutStatus.PROPERTIES_SIZE_EXCEEDED,
+        "the properties are too long once the offsets in light queues stand in them",
+    ),
+    AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
+}
+
+
+@attrs.frozen
+class LogParts:
+    """What one process appends to a log with, for compiled code that does the same.
+
+    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
+    :ivar descriptor: of the open file ``lock``; :ivar byte: the one that whoever appends has locked
+    :ivar section: the append section; :ivar segments: whose ``window`` is written to
+    :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes who waits for the log
+    :ivar health: puts are taken while its ``refusal`` is ``None``
+    :ivar failed: makes the store fail by an ``OSError``; the error to raise
+    """
+
+    memory: memoryview
+    layout: ModuleType
+    descriptor: int
+    byte: int
+    section: AppendSection
+    segments: Segments
+    table: QueueTable
+    positions: Positions
+    health: Health
+    failed: Callable[[OSError], Exception]
+
+
+class CommitLog:
+    """The log of one store, as one process appends to it.
+
+    :ivar positions: how far it has come
+    :ivar staged: whether bytes reach the page cache only by ``commit``
+    """
+
+    def __init__(  # each is a collaborator of its own
+        self,
+        segments: Segments,
+        page: SharedPage,
+        positions: Positions,
+        table: QueueTable,
+        lock: File,
+        callback: AppendCallback,
+        health: Health,
+        busy_timeout_ms: int,
+    ) -> None:
+        """Prepare; the page is that of a log that is in order.
+
+        :param positions: on the words of ``page``
+        :param lock: the file ``lock``, opened by this process
+        """
+        self.segments = segments
+        self.positions = positions
+        self.staged = segments.staged
+        self._words = page.words
+        self._files = files = LogFiles(segments, positions, table)
+        self._table = table
+        self._place = callback.place
+        self._health = health
+        self._lock = lock
+        health.elsewhere = self._paused
+        append_lock = ByteLock(lock, APPENDING, page.memory, APPEND_LOCK_AT)
+        self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
+        sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
+        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
+        self._page = page
+        self._is_read_at_once = not page.words[FLAGS] & DURABLE
+
+    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
+        """What encodes and appends one message by compiled code; see ``accelerate``."""
+        if self.staged:
+            return None
+        parts = LogParts(
+            memory=self._page.memory,
+            layout=sharedpage,
+            descriptor=self._lock.fileno(),
+            byte=APPENDING,
+            section=self._section,
+            segments=self.segments,
+            table=self._table,
+            positions=self.positions,
+            health=self._health,
+            failed=self._failed,
+        )
+        return accelerator.putting(encoder, parts)
+
+    def _paused(self) -> str | None:
+        """Why the process with the services lets nobody put, if another one has them.
+
+        A word that a dead one has left counts for nothing.
+        """
+        if self._words[PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
+            return self._page.pause
+        return None
+
+    def _failed(self, error: OSError | None) -> Exception:
+        """Make the store fail for all by an error of this process, or here by another one's."""
+        if error is not None:
+            self._page.fail(str(error))
+        return self._health.fail(error or RuntimeError(self._page.failure or "unknown"))
+
+    # --- append ---
+
+    def append(self, batch: EncodedBatch) -> int:
+        """Put ``batch`` at the end of the log; the offset behind it.
+
+        The exception of a signal's handler may come although ``batch`` is in the log.
+
+        Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
+        :class:`~lakelog.errors.StoreFailed` when that cannot be known.
+        """
+        section = self._section
+        section.check()
+        try:
+            section.enter()
+            if self._health.refusal is not None:
+                raise self._health.refused()
+            if self._words[PAUSED]:
+                self._health.check_elsewhere()
+            end = self._append(batch)
+            section.leave()
+            if self._is_read_at_once:
+                self.positions.moved()
+        except BaseException:
+            if section.is_mine():
+                section.leave()
+            self.positions.moved()  # it may be in the log
+            raise
+        return end
+
+    def _append(self, batch: EncodedBatch) -> int:
+        words, segments, table = self._words, self.segments, self._table
+        if table.generation != words[TABLE_GENERATION]:
+            self._files.follow_table()
+        now_ms = time.time_ns() // 1_000_000
+        now_ms = max(now_ms, words[LAST_TIMESTAMP])
+        position = words[APPENDED]
+        remaining = segments.active_offset + segments.size_bytes - position
+        if not 0 < remaining <= segments.size_bytes:
+            remaining = self._follow(position)
+        status = self._place(batch, position, remaining, table, now_ms)
+        if status is _END_OF_FILE:
+            status, position = self._roll_and_place(batch, now_ms)
+        if status is not _PUT_OK:
+            raise PutRefused(*_REFUSALS[status])
+        if table.wanted:
+            self._make_room_for_queues()
+        end, section = position + len(batch.buffer), self._section
+        if end > segments.reserved_offset:
+            self._reserve(position, end)
+        section.begin(end)
+        self._write(position, batch.buffer)
+        section.commit(end, now_ms)
+        batch.advance(table)
+        section.finish()
+        return end
+
+    def _write(self, position: int, data: bytearray | bytes) -> None:
+        segments = self.segments
+        if position == segments.active_offset:
+            segments.prepare_next()
+        try:
+            segments.active.write(position - segments.active_offset, data)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _roll_and_place(self, batch: EncodedBatch, now_ms: int) -> tuple[AppendStatus, int]:
+        """Place in the next segment; roll only if ``batch`` fits into it."""
+        segments = self.segments
+        end = segments.active_offset + segments.size_bytes
+        if len(batch.buffer) + BLANK.size > segments.size_bytes:
+            return AppendStatus.END_OF_FILE, end
+        status = self._place(batch, end, segments.size_bytes, self._table, now_ms)
+        if status is AppendStatus.PUT_OK:
+            self._roll(end, len(batch.buffer))
+        return status, end
+
+    def _roll(self, end: int, length: int) -> None:
+        """Close the segment by a blank record: an append of its own, up to the border ``end``."""
+        segments, section, position = self.segments, self._section, self.positions.appended
+        self._reserve(position, position + BLANK.size)
+        self._prepare_roll(length)
+        section.begin(end)
+        self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
+        section.commit(end, self._words[LAST_TIMESTAMP])
+        segments.roll()
+        section.finish()
+
+    def _prepare_roll(self, length: int) -> None:
+        size = self.segments.size_bytes
+        try:
+            self.segments.prepare_roll(length)
+        except OSError as error:
+            raise self._no_room(f"the next segment of {size} bytes", error) from error
+        self._health.has_room()
+
+    def _follow(self, position: int) -> int:
+        """Go on in the segment where the log ends, if another process has rolled; what is left."""
+        segments = self.segments
+        if position < segments.active_offset:
+            what = f"the log cannot end at {position}, in front of its last segment"
+            raise self._failed(OSError(errno.EIO, what))
+        try:
+            segments.follow(position)
+        except OSError as error:
+            raise self._no_room(f"the segment at {position}", error) from error
+        return segments.active_offset + segments.size_bytes - position
+
+    def next_offsets(self) -> dict[Queue, int]:
+        """The queue offset that the next message of each queue takes; while nobody appends."""
+        return self._table.snapshot()
+
+    def _make_room_for_queues(self) -> None:
+        """See to it that the table can take the queues that this append begins."""
+        try:
+            self._table.make_room(self._page.words)
+        except OSError as error:
+            raise self._no_room("the table of queues", error) from error
+
+    def _reserve(self, position: int, end: int) -> None:
+        """See to it that there is room up to ``end`` before anything is written."""
+        try:
+            if self.segments.reserve(position, end):
+                self._health.has_room()
+        except OSError as error:
+            raise self._no_room(f"{end - position} more bytes of the log", error) from error
+
+    def _no_room(self, what: str, error: OSError) -> PutRefused:
+        why = f"no room for {what}: {error}"
+        self._health.lacks_room(why)
+        return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
+
+    def let_go(self) -> None:
+        """Give the append lock back, and files that are full; called while others append as well.
+
+        An idle process would else keep segments on the disk that were deleted since.
+        """
+        self._section.let_go()
+        self.positions.moved()  # who waits in this process alone is to wait for all
+        segments = self.segments
+        if self.positions.appended > segments.active_offset + segments.size_bytes:
+            with suppress(LakelogError):  # the next put is told
+                self._inside(lambda: self._follow(self.positions.appended))
+        segments.release()
+
+    def _inside(self, work: Callable[[], object]) -> None:
+        """Do ``work`` in the section."""
+        section = self._section
+        section.check()
+        try:
+            section.enter()
+            work()
+        finally:
+            if section.is_mine():
+                section.leave()
+
+    def settle(self) -> None:
+        """Wait for an append that is under way; none follows once puts are refused."""
+        while True:
+            try:
+                self._inside(lambda: None)  # which repairs what a signal's handler has cut short
+            except PutRefused:  # somebody takes long
+                continue
+            except StoreFailed:
+                return
+            return
+
+    # --- durability: the log as a flush strategy sees it ---
+
+    @property
+    def appended(self) -> int:
+        """End of what was appended."""
+        return self.positions.appended
+
+    @property
+    def flushed(self) -> int:
+        """End of what is durable."""
+        return self.positions.flushed
+
+    def commit(self) -> int:
+        """Hand staged bytes to the page cache; the end of what others see."""
+        if self._health.failure is not None:
+            raise self._health.failed()
+        try:
+            end = self._files.commit()
+        except OSError as error:
+            raise self._failed(error) from error
+        if self.staged:
+            self.positions.moved()
+        return end
+
+    def sync(self) -> int:
+        """Make durable what was appended before the call; the new ``flushed``.
+
+        After one failure every later call fails too: what was not durable by then never counts.
+        """
+        if self._health.failure is not None:
+            raise self._health.failed()
+        before = self.positions.flushed
+        self._sync.reach(self.positions.appended, math.inf)
+        flushed = self.positions.flushed
+        if flushed > before:
+            self.positions.moved()
+        return flushed
+
+    def try_sync(self) -> bool:
+        """As :meth:`sync`, unless somebody syncs just now; whether it did, or had nothing to do."""
+        if self._health.failure is not None:
+            raise self._health.failed()
+        before = self.positions.flushed
+        led = self._sync.lead(self.positions.appended)
+        if self.positions.flushed > before:
+            self.positions.moved()
+        return led
+
+    def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Wait until all before ``end_offset`` is durable; whether it was in time."""
+        return self._sync.wait(end_offset, timeout_s, ask)

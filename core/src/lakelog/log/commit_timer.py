@@ -1,0 +1,82 @@
+"""The commit phase of staged writers: their bytes reach the page cache at the latest so often.
+
+It stands around whatever flush strategy is chosen, by RocketMQ's rules (``CommitRealTimeService``):
+every ``interval_ms`` a commit, if enough pages were touched or the last one was long ago. A commit
+that moved something wakes the strategy, as far as it wants to be woken.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from threading import Event, Thread
+from typing import Final
+
+from lakelog.errors import StoreFailed
+from lakelog.interfaces import CommitRules, Flushable, FlushStrategy, Outcome, Wakeable
+from lakelog.runtime.threads import started
+
+PAGE_BYTES: Final = 4096
+_SLOW_SECONDS: Final = 0.5
+_log = logging.getLogger("lakelog")
+
+
+class Committing:
+    """A flush strategy, and commits beside it."""
+
+    def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
+        self.answers_later: bool = getattr(inner, "answers_later", False)
+        self.waits_for_disk: bool = getattr(inner, "waits_for_disk", False)
+        self._inner = inner
+        self._wake = inner.wake if isinstance(inner, Wakeable) else _nobody
+        self._rules = rules
+        self._over = Event()
+        self._thread: Thread | None = None
+
+    def start(self, log: Flushable) -> None:
+        """Start the strategy, then look at the log so often."""
+        self._inner.start(log)
+        self._thread = started(
+            Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
+        )
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """The strategy's; it may have chosen anew at its start."""
+        return self._inner.submit(end_offset, wait)
+
+    def _run(self, log: Flushable) -> None:
+        committed, last = log.flushed, time.monotonic()
+        while not self._over.wait(self._rules.interval_ms / 1000):
+            begun = time.monotonic()
+            if not is_due(self._rules, log.appended, committed, begun - last):
+                continue
+            try:
+                committed = log.commit()
+            except StoreFailed:
+                self._wake()  # it hears of it at its next sync, and fails its waiters
+                return
+            last = time.monotonic()
+            if last - begun > _SLOW_SECONDS:
+                _log.warning("a commit to the page cache took %.0f ms", (last - begun) * 1000)
+            self._wake()
+
+    def close(self) -> None:
+        """Stop looking; the strategy's last sync commits what is left."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._inner.close()
+
+
+def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: float) -> bool:
+    """Whether what was appended behind ``committed`` is to be committed now."""
+    pages = appended // PAGE_BYTES - committed // PAGE_BYTES
+    if pages >= max(rules.least_pages, 1):
+        return True
+    return appended > committed and (
+        rules.least_pages == 0 or idle_seconds * 1000 >= rules.thorough_interval_ms
+    )
+
+
+def _nobody() -> None:
+    """The strategy does not want to hear of commits."""

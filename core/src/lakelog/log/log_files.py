@@ -1,0 +1,128 @@
+"""The files of a log, as the append section and group commit see them: repair, and make durable."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterator
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.shared_page import (
+    APPENDED,
+    COMMITTED,
+    FLUSHED_TIMESTAMP,
+    LAST_TIMESTAMP,
+    TABLE_GENERATION,
+)
+from lakelog.files.shared.queue_table import QueueTable
+from lakelog.format.layout import BLANK
+from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.log.reading.source import ViewSource
+from lakelog.log.segments import Segments
+
+if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import RecordBatch
+
+_ZEROS = bytes(1 << 20)
+
+
+@attrs.define(eq=False)
+class LogFiles:
+    """What ``lakelog.shared`` calls a ``RepairedLog``, and what it calls a ``SyncedLog``."""
+
+    segments: Segments
+    positions: Positions
+    table: QueueTable
+    _stamp_ms: int = attrs.field(default=0, init=False)
+    _committing: Lock = attrs.field(factory=Lock, init=False)
+
+    # --- repair ---
+
+    def zero(self, start: int, end: int) -> None:
+        """Write zeros from ``start`` to ``end``; of a roll, over its blank record alone."""
+        self._check_writer()
+        if end % self.segments.size_bytes == 0:
+            end = start + BLANK.size
+        for at in range(start, end, len(_ZEROS)):
+            self.segments.overwrite(at, memoryview(_ZEROS)[: end - at])
+
+    def raise_ends(self, start: int, end: int) -> int:
+        """Let each queue end behind its last record between ``start`` and ``end``, at least.
+
+        :returns: store time of the last one, in ms since 1970; 0 where there is none
+
+        Raises ``OSError`` where the records are not whole.
+        """
+        from lakelog.log.queue_survey import Survey
+
+        self.follow_table()
+        found = Survey(start, start)
+        for batch in self._records(start, end):
+            found.count(batch)
+        for queue, next_offset in found.next_offsets.items():
+            self.table.raise_to(queue, next_offset)
+        return found.last_timestamp_ms
+
+    def follow_table(self) -> None:
+        """Go on with a larger table of queue ends, if there is one."""
+        generation = self.positions.words[TABLE_GENERATION]
+        if generation != self.table.generation:
+            self.table.reopen(generation)
+
+    def _records(self, start: int, end: int) -> Iterator[RecordBatch]:
+        from lakelog.log.reading.scan import scan  # brings NumPy, for what few processes ever do
+
+        for piece in scan(ViewSource(self.segments), start, end):
+            if isinstance(piece, Damage):
+                raise OSError(errno.EIO, f"a record that was appended is damaged: {piece}")
+            if not isinstance(piece, Blank):
+                yield piece
+
+    def _check_writer(self) -> None:
+        """Bytes that are staged in memory cannot be taken back."""
+        if self.segments.staged:
+            raise OSError(errno.EIO, "an append was interrupted, and its writer stages bytes")
+
+    # --- durability ---
+
+    def end_to_sync(self) -> int:
+        """End of what was appended, by all processes."""
+        words = self.positions.words
+        self._stamp_ms = words[LAST_TIMESTAMP]  # before the end: of a record before it
+        return words[APPENDED]
+
+    def commit(self) -> int:
+        """Hand staged bytes to the page cache; the end of what others see."""
+        if not self.segments.staged:
+            return self.positions.appended
+        with self._committing:
+            end = self.positions.words[COMMITTED] = self.segments.commit()
+        return end
+
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
+        stamp = self._stamp_ms
+        self.commit()
+        begun = time.perf_counter_ns()
+        self.segments.sync(start, end)
+        self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+        self.positions.words[FLUSHED_TIMESTAMP] = stamp
+
+    def write_again(self, start: int, end: int) -> None:
+        """Read the records from ``start`` to ``end``, check them, and write the same bytes.
+
+        What is staged is written once, by the process that holds it. Raises ``OSError``.
+        """
+        if self.segments.staged:
+            return
+        for _ in self._records(start, end):
+            pass
+        segments, at = self.segments, start
+        while at < end:
+            data = bytes(segments.view(at, min(end - at, len(_ZEROS))))
+            segments.overwrite(at, data)
+            at += len(data)

@@ -1,0 +1,270 @@
+"""What a log holds, added up while it is read: the last store time, and the next queue offsets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    MULTI_DISPATCH_SEPARATOR,
+    decode_properties,
+    light_queues,
+)
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.sysflag import INNER_BATCH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lakelog.codec.recordbatch import RecordBatch
+
+INNER_NUMBER = "INNER_NUM"
+"""How many messages an inner batch holds, each of which takes a queue offset."""
+_DISPATCHED = INNER_MULTI_DISPATCH.encode()
+_IMPOSSIBLE = 1 << 62
+_LOG = logging.getLogger("lakelog")
+
+
+@attrs.define
+class Chain:
+    """The queue offsets that the records of one queue state, as they follow one another.
+
+    No checksum covers a stated queue offset. One that is higher than records that fit between its
+    neighbours can explain counts only if a second record goes on with it.
+
+    :ivar next: the offset that the next message takes
+    :ivar end: physical offset behind the last record that was not doubted
+    :ivar alone: only one record was seen, and nothing bears it out
+    :ivar start: where the first record starts
+    :ivar doubt_next: behind the offset of the record that was doubted last; -1 without one
+    :ivar doubt_end: physical offset behind that record
+    :ivar doubt_start: where it starts
+    """
+
+    next: int
+    end: int
+    start: int = 0
+    alone: bool = False
+    doubt_next: int = -1
+    doubt_end: int = 0
+    doubt_start: int = 0
+
+    @classmethod
+    def of(cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False) -> Chain:
+        """Begin with the first record; one that states nothing possible counts for nothing."""
+        if stated < 0:
+            return cls(0, -_IMPOSSIBLE, start, False, _IMPOSSIBLE, end, start)
+        return cls(stated + taken, end, start, not free)
+
+    def take(
+        self, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
+    ) -> None:
+        """Go on with a record from ``start`` to ``end``.
+
+        :param free: nobody can say how high it may be: behind an inner batch that was lost
+        """
+        after = stated + taken
+        if stated >= self.next and (free or explains(stated - self.next, start - self.end)):
+            self.next, self.end, self.alone = after, end, False
+        elif stated < 0 or stated > self.next:
+            self._doubt_or_follow(stated, start, end, after)
+        else:
+            if self.alone and after < self.next:
+                self.doubt_first(after)
+            self.next, self.end, self.alone = max(self.next, after), end, False
+
+    def doubt_first(self, right: int) -> None:
+        """The only record is not believed: the next message takes ``right``."""
+        self.doubt_next, self.doubt_start, self.doubt_end = self.next, self.start, self.end
+        self.next, self.alone = right, False
+
+    def _doubt_or_follow(self, stated: int, start: int, end: int, after: int) -> None:
+        missing = stated - self.doubt_next
+        if missing >= 0 <= self.doubt_next and explains(missing, start - self.doubt_end):
+            self.next, self.end, self.alone, self.doubt_next = after, end, False, -1
+        else:
+            self.doubt_next, self.doubt_start, self.doubt_end = (
+                _IMPOSSIBLE if stated < 0 else after,
+                start,
+                end,
+            )
+
+    def join(self, behind: Chain) -> None:
+        """Go on with what was found of the records right behind, read without these."""
+        if behind.alone:
+            self.take(behind.next - 1, behind.start, behind.end)
+        elif self.alone and 0 < behind.next < self.next:
+            self.doubt_first(behind.next)
+            self.end = behind.end
+        elif behind.next:
+            self.next, self.end, self.alone = max(self.next, behind.next), behind.end, False
+        if behind.doubt_next >= 0:
+            self._doubt_or_follow(
+                behind.doubt_next - 1, behind.doubt_start, behind.doubt_end, behind.doubt_next
+            )
+
+
+def explains(missing: int, gap_bytes: int) -> bool:
+    """Whether so many records can have stood in so many bytes of the log."""
+    return missing * RECORD_MIN_BYTES <= gap_bytes
+
+
+@attrs.define
+class Survey:
+    """What was read.
+
+    :ivar start_offset: where it began
+    :ivar end_offset: behind the last whole record or blank
+    :ivar last_timestamp_ms: store time of the last record
+    :ivar next_offsets: the offset that the next message of each queue takes
+    :ivar records: how many whole ones there are
+    :ivar highest_timestamp_ms: store time of the youngest record; a clock may have been set back
+    :ivar chains: by queue, what its next record is judged by
+    """
+
+    start_offset: int
+    end_offset: int
+    last_timestamp_ms: int = 0
+    next_offsets: dict[Queue, int] = attrs.Factory(dict)
+    records: int = 0
+    highest_timestamp_ms: int = 0
+    chains: dict[Queue, Chain] = attrs.Factory(dict)
+
+    def raise_offset(self, queue: Queue, next_offset: int) -> None:
+        """The next offset of ``queue`` is at least this."""
+        if self.next_offsets.get(queue, 0) < next_offset:
+            self.next_offsets[queue] = next_offset
+
+    def join(self, behind: Survey) -> None:
+        """Add what was read right behind."""
+        self.end_offset = behind.end_offset
+        self.records += behind.records
+        self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
+        self._raise_time(behind.highest_timestamp_ms)
+        for queue, chain in behind.chains.items():
+            before = self.chains.get(queue)
+            if before is None:
+                before = self.chains[queue] = attrs.evolve(chain)
+            else:
+                before.join(chain)
+            self.next_offsets[queue] = before.next
+
+    def settle(self, queue: Queue, end: int, reached: int) -> None:
+        """Compare with the units of a queue: they end at ``end``, with a record before ``reached``.
+
+        A single record that states more than its queue can have come to since is not believed.
+        """
+        chain = self.chains.get(queue)
+        if chain is not None and chain.alone and not self._fits(chain, end, reached):
+            chain.doubt_next, chain.doubt_start, chain.doubt_end = (
+                chain.next,
+                chain.start,
+                chain.end,
+            )
+            chain.next, chain.alone = end + (chain.start >= reached), False
+            self.next_offsets[queue] = chain.next
+        self.raise_offset(queue, end)
+
+    @staticmethod
+    def _fits(chain: Chain, end: int, reached: int) -> bool:
+        missing = chain.next - 1 - end
+        return missing <= 0 or explains(missing, max(0, chain.start - reached))
+
+    def tell_doubts(self) -> None:
+        """Warn of the queue offsets that were not believed."""
+        for queue, chain in self.chains.items():
+            if chain.doubt_next >= 0:
+                _LOG.warning(
+                    "queue %s/%d: the record at %d cannot have the queue offset that it states; "
+                    "the queue goes on at %d, and `lakelog verify --queues` tells its place",
+                    *(*queue, chain.doubt_start, self.next_offsets.get(queue, chain.next)),
+                )
+
+    def count(self, batch: RecordBatch) -> None:
+        """Add a run of records; prepared messages take no queue offset."""
+        from lakelog.codec.queue_groups import queue_groups  # brings NumPy
+
+        self.end_offset = batch.end_offset
+        times = batch.store_timestamps_ms
+        self.last_timestamp_ms = int(times[-1])
+        self._raise_time(int(times.max()))
+        self.records += len(batch)
+        for group in queue_groups(batch):
+            self._follow(batch, group.queue, group.records)
+        self._count_light_queues(batch)
+
+    def _raise_time(self, found_ms: int) -> None:
+        self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)
+
+    def _follow(self, batch: RecordBatch, queue: Queue, rows: NDArray[Any]) -> None:
+        """Add the records of one queue, by their places in a run."""
+        chain, stated = self.chains.get(queue), batch.queue_offsets[rows]
+        first, last = int(stated[0]), int(stated[-1])
+        flags = batch.sys_flags[rows] & INNER_BATCH
+        known = chain is not None or (len(rows) > 1 and first >= 0)
+        plain = known and not flags.any() and last - first == len(rows) - 1
+        if plain and (chain is None or chain.next == first) and (stated[1:] > stated[:-1]).all():
+            end = int(batch.physical_offsets[rows[-1]]) + int(batch.sizes[rows[-1]])
+            if chain is None:
+                self.chains[queue] = chain = Chain(last + 1, end)
+            chain.next, chain.end, chain.alone = last + 1, end, False
+            self.next_offsets[queue] = last + 1
+            return
+        for at, queue_offset, inner in zip(
+            rows.tolist(), stated.tolist(), flags.tolist(), strict=True
+        ):
+            taken = _taken(batch, at) if inner else 1
+            self._take(batch, queue, at, queue_offset, taken, free=bool(inner))
+
+    def _take(
+        self,
+        batch: RecordBatch,
+        queue: Queue,
+        at: int,
+        stated: int,
+        taken: int,
+        *,
+        free: bool,
+    ) -> None:
+        start = int(batch.physical_offsets[at])
+        end = start + int(batch.sizes[at])
+        chain = self.chains.get(queue)
+        if chain is None:
+            chain = self.chains[queue] = Chain.of(stated, start, end, taken, free=free)
+        else:
+            chain.take(stated, start, end, taken, free=free)
+        self.next_offsets[queue] = chain.next
+
+    def _count_light_queues(self, batch: RecordBatch) -> None:
+        if not _has_light_queues(batch):
+            return
+        for at, raw in enumerate(batch.property_strings):
+            if _DISPATCHED in raw:
+                properties = decode_properties(raw)
+                topics = light_queues(properties.get(INNER_MULTI_DISPATCH, ""))
+                stated = properties.get(INNER_MULTI_QUEUE_OFFSET, "")
+                offsets = stated.split(MULTI_DISPATCH_SEPARATOR)
+                for topic, offset in zip(topics, offsets, strict=False):
+                    if offset.isdigit():
+                        self._take(batch, (topic, 0), at, int(offset), 1, free=False)
+
+
+def _taken(batch: RecordBatch, at: int) -> int:
+    """How many queue offsets an inner batch takes."""
+    number = batch.properties[at].get(INNER_NUMBER, "1")
+    return int(number) if number.isdigit() else 1
+
+
+def _has_light_queues(batch: RecordBatch) -> bool:
+    """Whether any record may feed one; a search in all bytes at once costs next to nothing."""
+    from lakelog.codec.propertyblocks import pays, property_blocks
+
+    if pays(batch):
+        return any(_DISPATCHED in block.tobytes() for _, block in property_blocks(batch))
+    held = batch.buffer.obj
+    return not isinstance(held, bytes) or _DISPATCHED in held

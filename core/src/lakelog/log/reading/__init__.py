@@ -1,0 +1,1 @@
+"""Reading the log: by offset, in order, and past damage."""

@@ -1,0 +1,88 @@
+"""``lakelog/damage.json``: places of the log that are no whole record, and stay in it.
+
+``{"damage": [{"offset": N, "end_offset": N, "what": TEXT, "unproven": BOOL, "head": HEX,
+"to_fill": BOOL}]}``; see ``Damage``. Readers pass over it without judging
+again. A recovery that reads a part of the log says anew what is damaged there, and leaves the rest
+as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import CorruptRecord
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.format.layout import OWN_DIR
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.store_directory import StoreDirectory
+
+DAMAGE_FILE: Final = "damage.json"
+_NOT_READ: Final = "noted earlier, and not read this time"
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def read_damage(files: FileSystem, path: Path) -> tuple[Damage, ...]:
+    """What the store directory ``path`` knows; nothing where the list cannot be read."""
+    content = read_file(files, path / OWN_DIR / DAMAGE_FILE)
+    if content is None:
+        return ()
+    try:
+        return tuple(_parse(json.loads(content)["damage"]))
+    except (ValueError, KeyError, TypeError) as error:
+        _LOG.warning("%s is damaged and counts for nothing: %s", DAMAGE_FILE, error)
+        return ()
+
+
+def _parse(rows: Iterable[dict[str, Any]]) -> Iterator[Damage]:
+    for row in rows:
+        offset = int(row["offset"])
+        error = CorruptRecord(str(row["what"]), offset=offset)
+        unproven, head = bool(row["unproven"]), bytes.fromhex(row["head"])
+        to_fill = bool(row.get("to_fill"))
+        yield Damage(offset, int(row["end_offset"]), error, None, unproven, head, to_fill)
+
+
+def noted_before(
+    directory: StoreDirectory, size_bytes: int, minimum: int, start: int
+) -> tuple[Damage, ...]:
+    """Known damage of a log that begins at ``minimum``, as far as it begins before ``start``."""
+    return tuple(
+        attrs.evolve(
+            each,
+            error=CorruptRecord(f"{each.error.what}; {_NOT_READ}", offset=each.offset),
+            path=directory.segment(each.offset - each.offset % size_bytes),
+        )
+        for each in read_damage(directory.files, directory.path)
+        if minimum < each.end_offset and each.offset < start
+    )
+
+
+def keep_damage(
+    files: FileSystem, path: Path, start: int, minimum: int, found: Iterable[Damage]
+) -> None:
+    """Replace what is known of the log from ``start`` on, durably; a list that is right stays."""
+    before = read_damage(files, path)
+    known = [each for each in before if minimum < each.end_offset and each.offset < start]
+    known += found
+    if [_row(each) for each in known] == [_row(each) for each in before]:
+        return
+    content = json.dumps({"damage": [_row(each) for each in known]}, indent=1)
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / DAMAGE_FILE, content.encode() + b"\n")
+
+
+def _row(damage: Damage) -> dict[str, Any]:
+    return {
+        "offset": damage.offset,
+        "end_offset": damage.end_offset,
+        "what": damage.error.what,
+        "unproven": damage.unproven,
+        "head": damage.head.hex(),
+        "to_fill": damage.to_fill,
+    }

@@ -1,0 +1,104 @@
+"""What the public verbs that read a store raise where the operating system fails: one error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from lakelog.errors import LakelogError, StoreClosed
+from lakelog.log.store_directory import unread
+
+
+class Reads(Protocol):
+    """A store; ``_current.path`` is its directory, for errors that name no file."""
+
+    _current: Any
+
+
+S = TypeVar("S", bound=Reads)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Let ``verb`` raise :class:`~lakelog.errors.ReadFailed` in the place of ``OSError``."""
+
+    @wraps(verb)
+    def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        parts = self._current.parts
+        try:
+            return verb(self, *arguments, **named)
+        except (StoreClosed, OSError) as error:
+            if self._current.parts is not parts and not self._current.closed:
+                return guarded(self, *arguments, **named)  # what it read by was given up meanwhile
+            if isinstance(error, LakelogError):
+                raise
+            raise unread(error, self._current.path) from error
+
+    return guarded
+
+
+def reads_async(
+    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """:func:`reads` for a coroutine."""
+
+    @wraps(verb)
+    async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return await verb(self, *arguments, **named)
+        except LakelogError:
+            raise
+        except OSError as error:
+            raise unread(error, self._current.path) from error
+
+    return guarded
+
+
+def iterates(
+    verb: Callable[Concatenate[S, P], Iterator[T]],
+) -> Callable[Concatenate[S, P], Iterator[T]]:
+    """:func:`reads` for what gives an iterator: for the call, and for every step."""
+
+    @wraps(verb)
+    def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
+        path = self._current.path
+        return _steps(reads(verb)(self, *arguments, **named), path)
+
+    return guarded
+
+
+def _steps(found: Iterator[T], path: Path) -> Iterator[T]:
+    try:
+        yield from found
+    except LakelogError:
+        raise
+    except OSError as error:
+        raise unread(error, path) from error
+
+
+def iterates_async(
+    verb: Callable[Concatenate[S, P], AsyncIterator[T]],
+) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
+    """:func:`iterates` for an asynchronous iterator."""
+
+    @wraps(verb)
+    def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        path = self._current.path
+        return _steps_async(reads(verb)(self, *arguments, **named), path)
+
+    return guarded
+
+
+async def _steps_async(found: AsyncIterator[T], path: Path) -> AsyncIterator[T]:
+    try:
+        async with aclosing(cast(AsyncGenerator[T, None], found)):
+            async for each in found:
+                yield each
+    except LakelogError:
+        raise
+    except OSError as error:
+        raise unread(error, path) from error

@@ -1,0 +1,355 @@
+"""The reading half of a store: one record by its place, and everything in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import attrs
+
+from lakelog.codec import decode
+from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
+from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog.format.message_id import parse_message_id
+from lakelog.interfaces import SegmentSource
+from lakelog.log.open_segment import deleted
+from lakelog.log.reading.archived import OlderBounds, WithOlder
+from lakelog.log.reading.bounds import OwnedBounds
+from lakelog.log.reading.known_damage import KnownDamage
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.source import Extent, Source, Unbroken, ViewSource
+from lakelog.message import StoredMessage
+from lakelog.runtime.arguments import whole
+
+if TYPE_CHECKING:
+    from lakelog.codec.recordbatch import Decoder
+    from lakelog.log.reading.gather import Gathered, Ints, Longs
+    from lakelog.log.segments import Segments
+
+OnDamage: TypeAlias = Callable[[Damage], None]
+_log = logging.getLogger("lakelog")
+
+
+class Bounds(Protocol):
+    """Between which offsets a log can be read."""
+
+    def minimum(self) -> int:
+        """First byte that is there."""
+
+    def end(self) -> int | None:
+        """Where reading stops; ``None`` if that has to be found out by reading."""
+
+
+class Flushed(Protocol):
+    """Who knows up to where a log is durable."""
+
+    def end(self, log_end: Callable[[], int]) -> int | None:
+        """End of what is durable; ``None`` if nobody says.
+
+        :param log_end: finds the end of the log
+        """
+
+
+class LogReader:
+    """Reads records of one log."""
+
+    def __init__(
+        self,
+        source: Source,
+        bounds: Bounds,
+        is_live: Callable[[], bool],
+        flushed: Flushed | None = None,
+        wait_flushed: Callable[[int, float], bool] | None = None,
+        decoder: Decoder | None = None,
+    ) -> None:
+        """Keep what is needed to read.
+
+        :param decoder: gives messages the bodies that were put, where these are stored otherwise
+        """
+        self._decoder = decoder
+        self._source = source
+        self._known = KnownDamage(source)
+        self._bounds = bounds
+        self._is_live = is_live
+        self._flushed = flushed
+        self._wait_flushed = wait_flushed
+        self._older: LogReader | None = None
+        self._scanned = source
+
+    def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
+        """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
+        self._scanned = WithOlder(self._source, archive, size_bytes)
+        bounds = OlderBounds(self._bounds, archive)
+        self._older = LogReader(self._scanned, bounds, self._is_live, decoder=self._decoder)
+
+    @property
+    def oldest_offset(self) -> int:
+        """First byte that can be read: of the archive, or of the log if there is none."""
+        return self.min_offset if self._older is None else self._older.min_offset
+
+    @property
+    def min_offset(self) -> int:
+        """First byte of the log that is still there."""
+        return self._bounds.minimum()
+
+    @property
+    def max_offset(self) -> int:
+        """Where reading stops: behind the last whole record."""
+        end = self._bounds.end()
+        return self._found_end() if end is None else end
+
+    def flushed(self) -> int | None:
+        """End of what is durable; ``None`` if that is not known."""
+        return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
+
+    def wait_flushed(self, offset: int, timeout_s: float) -> bool:
+        """Whether all before ``offset`` is durable in time; ``False`` at once if nobody says."""
+        return self._wait_flushed is not None and self._wait_flushed(offset, timeout_s)
+
+    def _found_end(self) -> int:
+        """Behind the last record or blank, found by reading the last segment that holds any."""
+        end = self._bounds.minimum()
+        for start in reversed(self._source.starts()):
+            for piece in self._scan(start, None, verify=True):
+                if isinstance(piece, Blank):
+                    end = piece.offset + piece.size
+                elif not isinstance(piece, Damage):
+                    end = piece.end_offset
+            if end > start:
+                break
+        return end
+
+    def end_now(self, start: int) -> int | None:
+        """Where a living owner has come, looked for from the record at ``start`` on.
+
+        What bounds a read beside an owner that goes on: it could otherwise run after it for ever.
+        ``None`` where no owner lives. Where it publishes no positions, follows lengths alone.
+        """
+        known = self._bounds.end()
+        if known is not None:
+            return known
+        if not self._is_live():
+            return None
+        end = start
+        for piece in self._scan(start, None, verify=False):
+            if isinstance(piece, Blank):
+                end = piece.offset + piece.size
+            elif not isinstance(piece, Damage):
+                end = piece.end_offset
+        return end
+
+    def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
+        """Runs of records, blanks and damage from ``start`` to ``end``."""
+        first = max(self._bounds.minimum(), start or 0)
+        if self._older is not None and start is not None and start < first:
+            return self._older.pieces(start, end, verify=verify)
+        limit = self._bounds.end()
+        if limit is not None:
+            end = limit if end is None else min(limit, end)
+        inside = self._known.rest(first, verify=verify) if self._known else None
+        if inside is not None:
+            return self._from_inside(inside, end, verify=verify)
+        if self._is_live():
+            return self._beside_owner(first, end, verify=verify, is_finished=limit is not None)
+        return self._beside_nobody(first, end, verify=verify)
+
+    def check_start(self, start: int | None) -> int | None:
+        """``start``, if reading can begin there; 0 and ``None`` are the first that is there.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` for an offset that was deleted.
+        """
+        if start is not None:
+            start = whole("start", start)
+        if start and start < self.min_offset and start < (oldest := self.oldest_offset):
+            raise deleted(start, oldest)
+        return start
+
+    def _from_inside(self, damage: Damage, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        """What is left of known damage, then what follows."""
+        if end is not None and end <= damage.offset:
+            return iter(())
+        if end is not None and end <= damage.end_offset:
+            return iter((attrs.evolve(damage, end_offset=end),))
+        return chain((damage,), self.pieces(damage.end_offset, end, verify=verify))
+
+    def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        from lakelog.log.reading.scan import (
+            scan,  # brings NumPy, which a store that only writes can do without
+        )
+
+        source = Unbroken(self._scanned, self._bounds.minimum)
+        found = scan(source, start, end, verify=verify)
+        return found if self._decoder is None else _with(self._decoder, found)
+
+    def _beside_nobody(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
+        """Scan a log that nobody writes to, until there is damage and somebody owns it after all.
+
+        That may be what the new owner had not written yet, with what it has written since behind
+        it.
+        """
+        for piece in self._scan(start, end, verify=verify):
+            if isinstance(piece, Damage) and self._is_live():
+                yield from self.pieces(piece.offset, end, verify=verify)
+                return
+            yield piece
+
+    def _beside_owner(
+        self, start: int, end: int | None, *, verify: bool, is_finished: bool
+    ) -> Iterator[Piece]:
+        """Scan while the owner writes: what stands behind the last record is not finished yet.
+
+        Damage with something whole behind it may have been seen while it was written, so it is
+        looked at again: the owner writes in order, and by now it is there. Where the owner says
+        that everything before ``end`` ``is_finished``, so is damage that ends there.
+        """
+        doubted: int | None = None
+        again: int | None = start
+        while again is not None:
+            at, again, held = again, None, None
+            for piece in self._scan(at, end, verify=verify):
+                if held is not None and held.offset != doubted:
+                    doubted = again = held.offset
+                    break
+                if held is not None:
+                    yield held
+                held = piece if isinstance(piece, Damage) else None
+                if held is None:
+                    yield piece
+            if again is None and held is not None and is_finished:
+                if held.offset == doubted:
+                    yield held
+                else:
+                    doubted = again = held.offset
+
+    def messages(
+        self, start: int | None, end: int | None, on_damage: OnDamage | None
+    ) -> Iterator[StoredMessage]:
+        """Every message from ``start`` to ``end``."""
+        report = on_damage or _warn
+        for piece in self.pieces(start, end):
+            if isinstance(piece, Damage):
+                report(piece)
+            elif not isinstance(piece, Blank):
+                yield from (piece.message(at) for at in range(len(piece)))
+
+    def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
+        """Whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
+
+        Never raises because of a record: ``Gathered`` says which are gone
+        or broken.
+        """
+        from lakelog.log.reading.gather import gather  # brings NumPy
+
+        bounds = self._bounds
+        known = self._known.hits(offsets, verify=verify) if self._known else None
+        return gather(
+            *(self._source, bounds.minimum(), bounds.end(), offsets, sizes),
+            verify=verify,
+            known=known,
+            decoder=self._decoder,
+        )
+
+    def few(
+        self, offsets: Longs, sizes: Ints, *, verify: bool = True
+    ) -> list[StoredMessage] | None:
+        """A few messages at physical ``offsets``; ``None`` where :meth:`gather` has to look."""
+        if self._known and self._known.hits(offsets, verify=verify).any():
+            return None
+        from lakelog.log.reading.gather import few  # brings NumPy
+
+        bounds = self._bounds
+        found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
+        return found if found is None or self._decoder is None else list(self._decoder(found))
+
+    def owned(self) -> tuple[memoryview, Segments] | None:
+        """The shared page, in bytes, and the segments: for compiled code that reads by itself.
+
+        ``None`` but for an owner whose records are served as they stand in its segments.
+        """
+        if self._known or self._decoder is not None:
+            return None
+        if not (type(self._source) is ViewSource and type(self._bounds) is OwnedBounds):
+            return None
+        words = self._bounds.positions.words
+        return (words.cast("B"), self._source.segments) if isinstance(words, memoryview) else None
+
+    def store_time_ms(self, offset: int, size: int) -> int | None:
+        """The store time of the record at ``offset``, in ms since 1970; reads only its head.
+
+        ``None`` if no record of ``size`` bytes that says so of itself stands there.
+        """
+        end = self._bounds.end()
+        if offset < self._bounds.minimum() or (end is not None and offset + size > end):
+            return None
+        if self._known and self._known.at(offset):
+            return None
+        for extent in self._source.extents(offset):  # open for as long as the loop holds it
+            if extent.start <= offset and offset + size <= extent.end:
+                return head_store_time(extent.read(offset, HEAD_MOST_BYTES), offset, size)
+            break
+        return None
+
+    def look_up(self, where: int | str) -> StoredMessage:
+        """The message at an offset, or with a message id."""
+        if isinstance(where, str):
+            offset = parse_message_id(where).physical_offset
+        else:
+            offset = whole("where", where, None)
+        end = self._bounds.end()
+        if self._older is not None and offset < self._bounds.minimum():
+            return self._older.look_up(offset)
+        if 0 <= offset < (minimum := self._bounds.minimum()):
+            raise deleted(offset, minimum)
+        if offset < 0 or (end is not None and offset >= end):
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in the log, which holds {self.min_offset} to "
+                f"{self.max_offset}",
+                offset=offset,
+            )
+        damage = self._known.at(offset) if self._known else None
+        if damage is not None:
+            raise _unproven(offset, damage)
+        return self._decode(offset)
+
+    def _decode(self, offset: int) -> StoredMessage:
+        for extent in self._source.extents(offset):  # open for as long as the loop holds it
+            if extent.start <= offset < extent.end:
+                stored = self._decode_from(extent, offset)
+                return stored if self._decoder is None else self._decoder((stored,))[0]
+            break
+        if offset < self._bounds.minimum():
+            raise deleted(offset, self._bounds.minimum())
+        raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
+
+    @staticmethod
+    def _decode_from(extent: Extent, offset: int) -> StoredMessage:
+        head = extent.read(offset, BLANK.size)
+        size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
+        if magic == MAGIC_BLANK:
+            raise OffsetOutOfRange(f"only a blank stands at offset {offset}", offset=offset)
+        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
+            raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
+        return decode(extent.read(offset, size), offset=offset)
+
+
+def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        if not isinstance(piece, Blank | Damage):
+            piece.decoder = decoder
+        yield piece
+
+
+def _unproven(offset: int, damage: Damage) -> CorruptRecord:
+    return CorruptRecord(
+        f"it stands in what a recovery found damaged, {damage.offset} to {damage.end_offset}, and "
+        "nothing proves that it belongs to the log",
+        offset=offset,
+        path=damage.path,
+    )
+
+
+def _warn(damage: Damage) -> None:
+    _log.warning("%s", damage)

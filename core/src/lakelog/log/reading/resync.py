@@ -1,0 +1,92 @@
+"""Finds the next whole record behind damage, by its magic number and by every check there is.
+
+That it is whole does not prove that it belongs to the log: who looks for it decides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, TypeAlias
+
+from lakelog.codec.decode import decode_frame
+from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.errors import CorruptRecord
+from lakelog.format.layout import AT_MAGIC, BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog.log.reading.source import Extent
+
+_WINDOW_BYTES: Final = 1 << 20
+_MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]
+
+Accepts: TypeAlias = Callable[[memoryview, int], bool]
+"""Whether a whole record, given its bytes and its offset, belongs to the log."""
+
+
+def find_record(
+    extent: Extent, damaged: int, accepts: Accepts, *, sealed: bool = False
+) -> int | None:
+    """Where the next whole record, or the blank, of the segment starts behind ``damaged``.
+
+    :param sealed: whether a record without a record checksum is none
+    """
+    for offset in _candidates(extent, damaged + 1):
+        if _is_whole(extent, offset, accepts, sealed=sealed):
+            return offset
+    return None
+
+
+def not_older(than_ms: int) -> Accepts:
+    """Accept what was not stored earlier: that is left over from a log that was cut."""
+
+    def accepts(record: memoryview, _offset: int) -> bool:
+        return decode_frame(record, read_frame(record, 0, len(record), 0)).store_timestamp_ms >= (
+            than_ms
+        )
+
+    return accepts
+
+
+def _candidates(extent: Extent, start: int) -> Iterator[int]:
+    """Where something may start, because its magic number is there."""
+    at = extent.next_data(start - 1)  # from the damage on, as who asks later where it ends
+    while at is not None and at < extent.end:
+        data = bytes(extent.read(at, _WINDOW_BYTES))
+        for position in _magic_positions(data):
+            if at + position - AT_MAGIC >= start:
+                yield at + position - AT_MAGIC
+        if len(data) < _WINDOW_BYTES:  # the end, or where somebody has cut the file meanwhile
+            return
+        at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
+
+
+def _magic_positions(data: bytes) -> list[int]:
+    found: list[int] = []
+    if data == bytes(len(data)):  # what is left of a segment: much faster than to search
+        return found
+    for magic in _MAGICS:
+        position = data.find(magic)
+        while position >= 0:
+            found.append(position)
+            position = data.find(magic, position + 1)
+    return sorted(found)
+
+
+def _is_whole(extent: Extent, offset: int, accepts: Accepts, *, sealed: bool) -> bool:
+    head = extent.read(offset, BLANK.size)
+    if len(head) < BLANK.size:
+        return False
+    size, magic = BLANK.unpack(head)
+    if not 0 < size <= extent.end - offset:
+        return False
+    if magic == MAGIC_BLANK:
+        return bool(size == extent.end - offset)
+    record = extent.read(offset, size)
+    return _is_record(record, offset, sealed=sealed) and accepts(record, offset)
+
+
+def _is_record(data: memoryview, offset: int, *, sealed: bool) -> bool:
+    try:
+        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
+    except CorruptRecord:
+        return False
+    return True

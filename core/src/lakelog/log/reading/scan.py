@@ -1,0 +1,261 @@
+"""Reads a log from end to end: runs of records, blanks, and damage with its place.
+
+Damage is not the end: behind it a scan goes on at the next record that can be proved whole, by
+its lengths, its place, its checksums, and a store time that is not older than the last one's. A
+:class:`Judge` can ask for more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.run import decode_run
+from lakelog.errors import CorruptRecord
+from lakelog.format.layout import (
+    BLANK,
+    BLANK_MIN_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_MIN_BYTES,
+)
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.resync import Accepts, find_record, not_older
+from lakelog.log.reading.source import Extent, Source
+
+WINDOW_BYTES: Final = 4 << 20
+"""How much is looked at at once."""
+_HEAD_BYTES: Final = 64
+
+
+class Decode(Protocol):
+    """Finds the records at the start of bytes, as :func:`~lakelog.codec.run.decode_run` does."""
+
+    def __call__(
+        self, data: memoryview, base_offset: int, /, *, verify: bool, sealed: bool
+    ) -> RecordBatch:
+        """A batch, which is not changed any more."""
+
+
+class Judge(Protocol):
+    """Decides which whole records belong to the log; asked in the order of the log."""
+
+    def leading(self, batch: RecordBatch, accepted: int) -> int:
+        """How many records at the front of a run belong to the log.
+
+        :param accepted: 0 if it stands right behind the last record that did; 1 if damage is in
+            between, and its first record was accepted
+        """
+
+    def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
+        """Whether a whole record does that stands behind damage, which begins at ``gap_start``."""
+
+
+def scan(
+    source: Source,
+    start: int,
+    end: int | None = None,
+    *,
+    verify: bool = True,
+    judge: Judge | None = None,
+    sealed: bool = False,
+    decode: Decode = decode_run,
+) -> Iterator[Piece]:
+    """What stands in the log from ``start`` on, in order.
+
+    :param start: where a record starts, or anything up to the start of the first segment
+    :param end: where to stop; ``None`` reads to the end of what is there
+    :param verify: whether checksums are computed
+    :param judge: what it refuses is damage
+    :param sealed: whether a record without a record checksum is damage, too
+    :param decode: what finds the records
+
+    What follows the last whole record is damage if it is other than zero.
+    """
+    walk = _Walk(start, end, verify, judge, source.known_damage(), decode, sealed=sealed)
+    for extent in source.extents(start):
+        yield from walk.through(extent)
+        if walk.is_done(extent):
+            break
+    yield from walk.tail()
+
+
+class _Walk:
+    """One scan on its way."""
+
+    def __init__(
+        self,
+        start: int,
+        end: int | None,
+        verify: bool,
+        judge: Judge | None,
+        known: Mapping[int, Damage],
+        decode: Decode,
+        *,
+        sealed: bool,
+    ) -> None:
+        self._decode = decode
+        self._judge = judge
+        self._known = known
+        # Without checksums, what is known to be damaged looks whole, too.
+        self._unproven = [each for each in known.values() if each.unproven or not verify]
+        self._at = start
+        self._end = end
+        self._verify = verify
+        self._sealed = sealed
+        self._last_time_ms = 0
+        self._bad: Damage | None = None
+        self._begun = False
+        self._found = -1
+
+    def is_done(self, extent: Extent) -> bool:
+        return self._end is not None and extent.end >= self._end
+
+    def through(self, extent: Extent) -> Iterator[Piece]:
+        """Everything in one segment."""
+        if self._begun and self._bad is None and extent.start > self._at:
+            self._bad = Damage(self._at, self._at, _missing(self._at, extent.start), extent.path)
+        self._begun = True
+        self._at = max(self._at, extent.start)
+        end = extent.end if self._end is None else min(self._end, extent.end)
+        window = WINDOW_BYTES
+        while self._at < end:
+            asked = min(window, max(end - self._at, RECORD_MIN_BYTES))
+            data = extent.read(self._at, asked)  # fewer where somebody cuts the file now
+            batch = self._run(data)
+            if len(batch):
+                yield from self._good(batch)
+                window = WINDOW_BYTES
+            elif self._fills(extent, data):
+                yield from self._blank(extent)
+                return
+            elif larger := self._size_of_larger(extent, data) if len(data) == asked else 0:
+                window = larger
+                end = max(end, self._at + larger)  # it starts before the end: it belongs here
+            elif not self._resume(extent, data):
+                return
+
+    def _run(self, data: memoryview) -> RecordBatch:
+        """The records at the start of ``data`` that belong to the log."""
+        batch = self._decode(data, self._at, verify=self._verify, sealed=self._sealed)
+        for each in self._unproven:
+            within = self._at <= each.offset < batch.end_offset
+            if within and each.is_at(data[each.offset - self._at :]):
+                batch = batch[: int(batch.physical_offsets.searchsorted(each.offset))]
+        judge, bad = self._judge, self._bad
+        if judge is None or not len(batch):
+            return batch
+        if bad is None:
+            return batch[: judge.leading(batch, 0)]
+        if self._at != self._found and not judge.accepts(batch.record(0), self._at, bad.offset):
+            return batch[:0]
+        return batch[: judge.leading(batch, 1)]
+
+    def _good(self, batch: RecordBatch) -> Iterator[Piece]:
+        yield from self._damage_before(self._at)
+        yield batch
+        self._at = batch.end_offset
+        self._last_time_ms = int(batch.store_timestamps_ms[-1])
+
+    def _fills(self, extent: Extent, data: memoryview) -> bool:
+        """Whether a blank record fills the rest of the segment."""
+        if len(data) < BLANK_MIN_BYTES:
+            return False
+        return BLANK.unpack_from(data) == (extent.end - self._at, MAGIC_BLANK)
+
+    def _blank(self, extent: Extent) -> Iterator[Piece]:
+        yield from self._damage_before(self._at)
+        yield Blank(self._at, extent.end - self._at)
+        self._at = extent.end
+
+    def _size_of_larger(self, extent: Extent, data: memoryview) -> int:
+        """The length of a record that the window has cut, or 0."""
+        if len(data) < RECORD_MIN_BYTES:
+            return 0
+        size, magic = BLANK.unpack_from(data)
+        cut = magic in (MAGIC_V1, MAGIC_V2) and len(data) < size <= extent.end - self._at
+        return int(size) if cut else 0
+
+    def _resume(self, extent: Extent, data: memoryview) -> bool:
+        """Note the damage, and go to the next whole record of the segment if there is one."""
+        known = self._known.get(self._at)
+        if known is not None and self._bad is None and known.is_at(data):
+            self._bad = attrs.evolve(known, path=extent.path)
+            self._at = self._found = known.end_offset
+            return self._at < extent.end
+        if self._bad is None:
+            self._bad = self._damage_at(extent, data)
+        accepts = self._accepts(self._bad.offset)
+        found = find_record(extent, self._at, accepts, sealed=self._sealed)
+        if found is None:
+            self._note_tail(extent)
+            self._at = extent.end
+            return False
+        self._bad = attrs.evolve(self._bad, end_offset=found)
+        self._at = self._found = found
+        return True
+
+    def _damage_at(self, extent: Extent, data: memoryview) -> Damage:
+        """Damage that begins here; who asks for no record checksums may not see it."""
+        head, why = bytes(data[:_HEAD_BYTES]), _why(data, self._at)
+        unproven = why is None and self._sealed
+        if unproven:
+            why = _why(data, self._at, sealed=True)
+        error = why or CorruptRecord("it is damaged", offset=self._at)
+        return Damage(self._at, self._at, error, extent.path, unproven, head)
+
+    def _accepts(self, gap_start: int) -> Accepts:
+        judge = self._judge
+        if judge is None:
+            return not_older(self._last_time_ms)
+        return lambda record, offset: judge.accepts(record, offset, gap_start)
+
+    def _note_tail(self, extent: Extent) -> None:
+        """Whether there is anything but zeros behind the last record of a segment."""
+        if self._bad is not None:
+            last = _last_nonzero(extent, self._at)
+            if last is not None:
+                self._bad = attrs.evolve(self._bad, end_offset=last + 1)
+
+    def _damage_before(self, offset: int) -> Iterator[Damage]:
+        """The damage that ends here, if there is any."""
+        if self._bad is not None:
+            yield attrs.evolve(self._bad, end_offset=offset)
+            self._bad = None
+
+    def tail(self) -> Iterator[Damage]:
+        """Damage that nothing follows; zeros there are just the end of the log."""
+        if self._bad is not None and self._bad.end_offset > self._bad.offset:
+            yield self._bad
+
+
+def _missing(offset: int, behind: int) -> CorruptRecord:
+    return CorruptRecord(
+        "a segment, or its end, is missing", offset=offset, expected=offset, found=behind
+    )
+
+
+def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
+    """What is wrong with the record at the start of ``data``, as far as it tells by itself."""
+    try:
+        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
+    except CorruptRecord as error:
+        return error.with_traceback(None)  # which would hold the map until the next collection
+    return None
+
+
+def _last_nonzero(extent: Extent, offset: int) -> int | None:
+    """The last byte from ``offset`` on that is not zero."""
+    last = None
+    at = extent.next_data(offset)
+    while at is not None and at < extent.end:
+        data = bytes(extent.read(at, WINDOW_BYTES))
+        if data != bytes(len(data)):  # much faster than to strip, and nearly all is zeros
+            last = at + len(data.rstrip(b"\x00")) - 1
+        at = extent.next_data(at + len(data)) if data else None
+    return last

@@ -1,0 +1,248 @@
+"""Where a scan reads from: segments as bytes, whoever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from lakelog.errors import ReadFailed
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import segment_name
+from lakelog.log.open_segment import deleted
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.segments import Segments
+
+
+class Extent(Protocol):
+    """One segment, as a scan sees it; positions are offsets in the log.
+
+    :ivar start: its first byte
+    :ivar end: behind its last byte; less than a segment's if it was cut
+    """
+
+    start: int
+    end: int
+
+    @property
+    def path(self) -> Path | None:
+        """Its file, where there is one to name."""
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Bytes from ``offset``, fewer than ``length`` only at the end."""
+
+    def next_data(self, offset: int) -> int | None:
+        """Where the next bytes stand that may be other than zero."""
+
+
+class Source(Protocol):
+    """A log as a scan sees it."""
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What a recovery found damaged, by its first byte."""
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts, in order."""
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        """The segments from the one that holds ``start`` on, in order, each open until the next."""
+
+
+class FileExtent:
+    """A segment file read by ``pread``: right for files that nobody vouches for."""
+
+    def __init__(self, segment: SegmentFile, file: File, size_bytes: int) -> None:
+        self.start = segment.start_offset
+        self.end = segment.start_offset + min(segment.length, size_bytes)
+        self._segment = segment
+        self._file = file
+        self._zeros: list[tuple[int, int | None]] = []  # each from an offset to the next data
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._segment.path
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Read at most to the end of the segment; raises ``ReadFailed`` if the disk does not."""
+        length = min(length, self.end - offset)
+        try:
+            return memoryview(self._file.read_at(offset - self.start, length))
+        except OSError as error:
+            raise ReadFailed(
+                f"{length} bytes from offset {offset} of the log cannot be read "
+                f"({error.strerror or error}); see to the disk",
+                path=self._segment.path,
+                error=error,
+            ) from error
+
+    def next_data(self, offset: int) -> int | None:
+        """Ask the file system, which knows what was never written; once for the same zeros."""
+        for asked, answer in self._zeros:
+            if asked <= offset and (answer is None or offset <= answer):
+                return answer
+        position = self._file.next_data(offset - self.start)
+        answer = None if position is None else self.start + position
+        if answer != offset:
+            self._zeros.append((offset, answer))
+        return answer
+
+
+class FileSource:
+    """A directory of segments, read without a lock and without changing a byte."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        size_bytes: int,
+        known_damage: Iterable[Damage] = (),
+    ) -> None:
+        self._known = {each.offset: each for each in known_damage}
+        self._files = files
+        self._directory = directory
+        self._size_bytes = size_bytes
+        self._first: int | None = None
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._known
+
+    def segments(self, start: int = 0) -> list[SegmentFile]:
+        """The segment files that are there now, from the one that holds ``start`` on."""
+        least = segment_name(max(start - self._size_bytes + 1, 0))
+        found = self._files.list(self._directory)
+        return segment_files(self._directory, (each for each in found if each[0] >= least))
+
+    def starts(self) -> list[int]:
+        """Where the segments that are there now start."""
+        return [segment.start_offset for segment in self.segments()]
+
+    def first(self) -> int | None:
+        """Where the first segment starts, if there is any.
+
+        It is known until it is gone: segments come behind the others and go in their order.
+        """
+        if self._first is None or not self._is_there(self._first):
+            self._first = next(iter(self.starts()), None)
+        return self._first
+
+    def _is_there(self, start: int) -> bool:
+        with self._opened(self._directory / segment_name(start)) as file:
+            return file is not None
+
+    def extents(self, start: int) -> Iterator[FileExtent]:
+        """Each segment, open for as long as the caller looks at it.
+
+        They are found by their names, and by a listing only where one is missing: few who look for
+        some records want to see them all.
+        """
+        start -= start % self._size_bytes
+        while True:
+            path = self._directory / segment_name(start)
+            with self._opened(path) as file:
+                if file is None:
+                    break
+                segment = SegmentFile(path, start, file.size())
+                yield FileExtent(segment, file, self._size_bytes)
+            start += self._size_bytes
+        for segment in self.segments(start):
+            with self._opened(segment.path) as file:
+                if file is not None:
+                    yield FileExtent(segment, file, self._size_bytes)
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[File | None]:
+        """The file, or ``None`` if there is none, or it was deleted meanwhile."""
+        try:
+            file = self._files.open(path)
+        except FileNotFoundError:
+            yield None
+            return
+        except OSError as error:
+            raise ReadFailed(
+                f"it cannot be opened ({error.strerror or error}); see to the disk, permissions "
+                "and the limit of open files",
+                path=path,
+                error=error,
+            ) from error
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+class ViewExtent:
+    """A segment of an open store, read without a copy."""
+
+    path = None
+
+    def __init__(self, segments: Segments, start: int) -> None:
+        self.start = start
+        self.end = start + segments.size_bytes
+        self._segments = segments
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """View at most to the end of the segment."""
+        return self._segments.view(offset, length)
+
+    def next_data(self, offset: int) -> int | None:
+        """A store that is open knows its end: everything before it is data."""
+        return offset
+
+
+class ViewSource:
+    """The segments of an open store."""
+
+    def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
+        self._known = {each.offset: each for each in known_damage}
+        self.segments = segments
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._known
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts."""
+        return self.segments.starts()
+
+    def extents(self, start: int) -> Iterator[ViewExtent]:
+        """Each segment from the one that holds ``start``."""
+        for first in self.starts():
+            if first + self.segments.size_bytes > start:
+                yield ViewExtent(self.segments, first)
+
+
+class Unbroken:
+    """A log that somebody deletes from the front of: what went away unread is no gap, but an error.
+
+    :param minimum: where the log begins now
+    """
+
+    def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
+        self._source = source
+        self._minimum = minimum
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """What it was told."""
+        return self._source.known_damage()
+
+    def starts(self) -> Sequence[int]:
+        """Where each segment starts."""
+        return self._source.starts()
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        """Each segment; raises ``OffsetOutOfRange`` where one that was due has been deleted."""
+        due = start
+        for extent in self._source.extents(start):
+            if extent.start > due:
+                self._check(due)
+            yield extent
+            due = extent.end
+        self._check(due)  # the last ones may have gone before they could be opened
+
+    def _check(self, due: int) -> None:
+        if (minimum := self._minimum()) > due:
+            raise deleted(due, minimum)

@@ -1,0 +1,201 @@
+"""What stands in a directory before it is opened: whether it is a store, and can be owned.
+
+Nothing in here changes a byte, but for the mark in a directory where a store is being made.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.errors import BadSegment, NotAStore, ReadFailed, StoreError
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import hindrances, problems
+from lakelog.files.shared.ownership import is_owned
+from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.format.layout import (
+    ABORT_BACKUP_FILE,
+    ABORT_FILE,
+    CHECKPOINT_FILE,
+    LOCK_FILE,
+    NEW_FILE,
+    OWN_DIR,
+    TMP_DIR,
+    segment_name,
+)
+from lakelog.settings.model import StoreSettings
+
+
+@attrs.frozen
+class StoreDirectory:
+    """:ivar path: the store directory; :ivar commitlog: where its segments stand."""
+
+    files: FileSystem
+    path: Path
+    commitlog: Path
+
+    @classmethod
+    def of(cls, files: FileSystem, path: Path, core: StoreSettings) -> StoreDirectory:
+        """The directory of a store with these settings."""
+        return cls(files, path, core.commitlog(path))
+
+    def is_new(self) -> bool:
+        """Whether no store is there yet, and one can be made.
+
+        Raises :class:`~lakelog.errors.NotAStore` if something else is there.
+        """
+        if self.commitlog.is_dir():
+            return False
+        if not self.path.exists():
+            return True
+        if not self.path.is_dir():
+            raise NotAStore("this is a file; a store is a directory", path=self.path)
+        found = sorted(each.name for each in self.path.iterdir())
+        if self._foreign(found) and not self._mark.exists():
+            if self.commitlog.is_dir():  # somebody has just made it
+                return False
+            raise NotAStore(
+                f"the directory holds {', '.join(found[:3])} and no {self.commitlog.name}/; "
+                "give an empty directory, or one that RocketMQ or lakelog wrote",
+                path=self.path,
+            )
+        return True
+
+    def is_new_or_being_made(self) -> bool | None:
+        """:meth:`is_new`; ``None`` where that cannot be known, since another owner is making it."""
+        try:
+            return self.is_new()
+        except NotAStore:
+            if is_owned(self.files, self.path):
+                return None
+            raise
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Mark a new directory before strategies are made, which may make files in it.
+
+        Without the mark, what an open leaves that fails or dies there would pass for a directory
+        of something else. The owner removes the mark once the log's folder is there.
+
+        Raises :class:`~lakelog.errors.NotAStore` if something else is there.
+        """
+        if not self.is_new_or_being_made():
+            yield
+            return
+        own = self._mark.parent
+        made = [each for each in (own, *own.parents) if not each.exists()]
+        self._make_mark()
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                self._withdraw(made)
+            raise
+
+    def _make_mark(self) -> None:
+        while True:
+            self.files.make_dir(self._mark.parent)
+            with suppress(FileNotFoundError):  # another open failed, and removed the folder again
+                self.files.open(self._mark, write=True, create=True).close()
+                self.files.sync_dir(self._mark.parent)
+                return
+
+    def _withdraw(self, made: list[Path]) -> None:
+        """Leave no trace, unless there is something of a strategy."""
+        if self.commitlog.is_dir() or self._foreign(each.name for each in self.path.iterdir()):
+            return
+        self.remove_mark()
+        for each in made:
+            self.files.remove_dir(each)
+
+    def remove_mark(self) -> None:
+        """The log's folder is there: from now on that is what makes this a store."""
+        with suppress(FileNotFoundError):
+            self.files.unlink(self._mark)
+
+    @property
+    def _mark(self) -> Path:
+        return self.path / OWN_DIR / NEW_FILE
+
+    def _foreign(self, names: Iterable[str]) -> set[str]:
+        return set(names) - self._left_by_a_beginning()
+
+    def _left_by_a_beginning(self) -> set[str]:
+        """What may be there of a store that a power cut ended before it held anything."""
+        names = {OWN_DIR, LOCK_FILE, ABORT_FILE, ABORT_BACKUP_FILE, "lost+found"}
+        is_unused = read_checkpoint(self.files, self.path) == StoreCheckpoint()
+        return names | {CHECKPOINT_FILE} if is_unused else names
+
+    def check_readable(self) -> None:
+        """Raise :class:`~lakelog.errors.NotAStore` unless a store is there."""
+        if self.is_new():
+            raise NotAStore("no store is here; is the path right?", path=self.path)
+
+    def check_segments(self, size_bytes: int) -> None:
+        """Raise :class:`~lakelog.errors.BadSegment` where not even a recovery can go on.
+
+        That is over files that are no segments, segments of another size, and missing ones.
+        Changes nothing; wrong lengths alone are for the recovery to mend.
+        """
+        for problem in hindrances(self.commitlog, self.files.list(self.commitlog), size_bytes):
+            raise problem
+
+    def problems(self, size_bytes: int) -> list[BadSegment]:
+        """Everything odd about the segments."""
+        return problems(self.commitlog, self.files.list(self.commitlog), size_bytes)
+
+    def same_file_system(self) -> bool:
+        """Whether the segments stand on the file system of the store directory."""
+        return self.commitlog.stat().st_dev == self.path.stat().st_dev
+
+    def temporary(self) -> Path:
+        """A folder for unfinished segments, on their own file system."""
+        if self.same_file_system():
+            return self.path / OWN_DIR / TMP_DIR
+        return self.commitlog.parent / f".{self.commitlog.name}.{TMP_DIR}"
+
+    def segment(self, start_offset: int) -> Path:
+        """Where the segment that starts at ``start_offset`` stands."""
+        return self.commitlog / segment_name(start_offset)
+
+
+def readable(error: OSError, path: Path) -> StoreError:
+    """The error for what the operating system does not let us do: file, operation, cause, advice.
+
+    :param path: of the store, for an error that names no file
+    """
+    return StoreError(_words(error), path=error.filename or path)
+
+
+def unread(error: OSError, path: Path) -> ReadFailed:
+    """The same for a read, which can be tried again."""
+    return ReadFailed(_words(error), path=error.filename or path, error=error)
+
+
+def _words(error: OSError) -> str:
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{error.strerror or error}{'; ' if advice else ''}{advice or ''}"
+
+
+_ADVICE: Final = {
+    errno.ENOSPC: "make room on its file system",
+    errno.EDQUOT: "make room: the quota of its file system is used up",
+    errno.EFBIG: "raise the limit on the length of files",
+    errno.EACCES: "check permissions of it and of the folders above; see the setting group",
+    errno.EPERM: "check permissions of it and of the folders above; see the setting group",
+    errno.EROFS: "check permissions: its file system is mounted for reading only",
+    errno.EISDIR: "a file belongs there: move the directory away",
+    errno.ENOTDIR: "a directory belongs there: move the file away",
+    errno.EEXIST: "a directory belongs there: move the file away",
+    errno.EIO: "see to the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOMEM: "free memory, or raise its limit (ulimit -v, vm.max_map_count for maps)",
+    errno.ENOLCK: "see to the locks of its file system",
+    errno.ENFILE: "raise the system's limit of open files",
+}
+"""What to do, by the number of the error; where that depends on more, nothing."""

@@ -1,1 +1,0 @@
-"""Small mapped files by which an owner and other processes tell each other how far things are."""

@@ -1,0 +1,1 @@
+"""Threads, forks, signals and locks of Python, as a store uses them."""

@@ -1,0 +1,77 @@
+"""Public modules under the names that they had before: the import works, and warns."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+from typing import Final
+
+FORMER: Final = {
+    "lakelog.cached": "lakelog.runtime.cached",
+    "lakelog.checksum": "lakelog.format.checksum",
+    "lakelog.cli": "lakelog_cli",
+    "lakelog.compression": "lakelog.format.compression",
+    "lakelog.hosts": "lakelog.format.hosts",
+    "lakelog.identity": "lakelog.files.state.identity",
+    "lakelog.layout": "lakelog.format.layout",
+    "lakelog.msgid": "lakelog.format.message_id",
+    "lakelog.pieces": "lakelog.log.reading.pieces",
+    "lakelog.pins": "lakelog.files.state.pins",
+    "lakelog.properties": "lakelog.format.properties",
+    "lakelog.queueoffsets": "lakelog.format.queue_offsets",
+    "lakelog.serving": "lakelog_daemon",
+    "lakelog.signals": "lakelog.runtime.signals",
+    "lakelog.sysflag": "lakelog.format.sysflag",
+    "lakelog.testing": "lakelog_testing",
+    "lakelog.threads": "lakelog.runtime.threads",
+    "lakelog.units": "lakelog.format.units",
+    "lakelog.verifying": "lakelog.interfaces.verifying",
+}
+"""By the former name, the present one; modules below it moved along."""
+
+
+class FormerNames(MetaPathFinder, Loader):
+    """Finds modules by their former names, before anybody looks for files."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for former names alone."""
+        del path, target  # the name says all
+        if _present(fullname) is None:
+            return None
+        return spec_from_loader(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module under its present name."""
+        name = _present(spec.name)
+        assert name is not None
+        warnings.warn(f"{spec.name} is {name} now", DeprecationWarning, stacklevel=2)
+        module = import_module(name)
+        spec.loader_state = module.__spec__  # importing replaces it by `spec`
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module was run under its present name."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def _present(name: str) -> str | None:
+    if not name.startswith("lakelog."):
+        return None
+    head, _, rest = name.removeprefix("lakelog.").partition(".")
+    present = FORMER.get(f"lakelog.{head}")
+    return f"{present}.{rest}" if present and rest else present
+
+
+def install() -> None:
+    """Let this process import by former names, too."""
+    if not any(isinstance(each, FormerNames) for each in sys.meta_path):
+        sys.meta_path.insert(0, FormerNames())

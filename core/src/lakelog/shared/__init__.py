@@ -1,1 +1,0 @@
-"""What the processes of one store share: locks on bytes, and words in mapped files."""

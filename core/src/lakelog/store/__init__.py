@@ -1,0 +1,1 @@
+"""An open store: put together, opened, recovered, and handed to its user."""

@@ -1,0 +1,181 @@
+"""``lakelog.open``: settings, plugins, strategies, then the directory, in this order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.housekeeping.clock import Clock, SystemClock
+from lakelog.log.store_directory import readable, unread
+from lakelog.registry import Registry
+from lakelog.runtime.arguments import WrongValue, wrong_type
+from lakelog.settings.resolver import resolve
+from lakelog.store.roles.choosing import Former, Mode, known_mode
+from lakelog.store.roles.ownerparts import owner_parts
+from lakelog.store.roles.parts import Parts
+from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.ways import Ways
+from lakelog.store.store import Store
+
+if TYPE_CHECKING:
+    from lakelog.recovery.examine import Progress
+
+
+def open_store(  # all but the path are optional, and given by name
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode | Former = "write",
+    settings: object | None = None,
+    broker_conf: str | os.PathLike[str] | None = None,
+    plugins: Sequence[object] | None = None,
+    files: FileSystem | None = None,
+    clock: Clock | None = None,
+    **arguments: Any,
+) -> Store:
+    """Open the store in ``path``; unless for reading, make it if nothing is there.
+
+    :param mode: ``write`` appends and reads, beside others or alone; one process has the services
+        (dispatching, retention, the checkpoint), and another one when that is gone. ``exclusive``
+        does so with nobody beside it but readers; ``read`` takes no lock, changes no byte, and
+        needs nobody. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
+    :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
+    :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
+        in it
+    :param plugins: plugins to use instead of those that are installed
+    :param files: stands in for the operating system's files, for tests
+    :param clock: stands in for the clock by which the store keeps house, for tests
+    :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
+
+    Raises ``TypeError`` and ``ValueError`` for arguments that cannot be meant,
+    :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
+    :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
+    held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
+    :class:`~lakelog.errors.StoreLocked` where a process has the store for itself, or this one
+    would, and others have it open, :class:`~lakelog.errors.ThreadNotStarted`,
+    and :class:`~lakelog.errors.ReadFailed` for a reader.
+    """
+    mode = known_mode(mode)
+    place = _place(path)
+    opening = prepare(
+        place,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=plugins,
+        files=files,
+        clock=clock,
+        tolerate_missing=mode == "read",
+        arguments=arguments,
+    )
+    try:
+        return opening.in_mode(mode)
+    except OSError as error:
+        raise (unread if mode == "read" else readable)(error, place) from error
+
+
+def open_to_serve(
+    path: str | os.PathLike[str],
+    *,
+    settings: object | None = None,
+    broker_conf: str | os.PathLike[str] | None = None,
+    plugins: Sequence[object] | None = None,
+    arguments: Mapping[str, Any],
+) -> Store:
+    """Open the store in ``path`` with its services, for ``lakelog serve``.
+
+    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` where another
+    process has them.
+    """
+    place = _place(path)
+    opening = prepare(
+        place,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=plugins,
+        files=None,
+        tolerate_missing=False,
+        arguments=arguments,
+    )
+    try:
+        return opening.with_services()
+    except OSError as error:
+        raise readable(error, place) from error
+
+
+def prepare(
+    place: Path,
+    *,
+    settings: object | None,
+    broker_conf: str | os.PathLike[str] | None,
+    plugins: Sequence[object] | None,
+    files: FileSystem | None,
+    tolerate_missing: bool,
+    arguments: Mapping[str, Any],
+    clock: Clock | None = None,
+) -> Opening:
+    """Find plugins and settings; nothing of the store is touched yet.
+
+    :param tolerate_missing: whether settings of plugins that are not installed are passed over
+    """
+    registry = Registry.load(_plugins(plugins), os.environ)
+    effective = resolve(
+        place,
+        installed=registry.installed(place),
+        arguments=arguments,
+        source=settings,
+        broker_conf=Path(broker_conf) if broker_conf is not None else None,
+        environ=os.environ,
+        cwd=Path.cwd(),
+        tolerate_missing=tolerate_missing,
+    )
+    group = None if tolerate_missing else effective.core.group
+    seam = files or RealFileSystem.of_store(place, group)
+    return Opening(place, effective, registry, seam, clock or SystemClock())
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_type("path", path, "the folder of a store, as a str or a Path")
+    if path == "":
+        raise WrongValue("path is empty; give the folder of a store, '.' for this one")
+    return Path(path).absolute()
+
+
+def _plugins(plugins: Sequence[object] | None) -> Sequence[object] | None:
+    if plugins is None or isinstance(plugins, Registry):
+        return plugins
+    if isinstance(plugins, str) or not isinstance(plugins, Iterable):
+        raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
+    return plugins
+
+
+@attrs.frozen
+class Opening(Prepared):
+    """The ways of opening one store."""
+
+    def in_mode(self, mode: Mode) -> Store:
+        """What :func:`lakelog.open` returns."""
+        ways = Ways(self)
+        return self._store(ways.found(mode), ways, mode)
+
+    def with_services(self) -> Store:
+        """Have the services from the beginning."""
+        ways = Ways(self)
+        return self._store(ways.serve(), ways, "write")
+
+    def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
+        """Take over the directory, for oneself alone.
+
+        :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
+        :param full: whether the recovery reads the whole log
+        """
+        parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")
+        return self._store(parts, Ways(self), "exclusive")
+
+    def _store(self, parts: Parts, ways: Ways, mode: Mode) -> Store:
+        settings, events = ways.prepared.settings, self.registry.events
+        return Store(self.path, settings, parts, events, ways.in_a_child(mode))

@@ -1,0 +1,225 @@
+"""The log as one process has it open for appending, beside others or alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from mmap import PAGESIZE
+from typing import Final
+
+import attrs
+
+from lakelog.errors import LakelogError, StoreLocked
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.shared_page import SEVERAL, TABLE_GENERATION, SharedPage
+from lakelog.files.pages.wake_page import WakePage
+from lakelog.files.preallocation import Preallocator, SegmentMaker
+from lakelog.files.segment_files import segment_files
+from lakelog.files.shared.byte_lock import Turn
+from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
+from lakelog.files.shared.queue_table import QueueTable
+from lakelog.files.shared.watch import MemberWatch, announce
+from lakelog.log.appender import Appender
+from lakelog.log.commit_log import CommitLog
+from lakelog.log.health import Health
+from lakelog.log.segments import Segments
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.settings.model import StoreSettings
+from lakelog.store.strategies import Strategies
+
+MAKING: Final = 10
+"""The byte of ``lock`` that is locked while a segment is made."""
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.define(eq=False, kw_only=True)
+class OpenLog:
+    """What a process appends with.
+
+    :ivar lock: its share of the store
+    """
+
+    directory: StoreDirectory
+    core: StoreSettings
+    lock: Membership
+    page: SharedPage
+    positions: Positions
+    segments: Segments
+    log: CommitLog
+    appender: Appender
+    health: Health
+    watch: MemberWatch
+    is_closed: bool = attrs.field(default=False, init=False)
+
+    def part(self) -> bool:
+        """Begin to leave; whether nobody else has the store open, and it is to be closed."""
+        self.watch.close()
+        if not self.lock.is_parting:
+            try:
+                self.lock.part(LEAVE_SECONDS)
+            except (StoreLocked, OSError) as error:
+                _LOG.warning("%s: the next open has to recover it: %s", self.directory.path, error)
+        return self.lock.is_alone
+
+    def leave(self) -> None:
+        """Make durable what the flush strategy promises, and let the others go on."""
+        try:
+            self.appender.close()
+        finally:
+            self.let_go(keep=True)
+
+    def let_go(self, *, keep: bool) -> None:
+        """Close files and give up the share; once is enough.
+
+        :param keep: whether others have the store open
+        """
+        if not self.is_closed:
+            self.is_closed = True
+            self.segments.close(keep=keep)
+            self.lock.leave()
+
+
+@attrs.frozen(kw_only=True)
+class LogMaker:
+    """Makes an :class:`OpenLog` from a page that is right.
+
+    :ivar undo: takes back what was made
+    """
+
+    directory: StoreDirectory
+    core: StoreSettings
+    strategies: Strategies
+    health: Health
+    lock: Membership
+    page: SharedPage
+    undo: ExitStack
+
+    def segment_maker(self) -> SegmentMaker:
+        """What makes segments of this store."""
+        directory = self.directory
+        maker = SegmentMaker(
+            directory.files,
+            directory.commitlog,
+            directory.temporary(),
+            self.core.segment_size_bytes,
+            self.core.allocation_step_bytes,
+            max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
+            Turn(self.lock.file, MAKING),
+        )
+        maker.files.make_dir(maker.temporary)
+        return maker
+
+    def segments(self, maker: SegmentMaker, *, alone: bool) -> Segments:
+        """The segments; alone, with those behind the end of the log in stock for the next rolls."""
+        positions, size = Positions(self.page.words), self.core.segment_size_bytes
+        first, end = positions.minimum, positions.appended
+        active = max(first, end - end % size)
+        preallocator = Preallocator(maker, self.core.preallocate, self.health.fail)
+        if alone:
+            for segment in segment_files(maker.directory, maker.files.list(maker.directory)):
+                if segment.start_offset > active or (segment.start_offset == active == end):
+                    preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))
+        elif not maker.is_there(active):  # a roll to there is not over
+            active -= size
+        made = Segments(
+            maker,
+            preallocator,
+            self.strategies.writer,
+            first,
+            active,
+            end - active,
+            positions,
+            is_there=not alone,
+        )
+        self.undo.callback(quietly, made.close, keep=not alone)
+        if positions.appended > made.active_offset:
+            made.prepare_next()
+        return made
+
+    def make(self, segments: Segments, on_turn: Callable[[], None]) -> OpenLog:
+        """The log, with its flush strategy and replicator begun, and a thread that watches."""
+        directory, strategies, page = self.directory, self.strategies, self.page
+        positions = Positions(page.words)
+        table = QueueTable(directory.files, directory.path, page.words[TABLE_GENERATION])
+        log = CommitLog(
+            segments,
+            page,
+            positions,
+            table,
+            self.lock.file,
+            strategies.append,
+            self.health,
+            self.core.os_page_cache_busy_timeout_ms,
+        )
+        for each in (strategies.flush, strategies.replicator):
+            if each is not None:
+                self.undo.callback(quietly, each.close)
+                each.start(log)
+        appender = Appender(
+            log,
+            strategies.append,
+            strategies.flush,
+            strategies.replicator,
+            self.health,
+            strategies.flush_failed,
+            strategies.replicator_failed,
+        )
+        return OpenLog(
+            directory=directory,
+            core=self.core,
+            lock=self.lock,
+            page=page,
+            positions=positions,
+            segments=segments,
+            log=log,
+            appender=appender,
+            health=self.health,
+            watch=MemberWatch(page, self.lock, log.let_go, on_turn),
+        )
+
+
+def join_log(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    strategies: Strategies,
+    health: Health,
+    lock: Membership,
+    page: SharedPage,
+    on_turn: Callable[[], None],
+) -> OpenLog:
+    """The log of a store that other processes have open, too.
+
+    :param lock: a share that nobody else joins beside until this has let them in
+
+    Where it fails nothing is held, but for the share.
+    """
+    with ExitStack() as undo:
+        maker = LogMaker(
+            directory=directory,
+            core=core,
+            strategies=strategies,
+            health=health,
+            lock=lock,
+            page=page,
+            undo=undo,
+        )
+        opened = maker.make(maker.segments(maker.segment_maker(), alone=False), on_turn)
+        health.also(lambda cause: page.fail(str(cause)))
+        wake = WakePage.open(directory.files, directory.path)
+        if wake is not None:
+            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
+        page.words[SEVERAL] = 1
+        opened.watch.start()
+        undo.callback(opened.watch.close)
+        announce(page)
+        lock.publish()
+        lock.let_in()
+        undo.pop_all()
+    return opened
+
+
+def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:
+    """What is told is why the store cannot be opened, and no failure on the way back."""
+    with suppress(LakelogError, OSError):
+        undo(*arguments, **named)

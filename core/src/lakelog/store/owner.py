@@ -1,0 +1,404 @@
+"""Opens a directory for its owner: look, lock, look again, recover, then wire everything.
+
+What goes wrong before the recovery changes nothing, but for empty folders; what goes wrong later
+leaves a directory that the next open recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog.dispatch.run import Dispatching, Named, resume
+from lakelog.dispatch.runner import Dispatches, Reput, Signal
+from lakelog.errors import DispatchStopped, StoreError
+from lakelog.files.pages.positions import Positions
+from lakelog.files.pages.publishing import Publisher
+from lakelog.files.pages.shared_page import TABLE_GENERATION, State
+from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.files.shared.membership import ALONE, Membership
+from lakelog.files.shared.ownership import remove_abort, write_abort
+from lakelog.files.shared.queue_table import QueueTable, remove_tables
+from lakelog.files.state.body_note import note_callback, warn_of_others
+from lakelog.files.state.checkpoint import (
+    CheckpointKeeper,
+    StoreCheckpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
+from lakelog.files.state.clean_stop import forget_clean_stop
+from lakelog.files.state.identity import StoreIdentity, make_identity, read_identity
+from lakelog.files.swap import REBUILD_DIR, remove_tree
+from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
+from lakelog.interfaces import QueueReader
+from lakelog.log.health import Health
+from lakelog.log.reading.bounds import OwnedBounds
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.source import ViewSource
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.recovery.ahead import Ahead
+from lakelog.recovery.examine import Plan, Progress, examine
+from lakelog.recovery.gaps import fill_gaps
+from lakelog.recovery.mend import mend
+from lakelog.recovery.phases import COMPLETING, READING, begin
+from lakelog.recovery.report import RecoveryReport
+from lakelog.recovery.unchanged import note_clean_stop
+from lakelog.settings.model import StoreSettings
+from lakelog.store.open_log import LogMaker, OpenLog, quietly
+from lakelog.store.strategies import Strategies
+
+_LOG: Final = logging.getLogger("lakelog")
+_FORMER: Final = ("positions", "owner.sock")
+"""Files of earlier versions."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class OwnedLog(OpenLog):
+    """The log of the process that has the services of its store.
+
+    :ivar dispatch_lock: says that queues and index are written here, if they are
+    :ivar dispatchers: none where another process has them; ``reput.paused()`` gives them here
+    """
+
+    identity: StoreIdentity
+    strategies: Strategies
+    dispatch_lock: DispatchLock
+    reader: LogReader
+    reput: Dispatches
+    dispatchers: Sequence[Named]
+    checkpoint: CheckpointKeeper
+    recovery: RecoveryReport
+    publisher: Publisher
+
+    def close(self) -> None:
+        """Flush, write the checkpoint, then ``abort`` may go: RocketMQ's clean stop.
+
+        Where others have the store open, they go on, and one of them has the services next. A store
+        that failed keeps ``abort``, so that the next open recovers it; raises
+        :class:`~lakelog.errors.StoreFailed` then.
+        """
+        if self.is_closed:
+            return
+        alone = self.part()
+        if alone:
+            self.publisher.tell(State.CLOSING)
+        try:
+            with self._end_of_dispatching():
+                self.appender.close()
+            if self.health.failure is not None:
+                raise self.health.failed()
+            self._write_checkpoint()
+            if alone:
+                self._stop_cleanly()
+        finally:
+            if alone:
+                self.publisher.close()
+            self.dispatch_lock.release()
+            self.let_go(keep=not alone)
+
+    def give_up(self) -> None:
+        """Let another process have the services; this one goes on to append.
+
+        What fails is told by who has them next: nothing is lost that the log has.
+        """
+        try:
+            self._end_of_dispatching().close()
+            self.checkpoint.advance()
+        finally:
+            self.lock.drop_services()
+
+    def _end_of_dispatching(self) -> ExitStack:
+        closing = ExitStack()
+        closing.callback(self.dispatch_lock.release)
+        for each in self.dispatchers:
+            closing.callback(each.dispatcher.close)
+        closing.callback(self.reput.close)
+        return closing
+
+    def _stop_cleanly(self) -> None:
+        files, path = self.directory.files, self.directory.path
+        self.segments.close()
+        self.segments.remove_unused()
+        offsets, at = self.log.next_offsets(), self.positions
+        note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
+        remove_tables(files, path)
+        remove_abort(files, path)
+
+    def _write_checkpoint(self) -> None:
+        if self.log.sync() < self.positions.appended and self.lock.is_alone:
+            raise StoreError(  # a signal's handler that closes cannot wait for the sync around it
+                "closed in the middle of a sync of the same thread; the next open recovers it",
+                path=self.directory.path,
+            )
+        self.checkpoint.advance()  # the log is one of its sources
+
+
+Away: TypeAlias = Callable[[OwnedLog, "DispatchStopped | None"], Dispatches]
+"""Lets another process dispatch; told why queues and index are not complete, if they are not."""
+
+
+def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by name
+    directory: StoreDirectory,
+    core: StoreSettings,
+    strategies: Strategies,
+    health: Health,
+    checkpoint: CheckpointKeeper,
+    arrivals: Signal,
+    settings: Mapping[str, Any],
+    progress: Progress | None = None,
+    *,
+    full: bool = False,
+    alone: str | None = None,
+    away: Away | None = None,
+) -> OwnedLog:
+    """Take over ``directory``, which is new or holds a store, and recover it.
+
+    :param settings: which all processes of the store go by
+    :param progress: see :mod:`lakelog.recovery.phases`
+    :param full: read the whole log
+    :param alone: why no other process may join, once it returns; ``None`` lets them join
+    :param away: lets another process dispatch, once queues and index are complete
+
+    Queues and index are complete when it returns, unless a dispatcher fails.
+    """
+    begun = time.monotonic()
+    with ExitStack() as undo:
+        for each in strategies.dispatchers:
+            undo.callback(each.dispatcher.close)
+        lock, is_new = _take(directory, core, undo, alone)
+        dispatch_lock = DispatchLock.take(directory.files, directory.path)
+        undo.callback(dispatch_lock.release)
+        begin(progress, READING)
+        ahead = Ahead(directory, core.segment_size_bytes)
+        undo.callback(ahead.leave)
+        plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
+        directory.files.make_dir(directory.path / OWN_DIR)
+        publisher = Publisher(directory.files, directory.path, checkpoint)
+        undo.callback(publisher.abandon)
+        publisher.tell(State.RECOVERING)
+        lock.publish()
+        ahead.end()
+        report = mend(directory, plan, core.segment_size_bytes)
+        taking = _Taking(directory, core, strategies, health, lock, publisher, undo)
+        told = settings if alone is None else {**settings, ALONE: alone}
+        opened, start = taking.open(plan, told, is_new=is_new)
+        forget_clean_stop(directory.files, directory.path)  # before anything is appended
+        publisher.start(opened.positions)
+        owned, reput = with_services(
+            opened,
+            strategies,
+            publisher,
+            checkpoint,
+            dispatch_lock,
+            arrivals,
+            attrs.evolve(report, dispatched_from=start),
+            start,
+        )
+        begin(progress, COMPLETING)
+        reput.complete(progress)
+        owned.watch.start()
+        undo.callback(owned.watch.close)
+        owned = begin_services(owned, reput, strategies.dispatchers, away)
+        undo.callback(owned.reput.close)
+        lock.let_in(share=alone is None)
+        undo.pop_all()
+    owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
+    if not report.clean or report.changed:
+        _LOG.info("%s: %s", directory.path, report)
+    return owned
+
+
+def with_services(
+    opened: OpenLog,
+    strategies: Strategies,
+    publisher: Publisher,
+    checkpoint: CheckpointKeeper,
+    dispatch_lock: DispatchLock,
+    arrivals: Signal,
+    report: RecoveryReport,
+    start: int,
+) -> tuple[OwnedLog, Reput]:
+    """``opened`` with what a process has beside it that dispatches for all.
+
+    :param start: what is before it is dispatched
+    """
+    directory, positions = opened.directory, opened.positions
+    files, path = directory.files, directory.path
+    reader = LogReader(
+        ViewSource(opened.segments, read_damage(files, path)),
+        OwnedBounds(positions),
+        lambda: False,  # an owner does not read what another process writes
+        decoder=strategies.decoder,
+    )
+    reput = Reput(
+        lambda first, end: reader.pieces(first, end, verify=False),
+        Dispatching(path, strategies.dispatchers, start),
+        positions,
+        arrivals,
+        Sleeper(files, path),
+    )
+    of_log = {each.name: getattr(opened, each.name) for each in attrs.fields(OpenLog) if each.init}
+    owned = OwnedLog(
+        **of_log,
+        identity=read_identity(files, path) or make_identity(files, path, new=False),
+        strategies=strategies,
+        dispatch_lock=dispatch_lock,
+        reader=reader,
+        reput=reput,
+        dispatchers=strategies.dispatchers,
+        checkpoint=checkpoint,
+        recovery=report,
+        publisher=publisher,
+    )
+    owned.health.also(publisher.failed)
+    checkpoint.ask(
+        lambda: StoreCheckpoint(
+            physic_timestamp_ms=positions.flushed_timestamp_ms,
+            confirm_offset=positions.flushed,
+        )
+    )
+    return owned, reput
+
+
+def begin_services(
+    owned: OwnedLog, reput: Reput, dispatchers: Sequence[Named], away: Away | None
+) -> OwnedLog:
+    """Dispatch what comes, here or in another process; what is there was dispatched."""
+    owned.lock.take_services()
+    if reput.failure is None and any(
+        isinstance(each.dispatcher, QueueReader) for each in dispatchers
+    ):
+        owned.lock.tell_followed()
+    owned.watch.on_turn = owned.publisher.turn
+    if away is None or not dispatchers:
+        reput.follow()
+    else:
+        for each in dispatchers:
+            each.dispatcher.close()
+        owned.dispatch_lock.release()
+        owned.reput, owned.dispatchers = away(owned, reput.failure), ()
+    return owned
+
+
+def take_services(
+    opened: OpenLog,
+    strategies: Strategies,
+    checkpoint: CheckpointKeeper,
+    dispatch_lock: DispatchLock,
+    arrivals: Signal,
+    away: Away | None,
+) -> OwnedLog:
+    """Go on where a process that had the services came to; the log is whole.
+
+    :param dispatch_lock: held by this process
+    """
+    directory, positions = opened.directory, opened.positions
+    opened.segments.first_offset = positions.minimum
+    publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
+    publisher.go_on(positions)
+    end = positions.readable_elsewhere
+    start = resume(strategies.dispatchers, positions.minimum, end)
+    why = "another process had the store open"
+    report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
+    owned, reput = with_services(
+        opened, strategies, publisher, checkpoint, dispatch_lock, arrivals, report, start
+    )
+    reput.complete()
+    return begin_services(owned, reput, strategies.dispatchers, away)
+
+
+def _take(
+    directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
+) -> tuple[Membership, bool]:
+    """Look, lock, look again; the lock, and whether nothing was there."""
+    is_new = directory.is_new_or_being_made()
+    if not (directory.path / LOCK_FILE).exists():
+        directory.check_segments(core.segment_size_bytes)
+        directory.files.make_dir(directory.path)
+        with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
+            directory.files.sync_dir(directory.path.parent)
+    lock = Membership.alone(directory.files, directory.path, why=alone)
+    undo.callback(lock.leave)
+    directory.check_segments(core.segment_size_bytes)
+    return lock, directory.is_new() if is_new is None else is_new
+
+
+@attrs.frozen
+class _Taking:
+    """What is needed to take a directory over that was looked at."""
+
+    directory: StoreDirectory
+    core: StoreSettings
+    strategies: Strategies
+    health: Health
+    lock: Membership
+    publisher: Publisher
+    undo: ExitStack
+
+    def open(self, plan: Plan, settings: Mapping[str, Any], *, is_new: bool) -> tuple[OpenLog, int]:
+        """Change what must be changed, then wire everything; and from where to dispatch."""
+        directory, strategies = self.directory, self.strategies
+        directory.files.make_dir(directory.commitlog)
+        directory.remove_mark()
+        maker = self._log_maker()
+        segment_maker = maker.segment_maker()
+        segment_maker.remove_unfinished()
+        remove_tree(directory.files, segment_maker.temporary / REBUILD_DIR)
+        start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
+        start = fill_gaps(directory, plan, strategies.dispatchers, start)
+        self._mark(is_new=is_new)
+        self._publish(plan, start, settings)
+        segments = maker.segments(segment_maker, alone=True)
+        return maker.make(segments, self.publisher.turn), start
+
+    def _log_maker(self) -> LogMaker:
+        return LogMaker(
+            directory=self.directory,
+            core=self.core,
+            strategies=self.strategies,
+            health=self.health,
+            lock=self.lock,
+            page=self.publisher.page,
+            undo=self.undo,
+        )
+
+    def _mark(self, *, is_new: bool) -> None:
+        """Write what says that the store is open."""
+        files, path = self.directory.files, self.directory.path
+        if read_identity(files, path) is None:
+            make_identity(files, path, new=is_new)
+        warn_of_others(files, path, self.core.append)
+        if self.strategies.decoder is not None:
+            note_callback(files, path, self.core.append)
+        if not (path / ABORT_FILE).exists():
+            self.undo.callback(quietly, remove_abort, files, path)  # maybe half written
+        write_abort(files, path)
+        write_checkpoint(files, path, read_checkpoint(files, path))
+
+    def _publish(self, plan: Plan, dispatched: int, settings: Mapping[str, Any]) -> None:
+        """The positions of the log as it was recovered, and the ends of its queues."""
+        files, path, page = self.directory.files, self.directory.path, self.publisher.page
+        strategies = self.strategies
+        page.reset(self.core.segment_size_bytes, settings)
+        Positions(page.words).start(
+            plan.minimum,
+            plan.end_offset,
+            dispatched,
+            plan.found.last_timestamp_ms,
+            durable=getattr(strategies.flush, "waits_for_disk", False),
+            staged=strategies.writer.traits.staged,
+        )
+        for former in _FORMER:
+            with suppress(FileNotFoundError):
+                files.unlink(path / OWN_DIR / former)
+        remove_tables(files, path)
+        self.undo.callback(quietly, remove_tables, files, path)
+        QueueTable.make(files, path, 1, plan.found.next_offsets)
+        page.words[TABLE_GENERATION] = 1

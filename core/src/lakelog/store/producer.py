@@ -1,0 +1,65 @@
+"""Puts messages of one topic, without an object for each: the fastest way for one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakelog.codec.topicblock import topic_block
+from lakelog.format.properties import check_tags
+from lakelog.message import Body, Message, MessageColumns
+from lakelog.results import PutResult
+from lakelog.runtime.arguments import whole
+from lakelog.store.roles.parts import Bindable, Puts
+
+
+class Producer:
+    """Puts messages of one topic into one store; made by :meth:`lakelog.Store.producer`.
+
+    May be used from several threads, for as long as the store is open.
+
+    :ivar topic: of all its messages; :ivar tags: the same
+    :ivar queue: of all its messages; ``None`` lets the store choose one for each
+    """
+
+    def __init__(self, topic: str, tags: str | None, queue: int | None) -> None:
+        """Check the topic, the tags and the queue.
+
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for those
+        that no message can have.
+        """
+        topic_block(topic)
+        self.topic = topic
+        self.tags = None if tags is None else check_tags(tags)
+        self.queue = None if queue is None else whole("queue", queue)
+
+    def bind(self, puts: Puts) -> None:
+        """Put by ``puts`` from now on; called by the store."""
+        self._puts = puts
+        if isinstance(puts, Bindable):
+            self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
+        else:
+            self.__dict__.pop("put", None)
+
+    def put(self, body: Body, keys: str | Sequence[str] | None = None) -> PutResult:
+        """Append one message; else as :meth:`lakelog.Store.put`.
+
+        :param keys: one key, or several
+        """
+        return self._puts.put(Message(self.topic, body, self.tags, keys, None, self.queue))
+
+    def put_many(
+        self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None
+    ) -> Sequence[PutResult]:
+        """Append many messages side by side; else as :meth:`lakelog.Store.put_columns`.
+
+        :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
+        :param keys: the same for all, or a list of one for each body
+        """
+        from lakelog.codec.bodycolumn import body_column  # brings NumPy
+
+        columns = MessageColumns(self.topic, body_column(bodies), self.queue, self.tags, keys)
+        return self._puts.put_batch(columns)
+
+    def __repr__(self) -> str:
+        return f"<lakelog.Producer of {self.topic!r}>"

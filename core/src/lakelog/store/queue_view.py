@@ -1,0 +1,305 @@
+"""The half of a store that finds messages: by queue, time and key, as they come, and for groups."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from lakelog.errors import LakelogError
+from lakelog.log.reading.failures import iterates, iterates_async, reads, reads_async
+from lakelog.message import StoredMessage
+from lakelog.store.roles.current import Current
+
+if TYPE_CHECKING:
+    from lakelog.consumers.consumer import CommitPolicy, Consumer
+    from lakelog.consumers.places import Place
+    from lakelog.format.units import Units
+    from lakelog.reading.finder import Finder
+    from lakelog.reading.follow import QueueFollower
+    from lakelog.reading.results import ColumnsResult, GetResult, QueueInfo
+
+
+class QueueStore:
+    """What :class:`~lakelog.Store` says about queues; made with what opening has prepared.
+
+    What finds messages is put together at the first question, since it brings NumPy. Where a file
+    cannot be read, all of these raise :class:`~lakelog.errors.ReadFailed`.
+    """
+
+    def __init__(self, current: Current) -> None:
+        self._current = current
+
+    @property
+    def _find(self) -> Finder:
+        return self._current.now().finder
+
+    @property
+    def _following(self) -> QueueFollower:
+        """For who waits: a take-over may come meanwhile, and the owner's own queues are better."""
+        getter, arrivals = _CurrentGetter(self._current), self._current.arrivals()
+        return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
+
+    # --- by queue ---
+
+    @reads
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """Messages of a queue from queue offset ``offset`` on.
+
+        :param max_bytes: of their records together; one message is given however long it is
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
+        :param wait_ms: how long to wait at the end of the queue for one to come
+        :returns: the messages, RocketMQ's status, and where to go on
+        """
+        if type(wait_ms) is int and not wait_ms:
+            getter = self._find.getter
+            return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)
+        from lakelog.reading.follow import Request
+
+        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        return self._following.get(request, wait_ms)
+
+    @reads_async
+    async def get_async(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """:meth:`get` in an event loop, which goes on meanwhile."""
+        from lakelog.reading.follow import Request
+
+        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        follower = self._following if wait_ms else self._find.follower
+        return await follower.get_async(request, wait_ms)
+
+    @reads
+    def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        columns: Iterable[str] | None = None,
+        decompress: bool = False,
+        verify: bool = True,
+    ) -> ColumnsResult:
+        """What :meth:`get` gives, as an Arrow record batch (``lakelog-core[arrow]``).
+
+        :param columns: those of :mod:`lakelog.arrow.schema` to make; ``None`` is all
+        :param decompress: whether bodies that the client compressed are given as they were
+        :param verify: whether checksums are computed; lengths and places are always checked
+        """
+        return self._find.getter.get_columns(
+            topic,
+            queue_id,
+            offset,
+            max_messages,
+            max_bytes=max_bytes,
+            tags=tags,
+            columns=columns,
+            decompress=decompress,
+            verify=verify,
+        )
+
+    @iterates
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
+
+        :param start: a queue offset; ``None`` is the first one that is there
+        """
+        follower = self._following if follow else self._find.follower
+        return follower.read(topic, queue_id, start, follow=follow, tags=tags)
+
+    @iterates_async
+    def read_async(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> AsyncIterator[StoredMessage]:
+        """:meth:`read` for ``async for``; it never blocks the event loop."""
+        follower = self._following if follow else self._find.follower
+        return follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
+
+    @reads
+    def topics(self) -> list[str]:
+        """Every topic that has a queue, in the order of UTF-16 code units, as Java sorts."""
+        return self._find.lists.topics()
+
+    @reads
+    def queues(self, topic: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of one topic: its kind and where it begins and ends."""
+        return self._find.lists.infos(topic)
+
+    @reads
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """The first queue offset that is there and the next that will be; ``None``: no queue."""
+        return self._find.lists.bounds(topic, queue_id)
+
+    @reads
+    def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
+        return self._find.lists.units(topic, queue_id, first, count)
+
+    # --- by time ---
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """The queue offset for a store time in ms since 1970.
+
+        ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
+        """
+        try:
+            search = self._current.now().finder.times.search
+            found = search(topic, queue_id, timestamp_ms, boundary)
+        except (LakelogError, OSError):
+            found = None  # said by the other way, if it lasts
+        if found is not None:
+            return found
+        return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    @reads
+    def _offset_by_time(self, *arguments: Any) -> int:
+        return self._find.times.offset_by_time(*arguments)
+
+    @reads
+    def earliest_time(self, topic: str, queue_id: int) -> int | None:
+        """Store time of the first message of a queue, in ms; ``None`` if it has none."""
+        return self._find.times.earliest_time(topic, queue_id)
+
+    # --- by key ---
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_messages: int = 64,
+    ) -> list[StoredMessage]:
+        """Messages with a key, or with a unique key (``UNIQ_KEY``), the newest first.
+
+        Raises :class:`~lakelog.errors.MissingIndex` where no key index is kept.
+        """
+        try:
+            find = self._current.now().finder.keys.find
+            found = find(topic, key, since_ms, until_ms, max_messages)
+        except (LakelogError, OSError):
+            found = None  # said by the other way, if it lasts
+        if found is not None:
+            return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
+
+    @reads
+    def _query(self, *arguments: Any) -> list[StoredMessage]:
+        return self._find.keys.query(*arguments)
+
+    @reads
+    def query_offsets(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_count: int = 64,
+    ) -> list[int]:
+        """What the index itself says: physical offsets, newest first, hash collisions included."""
+        return self._find.keys.offsets(topic, key, since_ms, until_ms, max_count)
+
+    # --- for groups of consumers ---
+
+    @reads
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        queue_ids: Sequence[int] | None = None,
+        *,
+        start: Place = "latest",
+        commit: CommitPolicy = "explicit",
+        tags: str | None = None,
+    ) -> Consumer:
+        """A consumer that goes on where its group committed last.
+
+        :param queue_ids: the queues to read; ``None`` is all of the topic
+        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param commit: ``explicit``, or ``batch``: what a poll gave is committed at the next one
+        """
+        from lakelog.consumers.consumer import Consumer
+        from lakelog.consumers.queueaccess import QueueAccess
+
+        access = QueueAccess(  # each asks whether the store is open
+            self.get,
+            lambda name: [each.queue_id for each in self.queues(name)],
+            self.queue_bounds,
+            self.offset_by_time,
+            self._current.arrivals(),
+        )
+        offsets = self._current.offsets()
+        return Consumer(
+            group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
+        )
+
+    @reads
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The committed offsets of every group, by topic and queue."""
+        self._current.now()
+        return self._current.offsets().groups()
+
+
+@attrs.frozen
+class _CurrentGetter:
+    """Messages of queues, whatever becomes of the role of the store; also of one that is closed."""
+
+    _current: Current
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+    ) -> GetResult:
+        getter = self._current.last().finder.getter
+        return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)

@@ -1,0 +1,204 @@
+"""The settings of a process that joins others: theirs are in force, and promises hold.
+
+Who asked for another segment size would read another log, who asked for another append callback
+would store other records (perhaps not encrypted), and who asked for a flush, a replicator
+or a checksum that the others do not have would be promised less than was asked for: all are
+refused. So is who lacks a plugin that the others use, or has another version of it. Whatever else
+was asked for and is not in force is told in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import MissingPlugin, PluginError, SettingsError
+from lakelog.interfaces import Kind
+from lakelog.registry import Registry
+from lakelog.registry.metadata import Distribution, normalized_name
+from lakelog.registry.words import spoken
+from lakelog.settings.catalog import ATTACH, keys_of
+from lakelog.settings.effective import Settings
+from lakelog.settings.given import dotted
+from lakelog.settings.hints import hints_of
+from lakelog.settings.model import StoreSettings
+from lakelog.settings.structure import convert
+from lakelog.store.roles.telling import (
+    CORE_SECTIONS,
+    DIGESTS,
+    PLUGINS,
+    SALT,
+    SECTIONS,
+    digest,
+    parted,
+)
+from lakelog.store.strategies import AUTO
+
+_LOG: Final = logging.getLogger("lakelog")
+_SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
+_OF_SERVICES: Final = (Kind.CLEANER.name, Kind.DISK_WATCHER.name)
+"""Kinds of plugins that a process does without that never has the services."""
+OTHERS: Final = "the store's processes"
+"""Where a value came from that those have that have the store open."""
+
+
+def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
+    """``settings`` with those that all processes of the store in ``path`` have.
+
+    :param said: see :mod:`lakelog.store.roles.telling`
+
+    Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had, and
+    :class:`~lakelog.errors.PluginError` where a plugin is missing, or is of another version.
+    """
+    used = _used(settings, said)
+    for name, (kind, *package) in used.items():
+        _check_plugin(registry, Kind[kind], name, package, path)
+    theirs = _theirs(settings.core, said)
+    for key, value in theirs.items():
+        asked = getattr(settings.core, key)
+        if settings.is_chosen(key) and asked != value:
+            _check(settings, key, asked, value)
+    sections = {name: _section(registry, settings, name, said) for name in (*CORE_SECTIONS, *used)}
+    made = attrs.evolve(
+        settings,
+        core=attrs.evolve(settings.core, **theirs),
+        sections={**settings.sections, **sections},
+    )
+    different = _different(settings, made)
+    _tell(settings, different, path)
+    origins = dict.fromkeys([*theirs, *different], OTHERS)
+    return attrs.evolve(made, origins={**settings.origins, **origins})
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def _used(settings: Settings, said: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The plugins that this process may need, by name: their kind, and their package."""
+    plugins: Mapping[str, list[str]] = said.get(PLUGINS, {})
+    serves = settings.section(ATTACH).take_over
+    return {name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES}
+
+
+def _check_plugin(
+    registry: Registry, kind: Kind, name: str, package: list[str], path: Path
+) -> None:
+    theirs = Distribution(*package) if package else None
+    of = f" of {theirs}" if theirs else ""
+    used = f"{path}: the processes that have it open use the {spoken(kind)} {name!r}{of}"
+    try:
+        mine = registry.package(kind, name)
+    except MissingPlugin as error:
+        words = str(error)
+        known = any(each in words for each in ("pip install", "plugins=[", "switched off"))
+        advice = "" if known or theirs is None else f"; pip install {theirs.name}=={theirs.version}"
+        raise MissingPlugin(f"{used}: {words}{advice}") from None
+    if theirs is None or mine is None or mine == theirs:
+        return
+    if _series(mine) != _series(theirs):
+        raise PluginError(
+            f"{used}, and here is {mine}: install the same version for all of them, and close the "
+            "store in those that have an older one"
+        )
+    _LOG.warning("%s, and here is %s", used, mine)
+
+
+def _series(package: Distribution) -> tuple[str, ...]:
+    """What is the same where two versions differ in corrections alone."""
+    return normalized_name(package.name), *package.version.split(".")[:2]
+
+
+# --- the core ----------------------------------------------------------------------------------
+
+
+def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
+    keys = {field.name for field in attrs.fields(type(core))}
+    theirs = {key: value for key, value in said.items() if key in keys}
+    if theirs.get("commitlog_path") is not None:
+        theirs["commitlog_path"] = Path(theirs["commitlog_path"])
+    if "dispatchers" in theirs:
+        theirs["dispatchers"] = tuple(theirs["dispatchers"])
+    return theirs
+
+
+def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
+    """Whether one may go on without what was asked for."""
+    if key in _SAME or _is_less(key, asked):
+        raise SettingsError(
+            f"{asked!r} was asked for, but the processes that have the store open go by {value!r}; "
+            "ask for the same, or leave it out",
+            key=key,
+            source=settings.origins.get(key),
+        )
+
+
+def _is_less(key: str, asked: Any) -> bool:
+    """Whether the others' value promises less, as far as that can be known."""
+    return (key == "flush" and asked not in ("auto", "none")) or (
+        key == "record_crc" and asked is True
+    )
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _section(registry: Registry, settings: Settings, name: str, said: Mapping[str, Any]) -> Any:
+    """A section as the others have it; what is not in the page must be the same here."""
+    mine = settings.sections.get(name)
+    shown, hidden = ({}, {}) if mine is None else parted(mine)
+    digests, salt = said.get(DIGESTS, {}), said.get(SALT, "")
+    stated = {key: each for key, each in digests.items() if key.startswith(f"{name}.")}
+    own = {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
+    for key in sorted({*stated, *own}):
+        if stated.get(key) != own.get(key):
+            raise _other(settings, key)
+    if name in digests:
+        if digests[name] != digest(shown, salt):
+            raise _other(settings, f"[{name}]")
+        return mine
+    cls = registry.sections()[name] if mine is None else type(mine)
+    return _built(cls, said.get(SECTIONS, {}).get(name, {}), hidden)
+
+
+def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
+    """:param stated: as JSON gives it; a key that only another version has is passed over."""
+    hints, fields = hints_of(cls), keys_of(cls)
+    values = {
+        key: convert(value, hints[fields[key].name], "")
+        for key, value in stated.items()
+        if key in fields
+    }
+    return cls(**values, **hidden)
+
+
+def _other(settings: Settings, name: str) -> SettingsError:
+    return SettingsError(
+        "the processes that have the store open go by another value, which is not in the page that "
+        "processes share; give the same in all, as in lakelog/lakelog.toml of the store",
+        key=name,
+        source=settings.origins.get(name),
+    )
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+def _different(settings: Settings, made: Settings) -> dict[str, str]:
+    """The settings that are not as this process would have had them, and both values in words."""
+    mine = settings.values()
+    return {
+        key: f"{key} = {mine[key][2] if key in mine else None!r} (theirs: {value!r})"
+        for key, (_, _, value) in made.values().items()
+        if key not in mine or mine[key][2] not in (value, AUTO, (AUTO,))
+    }
+
+
+def _tell(settings: Settings, different: Mapping[str, str], path: Path) -> None:
+    """Say once which settings that somebody chose play no part."""
+    words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
+    if words:
+        _LOG.warning("%s: those who have it open go by others than these: %s", path, words)

@@ -1,0 +1,219 @@
+"""Has the process with the services do what another one was asked for, and answers there.
+
+The asker leaves a request, see ``requests``, wakes the watching threads of all,
+and waits. It waits for as long as whoever has begun with it shows that it lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import attrs
+
+from lakelog import errors
+from lakelog.errors import LakelogError, NoOwner, StoreClosed, StoreError, StoreLocked
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
+from lakelog.files.shared.ownership import is_served
+from lakelog.files.shared.requests import Asked, Request, asked, is_asked, is_busy
+from lakelog.files.shared.watch import announce
+from lakelog.housekeeping.report import CleaningReport, Deleted, Kept
+from lakelog.log.store_directory import readable
+from lakelog.runtime.arguments import WrongValue
+from lakelog.runtime.threads import started
+from lakelog.store.open_log import OpenLog
+from lakelog.store.roles.managing import Manager
+
+_LOG: Final = logging.getLogger("lakelog")
+_LOOK_S: Final = 0.005
+_ANNOUNCED: Final = 10
+"""Each so many looks the watching threads are woken: one may have been awake just then."""
+_RESULT: Final = "result"
+_ERROR: Final = "error"
+
+
+class Asking:
+    """A :class:`~lakelog.store.roles.managing.Manager` that asks another process."""
+
+    def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
+        """Keep what is needed.
+
+        :param timeout_ms: how long nobody may begin, and who has begun may show no life
+
+        Each verb raises :class:`~lakelog.errors.NoOwner` where nobody has the services for that
+        long, :class:`~lakelog.errors.StoreLocked` where somebody has and does not answer, and what
+        it raises there.
+        """
+        self._files = files
+        self._log = log
+        self._seconds = timeout_ms / 1000
+        self._path = log.directory.path
+
+    def resume_dispatch(self) -> None:
+        """Ask for it."""
+        self._ask("resume_dispatch")
+
+    def delete_topic(self, topic: str) -> None:
+        """Ask for it."""
+        self._ask("delete_topic", topic)
+
+    def delete_unused_topics(self) -> list[str]:
+        """Ask for it."""
+        return list(self._ask("delete_unused_topics"))
+
+    def delete_expired(self) -> CleaningReport | None:
+        """Ask for it."""
+        said = self._ask("delete_expired")
+        return None if said is None else _report(said)
+
+    def hand_over(self) -> None:
+        """Ask for the services; they are free soon after."""
+        self._ask("hand_over")
+
+    def _ask(self, verb: str, *words: str) -> Any:
+        try:
+            request = Request(self._files, self._path, {"verb": verb, "words": words})
+        except OSError as error:
+            raise readable(error, self._path) from error
+        with closing(request):
+            said = self._wait(request)
+        if _ERROR in said:
+            raise _error(said[_ERROR])
+        return said[_RESULT]
+
+    def _wait(self, request: Request) -> Mapping[str, Any]:
+        page, looks = self._log.page, 0
+        end, seen = time.monotonic() + self._seconds, (0, page.words[HEARTBEAT])
+        while (said := request.answer()) is None:
+            if self._log.lock.is_parting:
+                raise StoreClosed("the store was closed meanwhile")
+            life = request.takers(), page.words[HEARTBEAT]
+            if life[0] and life != seen:
+                seen, end = life, time.monotonic() + self._seconds
+            if time.monotonic() >= end:
+                if life == seen or not is_busy(self._files, self._path):
+                    raise self._late(begun=request.give_up())
+                seen, end = life, time.monotonic() + self._seconds  # another's is done first
+            if not life[0] and looks % _ANNOUNCED == 0:
+                announce(page)
+            looks += 1
+            time.sleep(_LOOK_S)
+        return said
+
+    def _late(self, *, begun: bool) -> StoreError:
+        state = "it was begun, and may be done still" if begun else "nothing was changed"
+        if not is_served(self._files, self._path):
+            return NoOwner(
+                f"no process has had the services of this store for {self._seconds:g} s, and one "
+                f"that has them must do this ({state}); open it in a process with mode='write'",
+                path=self._path,
+            )
+        pid = self._log.page.words[OWNER_PID]
+        return StoreLocked(
+            f"process {pid} has the services of this store, and did not answer for "
+            f"{self._seconds:g} s ({state}): it hangs, or is held; end it, and another has them",
+            path=self._path,
+            owner_pid=pid,
+        )
+
+
+class Answering:
+    """Answers in the process that has the services, in a thread of its own."""
+
+    def __init__(self, files: FileSystem, path: Path, manager: Manager) -> None:
+        self._files = files
+        self._path = path
+        self._verbs: dict[str, Callable[..., Any]] = {
+            "resume_dispatch": manager.resume_dispatch,
+            "delete_topic": manager.delete_topic,
+            "delete_unused_topics": manager.delete_unused_topics,
+            "delete_expired": manager.delete_expired,
+            "hand_over": manager.hand_over,
+        }
+        self._thread: Thread | None = None
+        self._is_closing = False
+
+    def turn(self) -> None:
+        """Look for requests; called by the thread that watches, which must not be held up."""
+        if self._is_closing or (self._thread is not None and self._thread.is_alive()):
+            return
+        if is_asked(self._files, self._path):
+            thread = Thread(target=self._run, name="lakelog-requests", daemon=True)
+            self._thread = started(thread)
+
+    def close(self) -> None:
+        """Begin with none any more: the next process with the services does what is left."""
+        self._is_closing = True
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for each in asked(self._files, self._path):
+                if self._is_closing:
+                    return
+                self._answer(each)
+        except OSError as error:
+            _LOG.warning("%s: a request cannot be answered: %s", self._path, error)
+
+    def _answer(self, request: Asked) -> None:
+        try:
+            result = self._verbs[request.what["verb"]](*request.what["words"])
+        except StoreClosed:
+            return  # by this process: it is for the next one
+        except OSError as error:
+            request.answer({_ERROR: _packed(readable(error, self._path))})
+        except Exception as error:  # noqa: BLE001  # a plugin's too: it is the asker's
+            request.answer({_ERROR: _packed(error)})
+        else:
+            said = attrs.asdict(result) if isinstance(result, CleaningReport) else result
+            request.answer({_RESULT: said})
+
+
+def _packed(error: Exception) -> dict[str, Any]:
+    """An error in JSON; what is none of lakelog's becomes one."""
+    kind = next((each for each in type(error).__mro__ if each in _kinds().values()), None)
+    if kind is None:
+        what = f"in process {os.getpid()}, which has the services: {type(error).__name__}: {error}"
+        return _packed(StoreError(what))
+    parts = {
+        name: value if isinstance(value, int | str | None) else str(value)
+        for name, value in vars(error).items()
+    }
+    return {"kind": kind.__name__, "words": [str(each) for each in error.args], "parts": parts}
+
+
+def _error(packed: Mapping[str, Any]) -> Exception:
+    error = (kind := _kinds()[packed["kind"]]).__new__(kind, *packed["words"])
+    error.__dict__.update(packed["parts"])
+    return error
+
+
+def _kinds() -> dict[str, type[Exception]]:
+    """By name, the errors that can be told to another process."""
+    ours = (each for each in vars(errors).values() if isinstance(each, type))
+    return {
+        each.__name__: each
+        for each in (WrongValue, *ours)
+        if issubclass(each, (LakelogError, WrongValue))
+    }
+
+
+def _report(said: Mapping[str, Any]) -> CleaningReport:
+    kept = said["kept"]
+    deleted = (
+        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in said["deleted"]
+    )
+    given = {
+        "deleted": tuple(deleted),
+        "kept": None if kept is None else Kept(**kept),
+        "topics": tuple(said["topics"]),
+    }
+    return CleaningReport(**{**said, **given})

@@ -1,0 +1,125 @@
+"""Chooses how a store is opened: alone where nobody has it open, and beside the others else.
+
+The locks alone decide; who loses a race joins the winner, once that has recovered the store.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias, get_args
+
+import attrs
+
+from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.shared.ownership import is_owned
+from lakelog.runtime.arguments import WrongValue
+from lakelog.store.roles.parts import Parts
+
+Mode: TypeAlias = Literal["write", "read", "exclusive"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+Former: TypeAlias = Literal["auto", "owner", "attach"]
+FORMER: Final[Mapping[str, str]] = {
+    "auto": "give mode='write', or none",
+    "owner": "give mode='write', or mode='exclusive' to have the store for this process alone",
+    "attach": "give mode='write', and attach={'take_over': False} to leave the services to others",
+}
+"""Deprecated modes, which do what ``write`` does, and what to give instead."""
+
+_LOOK_S: Final = 0.01
+_NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def known_mode(mode: str, stacklevel: int = 3) -> Mode:
+    """``mode``, by the name that it has now.
+
+    :param stacklevel: of who gave it, for the warning; 3 is who called the caller of this
+
+    Raises ``ValueError`` for a mode that there is not.
+    """
+    for each in MODES:
+        if mode == each:
+            return each
+    if mode not in tuple(FORMER):
+        raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    words = f"mode={mode!r} is deprecated, and does what mode='write' does: {FORMER[mode]}"
+    warnings.warn(words, DeprecationWarning, stacklevel=stacklevel)
+    return "write"
+
+
+class Ways(Protocol):
+    """The roles that can be had; each makes a store's parts."""
+
+    def own(self) -> Parts:
+        """Take the directory; raises :class:`~lakelog.errors.StoreLocked`."""
+
+    def join(self) -> Parts | None:
+        """Join those who have it open; ``None`` where nobody has."""
+
+
+@attrs.frozen
+class Chooser:
+    """Finds the role for one directory.
+
+    :ivar patience_ms: how long others may be in between
+    """
+
+    files: FileSystem
+    path: Path
+    patience_ms: int
+
+    def write(self, ways: Ways) -> Parts:
+        """Join those who have the store open, or take it if nobody has."""
+        end = time.monotonic() + self.patience_ms / 1000
+        while True:
+            last = time.monotonic() >= end
+            found = self._joined(ways) if is_owned(self.files, self.path) else None
+            if found is None:  # nobody had it open, or those went meanwhile
+                found = self._owned(ways, last=last)
+            if found is not None:
+                return found
+            time.sleep(_LOOK_S)
+
+    def _owned(self, ways: Ways, *, last: bool) -> Parts | None:
+        """``None`` where somebody else was quicker."""
+        try:
+            return self.alone(ways.own)
+        except StoreLocked:
+            if last:
+                raise
+            return None
+
+    def alone(self, own: Callable[[], Parts]) -> Parts:
+        """Take the store, where nobody has it open."""
+        try:
+            return own()
+        except OSError as error:
+            if error.errno in _NO_WRITING:
+                raise self._unwritable(error) from error
+            raise
+
+    def _joined(self, ways: Ways) -> Parts | None:
+        try:
+            return ways.join()
+        except OSError as error:
+            if error.errno in _NO_WRITING:
+                raise self._not_ours() from error
+            raise
+
+    def _not_ours(self) -> AttachRefused:
+        return AttachRefused(
+            "its files are another user's; open it as that user, or give the store a group by the "
+            "setting group",
+            path=self.path,
+        )
+
+    def _unwritable(self, error: OSError) -> StoreReadOnly:
+        return StoreReadOnly(
+            f"{error.strerror or error}; check permissions of it and of the folders above, or open "
+            "the store with mode='read'",
+            path=error.filename or self.path,
+        )

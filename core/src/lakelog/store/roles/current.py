@@ -1,0 +1,178 @@
+"""The parts of an open store as they are now: swapped at a take-over, made anew after a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
+from typing import Final
+
+from lakelog.dispatch.arrivals import CurrentArrivals
+from lakelog.errors import StoreClosed, StoreReadOnly
+from lakelog.files.state.group_offsets import CurrentOffsets, Offsets
+from lakelog.log.store_directory import readable
+from lakelog.registry.events import Events
+from lakelog.runtime.forks import tell_of_forks
+from lakelog.store.roles.managing import Manager
+from lakelog.store.roles.parts import NoPuts, Parts
+
+FORKED: Final = (
+    "this process was forked from the one that opened the store, and cannot use it; open the store "
+    "in each process, or open it with attach={'on_fork': 'attach'}"
+)
+_READING: Final = "the store is open for reading; open it with mode='write'"
+
+
+class Current:
+    """What every part of a :class:`~lakelog.Store` asks first; methods may come from any thread.
+
+    :ivar path: the store directory
+    :ivar parts: those of the role that the store has now
+    :ivar closed: whether the store was closed
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parts: Parts,
+        events: Events,
+        again: Callable[[], Parts] | None,
+    ) -> None:
+        """Keep what opening has prepared.
+
+        :param again: makes parts for a forked child; ``None`` refuses it
+        """
+        self.path = path
+        self.parts = parts
+        self.closed = False
+        self.on_swap: Callable[[Parts], None] = _nobody
+        self._events = events
+        self._again = again
+        self._open = [parts]
+        self._refused = False
+        self._stale = False
+        self._lock = RLock()
+        parts.tell_store(self)
+        tell_of_forks(self)
+
+    # --- what is asked ---
+
+    def now(self) -> Parts:
+        """The parts to work with; raises :class:`~lakelog.errors.StoreClosed`."""
+        if self._stale:
+            self._renew()
+        if self._refused:
+            raise StoreClosed(FORKED)
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        return self.parts
+
+    def last(self) -> Parts:
+        """The parts, of a closed store too, whose puts refuse by themselves."""
+        if self._stale:
+            self._renew()
+        return self.parts
+
+    def manager(self) -> Manager:
+        """What deletes; raises :class:`~lakelog.errors.StoreReadOnly` where one only reads."""
+        manager = self.now().manager
+        if manager is None:
+            raise StoreReadOnly(_READING, path=self.path)
+        return manager
+
+    def offsets(self) -> Offsets:
+        """The offsets that consumers committed, whatever becomes of the role."""
+        return CurrentOffsets(lambda: self.now().offsets, lambda: self.last().offsets)
+
+    def arrivals(self) -> CurrentArrivals:
+        """What tells of new messages, whatever becomes of the role."""
+        return CurrentArrivals(lambda: self.last().waits.arrivals)
+
+    # --- what happens to it ---
+
+    def adopt(self, parts: Parts) -> None:
+        """Close ``parts``, too, when the store is closed."""
+        with self._lock:
+            self._open.append(parts)
+        parts.tell_store(self)
+
+    def swap(self, parts: Parts) -> None:
+        """Go on with other parts; the former ones stay open for those who still read by them."""
+        with self._lock:
+            self.parts = parts
+        self.on_swap(parts)
+
+    def give_up(self, parts: Parts, others: Parts) -> bool:
+        """Go on with ``others`` in the place of ``parts``; not while the store is being closed.
+
+        ``parts`` are left open, and are not closed with the store.
+        """
+        with self._lock:
+            if self.closed or parts not in self._open:
+                return False
+            self._open = [each for each in self._open if each not in (parts, others)] + [others]
+        self.swap(others)
+        return True
+
+    def close(self) -> None:
+        """Flush and close; nothing happens to what is closed."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+        if self._refused or self._stale:
+            return
+        try:
+            self._close_parts()
+        except OSError as error:
+            raise readable(error, self.path) from error
+        finally:
+            self._events.store_closed(self.path)
+
+    def _close_parts(self) -> None:
+        """Those that closing the first ones brings, too: to settle a put, a store may take over."""
+        try:
+            while self._open:
+                self._open.pop(0).close()
+        finally:
+            for each in self._open:  # the error of the first is the one to tell
+                each.close()
+
+    def forked(self) -> None:
+        """In a child: the threads are not there, and what is open is the parent's."""
+        self._lock = RLock()  # the parent's may be held by a thread that is not there
+        parts, self._open = self._open, []
+        self._stale = self._again is not None and not self.closed
+        self._refused = not self._stale
+        self._lend_nothing()
+        for each in parts:
+            each.forked(FORKED)
+
+    def _lend_nothing(self) -> None:
+        """Nobody gets at the parent's puts by a shorter way."""
+        former = self.parts
+        self.parts = Parts(
+            former.role,
+            former.reader,
+            NoPuts(FORKED),
+            former.flush,
+            former.waits,
+            former.house,
+            former.offsets,
+            former.make_finder,
+        )
+        self.on_swap(self.parts)
+
+    def _renew(self) -> None:
+        """Open what a forked child works with, once."""
+        with self._lock:
+            if not self._stale or self._again is None:
+                return
+            parts = self._again()
+            self._stale = False
+            self.adopt(parts)
+            self.swap(parts)
+
+
+def _nobody(_parts: Parts) -> None:
+    """Nobody wants to know."""

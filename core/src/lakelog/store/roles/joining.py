@@ -1,0 +1,248 @@
+"""A store that other processes have open, too: append to it, and have its services when nobody has.
+
+The services are dispatching, retention, disk watching and the checkpoint. They are one process's at
+a time, which holds a lock on a byte; the lock ends with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import LakelogError, NoOwner, StoreError, ThreadNotStarted
+from lakelog.files.pages.shared_page import SharedPage
+from lakelog.files.shared.membership import Membership
+from lakelog.files.shared.ownership import locked
+from lakelog.log.health import Health
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.runtime.threads import started
+from lakelog.settings.catalog import ATTACH
+from lakelog.settings.model import AttachSettings
+from lakelog.store.open_log import OpenLog, join_log
+from lakelog.store.owner import OwnedLog
+from lakelog.store.roles.agreeing import agreed
+from lakelog.store.roles.asking import Asking
+from lakelog.store.roles.managing import Managing
+from lakelog.store.roles.ownerparts import serving_parts, staging
+from lakelog.store.roles.parts import Parts, Swapping
+from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.readerparts import reader_parts
+from lakelog.store.strategies import Strategies, make_strategies
+
+_LOG: Final = logging.getLogger("lakelog")
+_LOOK_S: Final = 0.005
+_SOON_S: Final = 5.0
+"""How long who gives up the services may take, before it is asked again: queues are synced."""
+
+
+class Joined:
+    """The log of a store that others have open, too, or may have, and who has its services.
+
+    :ivar prepared: with the settings that all processes of the store have
+    :ivar log: what this process appends with
+    :ivar health: whether it takes puts
+    """
+
+    log: OpenLog
+    health: Health
+    _strategies: Strategies
+
+    def __init__(self, prepared: Prepared) -> None:
+        """Prepare; :meth:`join` or :meth:`of_first` opens it."""
+        self.prepared = prepared
+        self._store: Swapping | None = None
+        self._thread: Thread | None = None
+        self._serving: Parts | None = None
+        self._is_closing = False
+        self._failed = ""
+
+    @classmethod
+    def join(cls, prepared: Prepared, lock: Membership) -> Joined:
+        """Open the log, and let others join.
+
+        :param lock: a share that nobody else joins beside; given back where this fails
+        """
+        made = cls(prepared)
+        try:
+            page = SharedPage.join(prepared.files, prepared.path)
+            said = made._said(page, prepared)
+            settings = agreed(prepared.registry, prepared.settings, said, prepared.path)
+            prepared = made.prepared = attrs.evolve(prepared, settings=settings)
+            made._strategies = made._made()
+            directory = StoreDirectory.of(prepared.files, prepared.path, settings.core)
+            made.health = Health(prepared.path, made._fail)
+            made.log = join_log(
+                directory, settings.core, made._strategies, made.health, lock, page, made._turn
+            )
+        except BaseException:  # Ctrl-C too
+            lock.leave()
+            raise
+        return made
+
+    @classmethod
+    def of_first(cls, prepared: Prepared, parts: Parts, owned: OwnedLog) -> None:
+        """Let ``parts`` of the process that had the store for itself give up the services."""
+        made = cls(prepared)
+        made.log, made.health, made._strategies = owned, owned.health, owned.strategies
+        parts.tell_store = made._tell_store
+        made._has(parts)
+
+    @staticmethod
+    def _said(page: SharedPage, prepared: Prepared) -> dict[str, Any]:
+        said = page.settings
+        if not said:  # by its own settings it could write another log
+            raise StoreError(
+                "the settings in its shared page are damaged; close the store in all processes, "
+                "then open it again",
+                path=prepared.path,
+            )
+        return said
+
+    def _made(self) -> Strategies:
+        prepared = self.prepared
+        context = prepared.context(read_only=False)
+        made = make_strategies(prepared.registry, prepared.settings, context, services=False)
+        if made.writer.traits.staged:
+            why = staging(prepared.settings.core.writer)
+            advice = f", and {why}; choose another writer, or close the store there"
+            raise locked(prepared.files, prepared.path, advice)
+        return made
+
+    def _fail(self, cause: BaseException) -> None:
+        self.prepared.registry.events.store_failed(self.prepared.path, cause)
+
+    def parts(self) -> Parts:
+        """What a store works with."""
+        parts = reader_parts(self.prepared, self.log.appender)
+        parts.joined, parts.tell_store = self, self._tell_store
+        parts.manager = self._asking()
+        return parts
+
+    def _asking(self) -> Asking:
+        return Asking(self.prepared.files, self.log, self._attach.reconnect_timeout_ms)
+
+    @property
+    def _attach(self) -> AttachSettings:
+        section: AttachSettings = self.prepared.settings.section(ATTACH)
+        return section
+
+    def _tell_store(self, store: Swapping) -> None:
+        self._store = store
+
+    # --- services ---
+
+    def serve(self) -> Parts:
+        """Have the services, and keep them; raises ``StoreLocked`` where another one keeps them.
+
+        Where this raises, the store is left.
+        """
+        try:
+            self._take_services()
+            try:
+                return serving_parts(self.prepared, self.log, self._strategies)
+            except BaseException:  # Ctrl-C too
+                self.log.lock.drop_services()
+                raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_services(self) -> None:
+        """Ask who has them for them, again where a third one was quicker."""
+        lock, seconds = self.log.lock, self._attach.reconnect_timeout_ms / 1000
+        end = time.monotonic() + seconds
+        while not lock.take_services():
+            if time.monotonic() >= end:
+                raise locked(self.prepared.files, self.prepared.path)
+            with suppress(NoOwner):  # they are free by now
+                self._asking().hand_over()
+            soon = time.monotonic() + _SOON_S
+            while not lock.take_services() and time.monotonic() < min(soon, end):
+                time.sleep(_LOOK_S)
+
+    def _turn(self) -> None:
+        """Have the services, if nobody has; in a thread, since queues may have to be completed."""
+        if not self._attach.take_over or self._store is None or self._is_closing:
+            return
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if self.health.failure is None and self.log.lock.take_services():
+            thread = Thread(target=self._take_over, name="lakelog-services", daemon=True)
+            try:
+                self._thread = started(thread)
+            except ThreadNotStarted:
+                self.log.lock.drop_services()
+                raise
+
+    def _take_over(self) -> None:
+        store = self._store
+        try:
+            parts = serving_parts(self.prepared, self.log, self._strategies)
+        except (LakelogError, OSError) as error:
+            self.log.lock.drop_services()
+            if self._failed != str(error):  # it will be tried again soon
+                self._failed = str(error)
+                _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
+            return
+        assert store is not None  # for the type checker: see _turn
+        self._has(parts)
+        store.adopt(parts)
+        store.swap(parts)
+        _LOG.info("%s: this process dispatches and cleans for all now", self.prepared.path)
+
+    def _has(self, parts: Parts) -> None:
+        """Have the services, until another process asks for them."""
+        self._serving = parts
+        if isinstance(parts.manager, Managing):
+            parts.manager.gives_up = self._begin_to_give_up
+
+    def _begin_to_give_up(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = started(Thread(target=self._give_up, name="lakelog-services", daemon=True))
+
+    def _give_up(self) -> None:
+        parts = self._serving
+        try:
+            others = self.parts()
+        except (LakelogError, OSError) as error:  # it keeps them, and may be asked again
+            _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
+            return
+        if parts is None or self._store is None or not self._store.give_up(parts, others):
+            return  # the store is being closed
+        try:
+            parts.give_up()
+        except (LakelogError, OSError) as error:
+            _LOG.warning("%s: giving up its services: %s", self.prepared.path, error)
+        finally:
+            self._serving, self.log.watch.on_turn = None, self._turn
+        _LOG.info("%s: another process dispatches and cleans now", self.prepared.path)
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Leave; who is the last closes the store as its owner does.
+
+        Where this process has the services, its other parts do that.
+        """
+        self._is_closing = True
+        if self._thread is not None:
+            self._thread.join()
+        if self._serving is not None:
+            return
+        log = self.log
+        if not log.part():
+            log.leave()
+            return
+        try:
+            log.lock.take_services()
+            parts = serving_parts(self.prepared, log, self._strategies)
+        except BaseException:
+            log.leave()  # the next open recovers what is missing
+            raise
+        parts.close()

@@ -1,0 +1,209 @@
+"""Makes the parts of an owner: the strategies, then the directory, then who keeps house in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from lakelog.dispatch.arrivals import Arrivals
+from lakelog.dispatch.wait import OwnedWait
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.dispatch_lock import DispatchLock
+from lakelog.interfaces import SegmentSource, Writer
+from lakelog.log.health import Health
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.services.away import Service, service_for
+from lakelog.settings.catalog import MAINTENANCE
+from lakelog.store.house import keep_house
+from lakelog.store.open_log import OpenLog
+from lakelog.store.owner import OwnedLog, open_owned, take_services
+from lakelog.store.roles.asking import Answering
+from lakelog.store.roles.managing import Managing
+from lakelog.store.roles.parts import Parts
+from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.telling import told
+from lakelog.store.strategies import (
+    Strategies,
+    add_services,
+    make_archive,
+    make_strategies,
+)
+
+if TYPE_CHECKING:
+    from lakelog.reading.finder import Finder
+    from lakelog.recovery.examine import Progress
+
+
+def owner_parts(
+    prepared: Prepared,
+    progress: Progress | None = None,
+    *,
+    full: bool = False,
+    alone: str | None = None,
+) -> Parts:
+    """Make the strategies, then take over the directory.
+
+    :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
+    :param full: whether the recovery reads the whole log
+    :param alone: why no other process may join; ``None`` lets them, if the writer does
+    """
+    directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
+    with directory.beginning():
+        return _parts(prepared, directory, progress, full, alone)
+
+
+def _parts(
+    prepared: Prepared,
+    directory: StoreDirectory,
+    progress: Progress | None,
+    full: bool,
+    alone: str | None,
+) -> Parts:
+    core, events = prepared.settings.core, prepared.registry.events
+    context = prepared.context(read_only=False)
+    strategies = make_strategies(prepared.registry, prepared.settings, context)
+    archive = make_archive(prepared.registry, prepared.settings, context)
+    service = _service(prepared)
+    events.store_opening(prepared.path, read_only=False)
+
+    def failed(cause: BaseException) -> None:
+        context.checkpoint.freeze()
+        events.store_failed(prepared.path, cause)
+
+    health = Health(prepared.path, failed)
+    alone = alone or _why_alone(prepared, strategies.writer)
+    context.checkpoint.on_failure = health.fail
+    arrivals = Arrivals()
+    owned = open_owned(
+        directory,
+        core,
+        strategies,
+        health,
+        context.checkpoint,
+        arrivals,
+        told(prepared.registry, prepared.settings) if alone is None else {},
+        progress,
+        full=full,
+        alone=alone,
+        away=None if service is None else service.begin,
+    )
+    return _housed(prepared, owned, strategies, archive, arrivals, service, owned.close)
+
+
+def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
+    """Have the services of a store whose log this process appends to.
+
+    :param strategies: those for appending
+    """
+    registry, settings = prepared.registry, prepared.settings
+    context = prepared.context(read_only=False)
+    archive, service = make_archive(registry, settings, context), _service(prepared)
+    opened.health.also(lambda _: context.checkpoint.freeze())
+    context.checkpoint.on_failure = opened.health.fail
+    with ExitStack() as undo:
+        lock = DispatchLock.take(prepared.files, prepared.path)
+        undo.callback(lock.release)
+        all_of_them = add_services(strategies, registry, settings, context)
+        for each in all_of_them.dispatchers:
+            undo.callback(each.dispatcher.close)
+        arrivals = Arrivals()
+        away = None if service is None else service.begin
+        owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals, away)
+        back = owned.reput.close
+        parts = _housed(prepared, owned, all_of_them, archive, arrivals, service, back)
+        undo.pop_all()
+    return parts
+
+
+def _service(prepared: Prepared) -> Service | None:
+    return service_for(
+        prepared.path, prepared.files, prepared.registry, prepared.settings, prepared.context
+    )
+
+
+def _housed(
+    prepared: Prepared,
+    owned: OwnedLog,
+    strategies: Strategies,
+    archive: SegmentSource | None,
+    arrivals: Arrivals,
+    service: Service | None,
+    back: Callable[[], None],
+) -> Parts:
+    """The parts around a log, with what keeps house in it; else go ``back``."""
+    core, events, directory = prepared.settings.core, prepared.registry.events, owned.directory
+    with ExitStack() as undo:
+        undo.callback(back)
+        if archive is not None:
+            owned.reader.add_archive(archive, core.segment_size_bytes)
+        events.store_recovered(prepared.path, owned.recovery)
+        owned.segments.on_roll = lambda start: events.segment_rolled(
+            directory.segment(start), start
+        )
+        house = keep_house(
+            owned,
+            strategies.cleaner,
+            strategies.disk_watcher,
+            prepared.settings.section(MAINTENANCE),
+            events,
+            prepared.clock,
+        )
+        undo.callback(house.close)
+        house.start()
+        manager = Managing(owned, house, prepared.path)
+        answering = Answering(prepared.files, prepared.path, manager)
+        owned.watch.on_turn = _turns(owned, answering)
+        undo.pop_all()
+    waits, make_finder = _reading(prepared, owned, arrivals, service)
+    return Parts(
+        "owner",
+        owned.reader,
+        owned.appender,
+        owned.appender.flush,
+        waits,
+        house,
+        prepared.offsets(read_only=False),
+        make_finder,
+        manager=manager,
+        answering=answering,
+        owned=owned,
+    )
+
+
+def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
+    """What the watching thread does each half second."""
+
+    def turn() -> None:
+        owned.publisher.turn()
+        if not owned.lock.is_alone:
+            answering.turn()
+
+    return turn
+
+
+def _reading(
+    prepared: Prepared, owned: OwnedLog, arrivals: Arrivals, service: Service | None
+) -> tuple[OwnedWait, Callable[[], Finder]]:
+    """How the owner waits for its dispatchers, and finds messages."""
+    reads = None if service is None else service.reads
+    if reads is None:
+        commit = owned.log.commit if owned.log.staged else None
+        finder = prepared.finder(owned.reader, owned.dispatchers, arrivals)
+        return OwnedWait(owned.reput, arrivals, commit), finder
+    refresh = reads.completion.refresh
+    return reads.waits, prepared.finder(owned.reader, reads.dispatchers, reads.arrivals, refresh)
+
+
+def _why_alone(prepared: Prepared, writer: Writer) -> str | None:
+    """What is staged in memory, and files that stand in for real ones, no other process sees."""
+    if writer.traits.staged:
+        return staging(prepared.settings.core.writer)
+    if not isinstance(prepared.files, RealFileSystem):
+        return "its files stand in for the operating system's"
+    return None
+
+
+def staging(writer: str) -> str:
+    """Why nobody writes beside this writer."""
+    return f"the writer {writer!r} keeps bytes in memory that no other process sees"

@@ -1,0 +1,110 @@
+"""Makes the parts of who reads the files, and may append as well."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from lakelog.dispatch.arrivals import PolledArrivals
+from lakelog.dispatch.catch_up import Completion
+from lakelog.dispatch.wait import ReaderWait
+from lakelog.files.pages.page_reader import Belief, ReaderFlushed
+from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.shared.ownership import is_owned
+from lakelog.files.state.body_note import warn_of_others
+from lakelog.files.state.clean_stop import CleanEnd, untouched
+from lakelog.files.state.pins import read_pins
+from lakelog.files.state.tombstones import TombstoneFile
+from lakelog.log.appender import Appender
+from lakelog.log.reading.bounds import ReaderBounds
+from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.flush_wait import FlushWait
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.source import FileSource
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.settings.catalog import MAINTENANCE
+from lakelog.store.house import Onlooker
+from lakelog.store.roles.parts import NoPuts, Parts, no_flush
+from lakelog.store.roles.prepared import Prepared
+from lakelog.store.strategies import (
+    make_archive,
+    make_cleaner,
+    make_decoder,
+    make_disk_watcher,
+    make_dispatchers,
+)
+
+
+def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
+    """Look at the files; only dispatchers are made, and they keep what they build in memory.
+
+    :param appender: of a process that appends as well
+    """
+    core = prepared.settings.core
+    directory = StoreDirectory.of(prepared.files, prepared.path, core)
+    if appender is None:
+        directory.check_readable()
+    prepared.registry.events.store_opening(prepared.path, read_only=appender is None)
+    source = FileSource(
+        prepared.files,
+        directory.commitlog,
+        core.segment_size_bytes,
+        read_damage(prepared.files, prepared.path),
+    )
+    reader = _reader(prepared, source, directory.commitlog)
+    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
+    tombstones = TombstoneFile(prepared.files, prepared.path)
+    dispatchers = make_dispatchers(*made)
+    written = partial(untouched, prepared.files, prepared.path, directory.commitlog)
+    completion = Completion(
+        prepared.path, reader, dispatchers, untouched=written, tombstones=tombstones
+    )
+    sleeper = Sleeper(prepared.files, prepared.path)
+    arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
+    refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
+    return Parts(
+        "read" if appender is None else "attach",
+        reader,
+        NoPuts(refused) if appender is None else appender,
+        partial(no_flush, prepared.path) if appender is None else appender.flush,
+        ReaderWait(completion, arrivals),
+        _onlooker(prepared, directory.commitlog, source, reader),
+        prepared.offsets(read_only=appender is None),
+        prepared.finder(reader, dispatchers, arrivals, completion.refresh),
+    )
+
+
+def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReader:
+    context = prepared.context(read_only=True)
+    warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
+    belief = Belief(prepared.files, prepared.path)
+    reader = LogReader(
+        source,
+        ReaderBounds(source, belief.page, CleanEnd(prepared.files, prepared.path, commitlog)),
+        lambda: is_owned(prepared.files, prepared.path),
+        ReaderFlushed(prepared.files, prepared.path, belief.page),
+        FlushWait(prepared.files, prepared.path, belief.page).wait,
+        make_decoder(prepared.registry, prepared.settings, context),
+    )
+    archive = make_archive(prepared.registry, prepared.settings, context)
+    if archive is not None:
+        reader.add_archive(archive, prepared.settings.core.segment_size_bytes)
+    return reader
+
+
+def _onlooker(
+    prepared: Prepared, commitlog: Path, source: FileSource, reader: LogReader
+) -> Onlooker:
+    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
+    return Onlooker(
+        prepared.path,
+        source,
+        commitlog,
+        reader,
+        prepared.settings.core.segment_size_bytes,
+        prepared.settings.section(MAINTENANCE),
+        prepared.clock,
+        lambda: read_pins(prepared.files, prepared.path),
+        lambda: make_cleaner(*made),
+        lambda: make_disk_watcher(*made),
+    )

@@ -1,0 +1,132 @@
+"""What a process that recovers a store writes into the shared page, for those that join it.
+
+Settings of the core by their keys, and beside them:
+
+- ``plugins``: the strategies by which all append and keep, with the package of each
+- ``sections``: what their sections have that is no default
+- ``digests``: in the place of values that must not stand there, and of sections that do not fit
+
+The writer is not among them: whichever it is, it writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files.pages.shared_page import SETTINGS_BYTES, settings_text
+from lakelog.interfaces import Kind
+from lakelog.registry import Registry
+from lakelog.settings.catalog import MAINTENANCE, default_of, keys_of
+from lakelog.settings.effective import Settings
+from lakelog.settings.given import dotted
+from lakelog.store.strategies import dispatcher_names, flush_name
+
+PLUGINS: Final = "plugins"
+SECTIONS: Final = "sections"
+DIGESTS: Final = "digests"
+SALT: Final = "salt"
+CORE_SECTIONS: Final = (MAINTENANCE,)
+"""Sections of the core by which whoever has the services goes."""
+_SHARED: Final = (
+    *("append", "store_host", "record_crc", "max_message_size_bytes", "segment_size_bytes"),
+    *("queues_per_topic", "light_queues", "max_light_queues", "replicator", "commitlog_path"),
+    *("cleaner", "disk_watcher", "archive"),
+)
+_DIGEST_BYTES: Final = 4
+"""Enough to tell two values apart, and too little to find a secret by."""
+
+
+def told(registry: Registry, settings: Settings) -> dict[str, Any]:
+    """What all processes of a store go by, as JSON takes it."""
+    core = settings.core
+    said = {key: getattr(core, key) for key in _SHARED}
+    said["flush"] = flush_name(registry, settings)
+    said["dispatchers"] = list(dispatcher_names(registry, settings))
+    said[PLUGINS] = {name: _package(registry, kind, name) for kind, name in _used(said)}
+    salt = os.urandom(8).hex()
+    digests, sections = dict[str, str](), dict[str, dict[str, Any]]()
+    for name in (*CORE_SECTIONS, *said[PLUGINS]):
+        if name in settings.sections:
+            sections[name], hidden = parted(settings.sections[name])
+            digests |= {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
+    full = {**said, SECTIONS: {name: each for name, each in sections.items() if each}}
+    if digests:
+        full |= {DIGESTS: digests, SALT: salt}
+    if len(settings_text(full)) <= SETTINGS_BYTES:
+        return full
+    whole = {name: digest(values, salt) for name, values in sections.items()}
+    return {**said, DIGESTS: {**digests, **whole}, SALT: salt}
+
+
+def _used(said: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
+    for kind, key in _KEYS.items():
+        if said[key] is not None:
+            yield kind, said[key]
+    for each in said["dispatchers"]:
+        yield Kind.DISPATCHER, each
+
+
+_KEYS: Final = {
+    Kind.APPEND_CALLBACK: "append",
+    Kind.FLUSH_STRATEGY: "flush",
+    Kind.REPLICATOR: "replicator",
+    Kind.CLEANER: "cleaner",
+    Kind.DISK_WATCHER: "disk_watcher",
+    Kind.SEGMENT_SOURCE: "archive",
+}
+
+
+def _package(registry: Registry, kind: Kind, name: str) -> list[str]:
+    """The kind, and the name and the version of the package, where they are known."""
+    package = registry.package(kind, name)
+    return [kind.name] if package is None else [kind.name, package.name, package.version]
+
+
+def parted(section: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What of a section is no default, by key.
+
+    :returns: what others may see, as JSON takes it; and what they may not, or what is no JSON
+    """
+    shown, hidden = dict[str, Any](), dict[str, Any]()
+    for key, field in keys_of(type(section)).items():
+        value = getattr(section, field.name)
+        if value == default_of(field, section):
+            continue
+        text = _text(value) if field.repr else None
+        if text is None:
+            hidden[key] = value
+        else:
+            shown[key] = json.loads(text)
+    return shown, hidden
+
+
+def digest(value: object, salt: str) -> str:
+    """Tells ``value`` from another one, and no more of it."""
+    from hashlib import blake2b  # slow to import
+
+    made = blake2b(digest_size=_DIGEST_BYTES, salt=bytes.fromhex(salt))
+    made.update((_text(value) or repr(value)).encode())
+    return made.hexdigest()
+
+
+def _text(value: object) -> str | None:
+    try:
+        return json.dumps(value, sort_keys=True, default=_plain)
+    except TypeError:
+        return None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if attrs.has(type(value)):
+        return {key: getattr(value, at.name) for key, at in keys_of(type(value)).items()}
+    raise TypeError

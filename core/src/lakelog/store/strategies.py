@@ -1,0 +1,222 @@
+"""The strategies that a store's settings choose, made and checked before any file is touched."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from lakelog import accelerate
+from lakelog.accelerate import Accelerator
+from lakelog.dispatch.run import Named
+from lakelog.errors import PluginError, StrategyFailed
+from lakelog.interfaces import (
+    AppendCallback,
+    Cleaner,
+    Context,
+    DiskWatcher,
+    FlushStrategy,
+    Kind,
+    Replicator,
+    SegmentSource,
+    Writer,
+)
+from lakelog.log.commit_timer import Committing
+from lakelog.log.decoding import Decoder, decoder_of
+from lakelog.registry import Registry
+from lakelog.settings.effective import Settings
+
+AUTO = "auto"
+_AUTO_FLUSH = ("timed", "none")
+"""What ``flush = "auto"`` chooses: the first of these that is installed."""
+_AUTO_DISPATCHERS = ("consume-queue", "hash-index")
+"""What ``dispatchers = "auto"`` chooses: those of these that are installed."""
+_log = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Strategies:
+    """One object per choice.
+
+    :ivar flush_failed: makes the error for a put behind whose append the flush strategy failed
+    :ivar replicator_failed: the same for the replicator
+    :ivar decoder: gives bodies as they were put, if the append callback stores them otherwise
+    """
+
+    append: AppendCallback
+    writer: Writer
+    flush: FlushStrategy
+    replicator: Replicator | None
+    dispatchers: Sequence[Named]
+    cleaner: Cleaner | None = None
+    disk_watcher: DiskWatcher | None = None
+    flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
+    replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
+    decoder: Decoder | None = None
+
+
+def make_strategies(
+    registry: Registry, settings: Settings, context: Context, *, services: bool = True
+) -> Strategies:
+    """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`.
+
+    :param services: whether with dispatchers, cleaner and watcher; see :func:`add_services`
+    """
+    core = settings.core
+
+    def make(kind: Kind, name: str) -> Any:  # the registry checks that it is what it should be
+        registry.factory(kind, name)
+        return registry.make(kind, name, settings.section(name), context)
+
+    append, writer = make(Kind.APPEND_CALLBACK, core.append), make(Kind.WRITER, core.writer)
+    flushes = flush_name(registry, settings)
+    flush = make(Kind.FLUSH_STRATEGY, flushes)
+    copies = core.replicator
+    return Strategies(
+        append,
+        writer,
+        Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
+        make(Kind.REPLICATOR, copies) if copies else None,
+        make_dispatchers(registry, settings, context) if services else (),
+        make_cleaner(registry, settings, context) if services else None,
+        make_disk_watcher(registry, settings, context) if services else None,
+        registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
+        registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
+        decoder_of(append, registry, core.append),
+    )
+
+
+def add_services(
+    strategies: Strategies, registry: Registry, settings: Settings, context: Context
+) -> Strategies:
+    """The same, with what a process needs that dispatches and deletes for all."""
+    return attrs.evolve(
+        strategies,
+        dispatchers=make_dispatchers(registry, settings, context),
+        cleaner=make_cleaner(registry, settings, context),
+        disk_watcher=make_disk_watcher(registry, settings, context),
+    )
+
+
+def with_accelerator(registry: Registry, settings: Settings, context: Context) -> Context:
+    """``context`` with the accelerator that ``settings`` choose, which this process then uses.
+
+    What is installed but cannot be used is told in the log, and raises only where it was named.
+    """
+    for name in accelerator_names(registry, settings):
+        try:
+            made = _accelerator(registry, settings, context, name)
+        except PluginError as error:
+            if settings.core.accelerator == name:
+                raise
+            _log.warning("%s: without the accelerator %r: %s", context.path, name, error)
+            continue
+        accelerate.use(made)
+        return attrs.evolve(context, accelerator=made)
+    return context
+
+
+def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
+    """The accelerators of which the first one is used that can be."""
+    name = settings.core.accelerator
+    if name == AUTO:
+        return registry.names(Kind.ACCELERATOR)
+    return () if name == "none" else (name,)
+
+
+def _accelerator(
+    registry: Registry, settings: Settings, context: Context, name: str
+) -> Accelerator:
+    factory = registry.factory(Kind.ACCELERATOR, name)
+    section = settings.sections.get(name) or factory.settings()  # a child has those that it needs
+    made: Accelerator = registry.make(Kind.ACCELERATOR, name, section, context)
+    if made.seam != accelerate.SEAM:
+        raise PluginError(
+            f"the accelerator {name!r} is built for seam {made.seam} of lakelog, and this one has "
+            f"{accelerate.SEAM}: install the version of the same release"
+        )
+    return made
+
+
+def make_decoder(registry: Registry, settings: Settings, context: Context) -> Decoder | None:
+    """What gives bodies as they were put, for who only reads; without the plugin, nothing."""
+    name = settings.core.append
+    if name not in registry.names(Kind.APPEND_CALLBACK):
+        _log.warning(
+            "%s: the append callback %r is not installed; bodies are given as they are stored",
+            *(context.path, name),
+        )
+        return None
+    made = registry.make(Kind.APPEND_CALLBACK, name, settings.section(name), context)
+    return decoder_of(made, registry, name)
+
+
+def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:
+    """Build the cleaner that ``settings`` name, if they name one."""
+    name = settings.core.cleaner
+    made: Cleaner | None = _made(registry, settings, context, Kind.CLEANER, name)
+    return made
+
+
+def make_disk_watcher(
+    registry: Registry, settings: Settings, context: Context
+) -> DiskWatcher | None:
+    """Build the disk-space watcher that ``settings`` name, if they name one."""
+    name = settings.core.disk_watcher
+    made: DiskWatcher | None = _made(registry, settings, context, Kind.DISK_WATCHER, name)
+    return made
+
+
+def _made(
+    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str | None
+) -> Any:
+    if name is None:
+        return None
+    registry.factory(kind, name)  # before its section: it says which plugin is missing
+    return registry.make(kind, name, settings.section(name), context)
+
+
+def make_dispatchers(registry: Registry, settings: Settings, context: Context) -> tuple[Named, ...]:
+    """Build the dispatchers in their order; a reader does without those that are not installed."""
+    installed = registry.names(Kind.DISPATCHER)
+
+    def make(name: str) -> Named:
+        registry.factory(Kind.DISPATCHER, name)
+        made = registry.make(Kind.DISPATCHER, name, settings.section(name), context)
+        return Named(name, made)
+
+    return tuple(
+        make(name)
+        for name in dispatcher_names(registry, settings)
+        if name in installed or not context.read_only
+    )
+
+
+def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
+    """Build what serves deleted segments, if any; a reader does without one not installed."""
+    name = settings.core.archive
+    if name is None or (context.read_only and name not in registry.names(Kind.SEGMENT_SOURCE)):
+        return None
+    registry.factory(Kind.SEGMENT_SOURCE, name)
+    made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
+    return made
+
+
+def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
+    """The dispatchers that are used, in their order."""
+    if AUTO not in settings.core.dispatchers:
+        return settings.core.dispatchers
+    installed = registry.names(Kind.DISPATCHER)
+    return tuple(name for name in _AUTO_DISPATCHERS if name in installed)
+
+
+def flush_name(registry: Registry, settings: Settings) -> str:
+    """The flush strategy that is used; where lakelog chooses it, the log says so."""
+    if settings.core.flush != AUTO:
+        return settings.core.flush
+    installed = registry.names(Kind.FLUSH_STRATEGY)
+    name = next(each for each in _AUTO_FLUSH if each in installed)
+    _log.info("flush strategy %r (flush = 'auto')", name)
+    return name

@@ -1,0 +1,75 @@
+"""The append lock: excludes, times out, and serves threads that are switched off inside."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lakelog.runtime.yieldlock import YieldLock
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads change as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_one_thread_at_a_time_is_inside() -> None:
+    lock, inside, most, count = YieldLock(), 0, 0, 0
+
+    def work() -> None:
+        nonlocal inside, most, count
+        for _ in range(500):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+                before = count
+                time.sleep(0)
+                count = before + 1
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, count) == (1, 2000)
+
+
+def test_a_lock_that_is_held_is_not_had_in_time() -> None:
+    lock = YieldLock()
+    with lock, ThreadPoolExecutor(1) as other:
+        assert not other.submit(lock.acquire, 0.01).result()
+        assert not other.submit(lock.acquire, 0).result()
+        assert lock.is_mine()
+        assert not other.submit(lock.is_mine).result()
+    assert not lock.is_mine()
+    assert lock.acquire(0)
+    lock.release()
+
+
+def test_a_waiter_gets_it_once_it_is_released() -> None:
+    lock = YieldLock()
+    with ThreadPoolExecutor(1) as other:
+        lock.acquire()
+        waiting = other.submit(lock.acquire, 30)
+        time.sleep(0.05)
+        assert not waiting.done()
+        lock.release()
+        assert waiting.result()
+
+
+def test_an_error_inside_releases_it() -> None:
+    lock = YieldLock()
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    assert lock.acquire(0)
