@@ -17,7 +17,7 @@ from lakelog.errors import (
     ReadFailed,
     StoreError,
 )
-from lakelog.files import RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
 from lakelog.registry.collect import Offered, collect
 from lakelog.registry.conformance import check_object
