@@ -78,6 +78,11 @@ class Hooks:
         """Offer compiled code for what is done for every message."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_settings_formats(self) -> Sequence[Factory]:
+        """Offer readers of settings files in other formats than TOML."""
+        raise NotImplementedError
+
     # --- lifecycle: each hears of an event ---
 
     @hookspec

@@ -60,6 +60,7 @@ from lakelog.interfaces.writing import (
     Writer,
     WriterTraits,
 )
+from lakelog.settings.formats import SettingsFormat, TranslatedValue, Translation
 
 __all__ = [
     "PROTOCOLS",
@@ -97,8 +98,11 @@ __all__ = [
     "SegmentInfo",
     "SegmentSource",
     "SegmentWriter",
+    "SettingsFormat",
     "Situation",
     "TopicRemover",
+    "TranslatedValue",
+    "Translation",
     "Wakeable",
     "WatchedFollower",
     "Writer",
@@ -116,5 +120,6 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.DISK_WATCHER: DiskWatcher,
     Kind.SEGMENT_SOURCE: SegmentSource,
     Kind.ACCELERATOR: Accelerator,
+    Kind.SETTINGS_FORMAT: SettingsFormat,
 }
 """What the object of each kind must do."""

@@ -31,6 +31,7 @@ class Kind(Enum):
     DISK_WATCHER = "lakelog_disk_watchers"
     SEGMENT_SOURCE = "lakelog_segment_sources"
     ACCELERATOR = "lakelog_accelerators"
+    SETTINGS_FORMAT = "lakelog_settings_formats"
 
 
 @attrs.frozen
@@ -38,7 +39,8 @@ class Context:
     """What every factory's ``make`` is handed beside its settings.
 
     :ivar path: the store directory
-    :ivar core: the store's own settings
+    :ivar core: the store's own settings; for a settings format, which is asked before there are
+        any, their defaults
     :ivar files: the one seam to the operating system's files
     :ivar checkpoint: the file that says up to when things are durable
     :ivar read_only: the store is open for reading: whatever is built stays in memory, and no file

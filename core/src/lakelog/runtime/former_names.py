@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 FORMER: Final = {
     "lakelog.cached": "lakelog.runtime.cached",
@@ -35,9 +36,10 @@ FORMER: Final = {
 
 
 class FormerNames:
-    """Finds and loads modules by their former names, before anybody looks for files.
+    """Finds modules by their former names, before anybody looks for files.
 
-    A finder and loader without the base classes of ``importlib.abc``, which take long to import.
+    It has the methods of a finder and of a loader, and not their classes: ``importlib.abc`` would
+    load ``importlib.resources`` with every ``import lakelog``.
     """
 
     def find_spec(
@@ -47,8 +49,7 @@ class FormerNames:
         del path, target  # the name says all
         if _present(fullname) is None:
             return None
-        loader: Any = self
-        return ModuleSpec(fullname, loader)
+        return spec_from_loader(fullname, self)  # type: ignore[arg-type]  # load_module is a former way
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its present name."""
