@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog.message import Message, StoredMessage
+    from lakelog.reading.results import GetResult
     from lakelog.results import PutResult
 
-SEAM: Final = 4
+SEAM: Final = 5
 """Counted up with each change of what is called here; an accelerator of another one is not used."""
 
 
@@ -43,17 +44,8 @@ class Accelerator(Protocol):
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """What appends one message to ``log``, a ``LogParts``; ``None`` where it never could."""
 
-    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
-        """A ``PlainWay`` by ``parts``, which are ``GetParts``; ``None`` where it never could."""
-
-    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
-        """``KeyQuery.query`` by ``parts``, which are ``QueryParts``; ``None`` where it never could.
-
-        What is called takes all arguments in their order.
-        """
-
-    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None] | None:
-        """``TimeSearch.offset_by_time`` by ``parts``, which are ``SearchParts``."""
+    def lookups(self, parts: Any) -> Lookups | None:
+        """What looks up messages by ``parts``, ``LookupParts``; ``None`` where it never could."""
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
@@ -152,6 +144,44 @@ class Putting(Protocol):
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
         """What appends a message, from its body and keys; ``None`` where it never could."""
+
+
+class Lookups(Protocol):
+    """Looks up messages of an open store; each gives ``None`` where Python has to look.
+
+    That may be at the arguments. They are given in their order, all of them.
+    """
+
+    def get(
+        self, topic: Any, queue_id: Any, offset: Any, max_messages: Any, tag_filter: Any = None
+    ) -> GetResult | None:
+        """As ``QueueGetter.get``, with a ``TagFilter`` or ``None``."""
+
+    def query(
+        self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
+    ) -> list[StoredMessage] | None:
+        """As ``KeyQuery.query``."""
+
+    def offset_by_time(
+        self, topic: Any, queue_id: Any, timestamp_ms: Any, boundary: Any
+    ) -> int | None:
+        """As ``TimeSearch.offset_by_time``."""
+
+
+class NoLookups:
+    """Leaves everything to Python."""
+
+    def get(self, _topic: Any, _queue: Any, _offset: Any, _most: Any, _tags: Any = None) -> None:
+        """Leave it."""
+
+    def query(self, _topic: Any, _key: Any, _since: Any, _until: Any, _max_messages: Any) -> None:
+        """Leave it."""
+
+    def offset_by_time(self, _topic: Any, _queue_id: Any, _time: Any, _boundary: Any) -> None:
+        """Leave it."""
+
+
+NO_LOOKUPS: Final = NoLookups()
 
 
 _current: Accelerator | None = None
