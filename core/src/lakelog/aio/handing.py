@@ -1,7 +1,7 @@
 """Hands puts to a store in a thread of its own, in their order.
 
-``put_async`` itself may wait: for room in a ring, for a new segment, or for the successor of an
-owner that died. The thread takes what tasks have left meanwhile, and wakes the loop once for it.
+``put_async`` itself may wait: for its turn to append, for a new segment, or for room where very
+many wait. The thread takes what tasks have left meanwhile, and wakes the loop once for it.
 """
 
 from __future__ import annotations
