@@ -129,8 +129,7 @@ def test_what_an_open_store_keeps_is_its_users_alone(
     tmp_path: Path, umask: Callable[[int], int], mask: int
 ) -> None:
     umask(mask)
-    given: dict[str, Any] = {"services": {"dispatch": "process"}}
-    with lakelog.open(tmp_path / "store", **SETTINGS, **given) as store:
+    with lakelog.open(tmp_path / "store", **SETTINGS) as store:
         store.put(Message("t", b"x", keys="k"))
         assert store.wait_dispatched()
         write_pin(RealFileSystem.of_store(store.path), store.path, Pin("p", 0, 1))

@@ -11,6 +11,7 @@ from lakelog.config.topics import load_topics
 from lakelog.consumers.offsettable import OffsetTable
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_doctor.rebuild import rebuild
+from lakelog_rocketmq import plugin
 from tests.support.fixtures import StoreFixtures
 
 FILES = RealFileSystem()
@@ -66,7 +67,6 @@ def test_rebuilt_queues_of_a_real_log_are_the_real_ones(
             folder: tree(fixture.store / folder)
             for folder in ("commitlog", "consumequeue", "batchconsumequeue")
         }
-        rebuild(
-            fixture.store, index=False, plugins=[], broker_conf=fixture.store.parent / "options"
-        )
+        options = fixture.store.parent / "options"
+        rebuild(fixture.store, index=False, plugins=[plugin], broker_conf=options)
         assert {folder: tree(fixture.store / folder) for folder in before} == before

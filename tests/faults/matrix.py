@@ -32,7 +32,6 @@ FAULTS: Final = (
     ("stat", "EIO"),
     ("opendir", "EMFILE"),
     ("fcntl", "ENOLCK"),
-    ("sendmsg", "ENOBUFS"),
 )
 HARMLESS: Final = ("SHORT",)
 """Errors that a store gets over by itself."""
@@ -45,13 +44,6 @@ ALL: Final = tuple(
 )
 WRITES_ALL: Final = {"writer": "file", "flush": "group-commit", "file": {"map_below_bytes": 0}}
 """Even short records go to the log by ``pwrite``, so that this call can fail there."""
-
-IN_A_PROCESS: Final[Mapping[str, Any]] = {
-    "writer": "file",
-    "flush": "group-commit",
-    "services": {"dispatch": "process"},
-}
-"""Another process dispatches, with which the owner talks by ``sendmsg``."""
 
 FEW_ENTRIES: Final[Mapping[str, Any]] = {
     "writer": "file",
@@ -77,7 +69,7 @@ def covering() -> list[tuple[Mapping[str, Any], tuple[str, str], str]]:
     for shift, fault in enumerate(FAULTS):
         pairs: list[Mapping[str, Any]] = [ALL[4 * at + (at + shift) % 4] for at in range(4)]
         found += [(each, fault, workload) for each in pairs for workload in ("all", "house")]
-        found += [(IN_A_PROCESS, fault, "all"), (FEW_ENTRIES, fault, "house")]
+        found += [(FEW_ENTRIES, fault, "house")]
         if fault[0] == "pwrite":
             found += [(WRITES_ALL, fault, "all"), (WRITES_ALL, fault, "house")]
     return found

@@ -1,6 +1,6 @@
 /* Fails the n-th call of one kind on the files below a folder; for LD_PRELOAD.
  *
- * Calls that know no file (pthread_create, sendmsg, msync) fail wherever they come from. The names are those of the calls; what glibc calls them for CPython (fstat64, fcntl64,
+ * Calls that know no file (pthread_create, msync) fail wherever they come from. The names are those of the calls; what glibc calls them for CPython (fstat64, fcntl64,
  * mmap64, ...) is seen as the same call.
  *
  * Arm it with fault_arm(); nothing fails before. fault_fired() says how often it has struck, and
@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -304,16 +303,4 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(v
 {
     REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     return at_any("pthread_create") ? armed_error : real(thread, how, work, what);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
-{
-    REAL(ssize_t, "sendmsg", int, const struct msghdr *, int);
-    return at_any("sendmsg") ? failed() : real(fd, message, flags);
-}
-
-ssize_t send(int fd, const void *data, size_t length, int flags)
-{
-    REAL(ssize_t, "send", int, const void *, size_t, int);
-    return at_any("sendmsg") ? failed() : real(fd, data, length, flags);
 }

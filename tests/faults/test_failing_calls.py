@@ -19,7 +19,6 @@ from tests.faults.matrix import (
     FAULTS,
     FEW_ENTRIES,
     HARMLESS,
-    IN_A_PROCESS,
     UNUSED,
     covering,
     every_nth,
@@ -35,7 +34,6 @@ SAMPLE: Final = {
     "rename": {"writer": "file", "flush": "inline"},
     "pthread_create": {"writer": "direct", "flush": "group-commit"},
     "mmap": {"writer": "file", "flush": "timed"},
-    "sendmsg": IN_A_PROCESS,
 }
 """Tried by default, each where it matters most."""
 HOUSE: Final = tuple(

@@ -11,8 +11,8 @@ from tests.packages.environment import build_wheels
 ROOT = Path(__file__).parents[2]
 OURS = [
     *("core", "plugins/daemon", "plugins/direct", "plugins/flush", "plugins/hash_index"),
-    *("plugins/mmap", "plugins/lake", "plugins/retention", "plugins/spark", "plugins/testing"),
-    *("plugins/tools", "."),
+    *("plugins/mmap", "plugins/lake", "plugins/retention", "plugins/rocketmq", "plugins/spark"),
+    *("plugins/testing", "plugins/tools", "."),
 ]
 
 

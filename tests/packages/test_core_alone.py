@@ -67,6 +67,15 @@ def test_a_strategy_that_is_not_installed_names_its_package(
     assert f"{name!r} is installed: pip install {package}" in said
 
 
+def test_a_file_of_rocketmqs_names_the_package_that_reads_it(
+    environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "broker.conf").write_text("maxMessageSize=77")
+    for key in ("settings", "broker_conf"):
+        said = environment.run("-c", MISSING.format(key=key, name="broker.conf"), cwd=tmp_path)
+        assert "'broker-conf' is installed: pip install lakelog-rocketmq" in said
+
+
 def test_without_the_command_line_one_line_says_what_to_install(
     environment: Environment, tmp_path: Path
 ) -> None:
@@ -75,7 +84,10 @@ def test_without_the_command_line_one_line_says_what_to_install(
     assert "Traceback" not in str(failed.value)
 
 
-ALONE = ("daemon", "direct", "flush", "hash_index", "mmap", "retention", "testing", "tools")
+ALONE = (
+    *("daemon", "direct", "flush", "hash_index", "mmap", "retention", "rocketmq", "testing"),
+    "tools",
+)
 
 
 @pytest.mark.parametrize("name", ["core", *(f"plugins/{each}" for each in ALONE)])

@@ -23,7 +23,7 @@ import attrs
 import lakelog
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from tests.processes.judging import unexpected
-from tests.processes.member import ERRORS, Member, descendants, owner_of, wait_until
+from tests.processes.member import ERRORS, Member, owner_of, wait_until
 from tests.processes.producing import WAYS
 from tests.processes.program import UNEXPECTED
 from tests.processes.reading import SAW
@@ -49,11 +49,9 @@ slots = {slots}
 entries = {entries}
 [attach]
 reconnect_timeout_ms = 20000
-[services]
-dispatch = "process"
 """
-WHO: Final = {"owner": 0.35, "service": 0.25, "member": 0.12}
-"""How likely it is that a round kills the owner, a service of its, and each of the others."""
+WHO: Final = {"owner": 0.45, "member": 0.15}
+"""How likely it is that a round kills the owner, and each of the others."""
 LONGEST_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 0.3
 
@@ -137,9 +135,6 @@ class Group:
         victims = list[tuple[str, int]]()
         if owner is not None and choose.random() < WHO["owner"]:
             victims.append(("owner", owner))
-        services = descendants(owner) if owner is not None else []
-        if services and choose.random() < WHO["service"]:
-            victims.append(("service", choose.choice(services)))
         others = [each for each in self.members.values() if each.name != SERVE and each.alive]
         few = [each for each in others if choose.random() < WHO["member"]]
         chosen = few or ([] if victims else [choose.choice(others)])

@@ -16,9 +16,7 @@ from tests.bench.processes.owner import ATTACHED
 
 MOST: Final = 0.1
 SECONDS: Final = 0.4
-SETTINGS: Final = (
-    'flush = "timed"\nsegment_size_bytes = "128MiB"\n[services]\ndispatch = "process"\n'
-)
+SETTINGS: Final = 'flush = "timed"\nsegment_size_bytes = "128MiB"\n'
 LOADS: Final[Mapping[str, list[Work]]] = {
     "batches of two": [Work(6 * SECONDS, batch_size=256, columns=True, options=ATTACHED)] * 2,
     "futures of two": [Work(6 * SECONDS, in_flight=256, options=ATTACHED)] * 2,

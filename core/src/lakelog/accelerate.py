@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog.message import Message, StoredMessage
+    from lakelog.reading.results import GetResult
     from lakelog.results import PutResult
 
-SEAM: Final = 4
+SEAM: Final = 5
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 
@@ -47,17 +48,11 @@ class Accelerator(Protocol):
         :param log: a ``LogParts``
         """
 
-    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any] | None:
-        """A ``PlainWay`` for ``parts``, a ``GetParts``; ``None`` if unsupported."""
+    def lookups(self, parts: Any) -> Lookups | None:
+        """An object that looks up messages for ``parts``; ``None`` if unsupported.
 
-    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None] | None:
-        """``KeyQuery.query`` for ``parts``, a ``QueryParts``; ``None`` if unsupported.
-
-        The function takes all arguments by position.
+        :param parts: a ``LookupParts``
         """
-
-    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None] | None:
-        """``TimeSearch.offset_by_time`` for ``parts``, a ``SearchParts``."""
 
     def read_run(
         self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
@@ -158,6 +153,44 @@ class Putting(Protocol):
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
         """A function that appends a message from its body and keys; ``None`` if unsupported."""
+
+
+class Lookups(Protocol):
+    """Looks up messages of an open store; methods return ``None`` to fall back to Python.
+
+    They may do so for any arguments. All arguments are passed by position.
+    """
+
+    def get(
+        self, topic: Any, queue_id: Any, offset: Any, max_messages: Any, tag_filter: Any = None
+    ) -> GetResult | None:
+        """Like ``QueueGetter.get``, with a ``TagFilter`` or ``None``."""
+
+    def query(
+        self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
+    ) -> list[StoredMessage] | None:
+        """Like ``KeyQuery.query``."""
+
+    def offset_by_time(
+        self, topic: Any, queue_id: Any, timestamp_ms: Any, boundary: Any
+    ) -> int | None:
+        """Like ``TimeSearch.offset_by_time``."""
+
+
+class NoLookups:
+    """Always falls back to Python."""
+
+    def get(self, _topic: Any, _queue: Any, _offset: Any, _most: Any, _tags: Any = None) -> None:
+        """Fall back to Python."""
+
+    def query(self, _topic: Any, _key: Any, _since: Any, _until: Any, _max_messages: Any) -> None:
+        """Fall back to Python."""
+
+    def offset_by_time(self, _topic: Any, _queue_id: Any, _time: Any, _boundary: Any) -> None:
+        """Fall back to Python."""
+
+
+NO_LOOKUPS: Final = NoLookups()
 
 
 _current: Accelerator | None = None

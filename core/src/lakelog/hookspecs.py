@@ -78,6 +78,11 @@ class Hooks:
         """Offer accelerators: compiled code for work done for every message."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_settings_formats(self) -> Sequence[Factory]:
+        """Offer readers of settings files in formats other than TOML."""
+        raise NotImplementedError
+
     # --- lifecycle: each hook is notified of an event ---
 
     @hookspec

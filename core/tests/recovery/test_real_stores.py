@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import lakelog
+from lakelog_rocketmq import plugin
 from tests.support.fixtures import StoreFixtures
 
 # Where the log ends, how many whole records were read in it, damaged places that stay in it,
@@ -32,7 +33,7 @@ _LEFT = {
 @pytest.mark.parametrize("name", _LEFT)
 def test_recovery_of(name: str, store_fixtures: StoreFixtures, tmp_path: Path) -> None:
     left = store_fixtures.copy(name, tmp_path)
-    given: dict[str, Any] = {"plugins": [], "broker_conf": left.folder / "options"}
+    given: dict[str, Any] = {"plugins": [plugin], "broker_conf": left.folder / "options"}
     end, records, damage, cut, mended = _LEFT[name]
     report = lakelog.recover(left.store, **given)
     assert report.end_offset == end

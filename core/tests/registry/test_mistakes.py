@@ -9,7 +9,7 @@ import attrs
 import pluggy
 import pytest
 
-from core.tests.registry.samples import Offering, factory, load, plain, plugin
+from core.tests.registry.samples import Offering, Pace, factory, load, plain, plugin
 from lakelog.errors import BadHook, BadStrategy, PluginError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Kind
@@ -163,6 +163,15 @@ def test_a_plugin_must_be_hashable() -> None:
 )
 def test_a_hook_returns_factories_of_its_kind(value: object, match: str) -> None:
     refuses(plugin(lakelog_writers=lambda: value), BadStrategy, match)
+
+
+def test_a_settings_format_has_no_settings() -> None:
+    offered = factory("table", kind=Kind.SETTINGS_FORMAT, settings=Pace)
+    refuses(
+        plugin(lakelog_settings_formats=lambda: [offered]),
+        BadStrategy,
+        r"the settings format 'table' has settings, and is asked before there are any; use .*NoSet",
+    )
 
 
 def test_a_hook_that_raises() -> None:

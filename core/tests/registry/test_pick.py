@@ -78,6 +78,7 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.WRITER, "staged", "lakelog-direct"),
         (Kind.WRITER, "direct", "lakelog-direct"),
         (FLUSH, "group-commit", "lakelog-flush"),
+        (Kind.SETTINGS_FORMAT, "broker-conf", "lakelog-rocketmq"),
         (FLUSH, "timed", "lakelog-flush"),
         (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+import lakelog_rocketmq.plugin
 from core.tests.settings.samples import SECTIONS, Resolve
+from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 
@@ -21,11 +24,19 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def resolved(store: Path, tmp_path: Path) -> Resolve:
-    """`resolve` of the store, with nothing given but what a test gives."""
+    """`resolve` of the store, with nothing given but what a test gives.
 
-    def run(**given: Any) -> Settings:
+    Nothing is installed but ``plugins``, and of their strategies only ``sections`` are known.
+    """
+
+    def run(
+        sections: Mapping[str, type[Any]] = SECTIONS,
+        plugins: Sequence[object] = (lakelog_rocketmq.plugin,),
+        **given: Any,
+    ) -> Settings:
+        installed = Registry.load(plugins, {}, path=[]).installed(store)
         nothing: dict[str, Any] = {
-            "sections": SECTIONS,
+            "installed": attrs.evolve(installed, sections=sections),
             "arguments": {},
             "source": None,
             "broker_conf": None,

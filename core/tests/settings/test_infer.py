@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.tests.settings.samples import Resolve
 from lakelog.settings import inferred
 from lakelog.settings.infer import file_size, index_sizes, most_common, queue_file_entries
-from lakelog.settings.properties import parse_properties
+from lakelog_rocketmq.java_properties import parse_properties
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "data" / "fixtures"
 MIB = 1 << 20

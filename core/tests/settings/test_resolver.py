@@ -158,10 +158,14 @@ def test_the_fast_path_imports_nothing_slow(store: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
+from lakelog.registry import Registry
 from lakelog.settings.resolver import resolve
-resolve(Path({str(store)!r}), sections={{}}, arguments={{"segment_size_bytes": "1MiB"}},
+path = Path({str(store)!r})
+installed = Registry.load(None, {{}}).installed(path)
+resolve(path, installed=installed, arguments={{"segment_size_bytes": "1MiB"}},
         source=None, broker_conf=None, environ={{}}, cwd=Path("/"), tolerate_missing=False)
-slow = {{"cattrs", "tomllib", "difflib", "importlib.metadata", "importlib.resources"}}
+slow = {{"cattrs", "tomllib", "difflib", "importlib.metadata", "importlib.resources",
+        "lakelog_rocketmq.broker_conf"}}
 print(sorted(slow & set(sys.modules)))
 """
     run = subprocess.run(

@@ -148,7 +148,7 @@ def let_others_read(path: Path) -> None:
     (path / LOCK_FILE).touch(mode=0o644)
 
 
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
+def until(true: Callable[[], object], seconds: float = 60) -> None:
     """Wait for something that another thread or process does."""
     end = time.monotonic() + seconds
     while not true():

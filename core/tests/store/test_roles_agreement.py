@@ -208,7 +208,7 @@ def settings_of(path: Path, **given: Any) -> tuple[Registry, Settings]:
     registry = Registry.load(None, {})
     found = resolve(
         path,
-        sections=registry.sections(),
+        installed=registry.installed(path),
         arguments={"segment_size_bytes": SEGMENT, **given},
         source=None,
         broker_conf=None,

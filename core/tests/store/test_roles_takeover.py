@@ -254,3 +254,14 @@ def test_the_last_one_closes_the_store(tmp_path: Path) -> None:
         assert again.recovery is not None
         assert again.recovery.clean
         assert [each.body for each in again.read("t", 0)] == [b"%d" % n for n in range(5)]
+
+
+def test_who_took_services_over_and_gave_them_up_leaves_once(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner:
+        store = open_small(tmp_path)
+        owner.kill()
+        until(lambda: store.role == "owner")
+    with an_owner(tmp_path, SERVE):
+        until(lambda: store.role == "attach")
+        store.put(Message("t", b"0", queue_id=0))
+        store.close()

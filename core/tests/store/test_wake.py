@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.services.support import eventually, open_away
 from core.tests.store.owners import an_owner
-from core.tests.store.support import a_store, fill, open_small, read_small, tree
+from core.tests.store.support import a_store, fill, open_small, read_small, tree, until
 from lakelog import Store
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages import futex
@@ -57,7 +56,7 @@ def page_of(path: Path) -> WakePage:
 def waits(path: Path) -> None:
     """Until somebody has said that he waits."""
     page = page_of(path)
-    eventually(lambda: page.asked[FLAG])
+    until(lambda: page.asked[FLAG])
     time.sleep(0.05)  # to fall asleep
 
 
@@ -99,17 +98,6 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
             return time.monotonic() - begun
 
         assert asyncio.run(follow()) < 5
-
-
-@woken
-@pytest.mark.usefixtures("patient")
-def test_what_is_dispatched_elsewhere_wakes_who_waits_for_it(tmp_path: Path) -> None:
-    with open_away(tmp_path) as store:
-        fill(store, 1)
-        assert store.wait_dispatched()
-        for _ in range(5):
-            fill(store, 1)
-            assert took(store.wait_dispatched) < 3
 
 
 @pytest.mark.usefixtures("patient")
@@ -175,17 +163,17 @@ def test_a_page_that_is_gone_or_damaged_is_made_anew(
         can_follow(store, reader, 1)
         wake_path(tmp_path).unlink()
         can_follow(store, reader, 2)
-        eventually(lambda: WakePage.open(FILES, tmp_path))
+        until(lambda: WakePage.open(FILES, tmp_path))
         can_follow(store, reader, 3)
         with wake_path(tmp_path).open("r+b") as file:
             file.write(b"\xff" * WAKE_BYTES)
         can_follow(store, reader, 4)
-        eventually(lambda: WakePage.open(FILES, tmp_path))
+        until(lambda: WakePage.open(FILES, tmp_path))
         other = tmp_path / "other"
         other.write_bytes(b"short")
         other.replace(wake_path(tmp_path))
         can_follow(store, reader, 5)
-        eventually(lambda: page_of(tmp_path).is_at(tmp_path))
+        until(lambda: page_of(tmp_path).is_at(tmp_path))
         can_follow(store, reader, 6)
         assert page_of(tmp_path)._magic[0] == MAGIC
 
@@ -217,7 +205,7 @@ def test_without_the_system_call_all_poll(tmp_path: Path, monkeypatch: pytest.Mo
         can_follow(store, reader, 1)
         page_of(tmp_path).ask()
         fill(store, 1)
-        eventually(lambda: reader.get("t", 0, 2, 1).messages)
+        until(lambda: reader.get("t", 0, 2, 1).messages)
 
 
 def test_a_reader_changes_nothing_where_nobody_owns_the_store(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ SECONDS: Final = 60.0
 QUICK: Final = (
     "segment_size_bytes=64KiB",
     "preallocate=false",
-    "services.dispatch=thread",
     "serve.status_interval_ms=100",
     "serve.restart_first_ms=50",
     "serve.hang_timeout_ms=500",

@@ -9,9 +9,7 @@ from pathlib import Path
 import lakelog
 from lakelog import GetStatus, Message
 from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import IDLE, QUICK, Serving, service, serving, until
-
-BY_PROCESS = "services.dispatch=process"
+from plugins.daemon.tests.support import IDLE, service, serving, until
 
 
 def put(store: lakelog.Store, first: int, count: int = 20) -> None:
@@ -28,34 +26,17 @@ def bodies(path: Path, count: int) -> list[bytes]:
         return [bytes(each.body) for each in found.messages]
 
 
-def dispatcher(serve: Serving, *former: int) -> int:
-    """Wait for the process that builds queues and index; its id."""
-
-    def pid() -> int:
-        rows = serve.status().get("processes", ())
-        found = [row["pid"] for row in rows if row["kind"] == "child" and row["name"] == "dispatch"]
-        return found[0] if found and found[0] not in former else 0
-
-    found: int = until(pid)
-    return found
-
-
 def test_puts_go_on_while_services_fall_and_come_back(tmp_path: Path) -> None:
-    by_process = (*QUICK, BY_PROCESS)
-    with serving(tmp_path, *service("idle", IDLE), settings=by_process) as serve:
+    with serving(tmp_path, *service("idle", IDLE)) as serve:
         with lakelog.open(serve.store) as store:
             put(store, 0)
             os.kill(serve.running("idle"), signal.SIGKILL)
-            first = dispatcher(serve)
-            os.kill(first, signal.SIGKILL)
             put(store, 20)
             serve.running("idle", restarts=1)
             hold(serve.running("idle"))
             put(store, 40)
-            second = dispatcher(serve, first)
             serve.running("idle", restarts=2)
             put(store, 60)
-            assert second != first
         until(lambda: serve.status()["positions"]["records"] == 80)
         assert bodies(serve.store, 80) == [b"%d" % number for number in range(80)]
         assert serve.stop() == 0

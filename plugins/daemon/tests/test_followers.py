@@ -103,9 +103,3 @@ def test_a_follower_that_is_not_installed_is_told_before_anything_is_touched(
     with pytest.raises(MissingPlugin, match="spirit"):
         Plan.make(tmp_path / "s", arguments={"followers": ["spirit"]})
     assert not (tmp_path / "s").exists()
-
-
-def test_queues_are_built_by_a_process_unless_somebody_chose(tmp_path: Path) -> None:
-    assert Plan.make(tmp_path, arguments={})._arguments == {"services.dispatch": "process"}
-    chosen = {"services.dispatch": "thread"}
-    assert Plan.make(tmp_path, arguments=chosen)._arguments == chosen

@@ -13,6 +13,8 @@ mod entries;
 mod frame;
 mod get;
 mod index;
+mod log;
+mod lookups;
 mod message;
 mod octets;
 mod page;
@@ -21,6 +23,7 @@ mod record;
 mod run;
 mod slots;
 mod stored;
+mod units;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -29,9 +32,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::Putter>()?;
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
-    module.add_class::<query::KeyFinder>()?;
-    module.add_class::<bytime::TimeFinder>()?;
-    module.add_class::<get::Getter>()?;
+    module.add_class::<lookups::Lookups>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::queue_units, module)?)?;

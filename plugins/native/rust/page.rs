@@ -1,18 +1,12 @@
 //! The shared page, and the lock on a byte of the file `lock`: as `lakelog.files.pages.shared_page`,
 //! `lakelog.files.shared.append_section` and `lakelog.files.shared.byte_lock` have them.
 
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use pyo3::{PyTraverseError, PyVisit};
-
-use crate::run::answer;
 
 /// As long as this waits for another append; Python then waits on, and says when it takes too long.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
@@ -99,76 +93,6 @@ impl Words {
     fn half(&self, byte: usize) -> &AtomicU32 {
         assert!(byte % 4 == 0 && byte + 4 <= self.memory.len_bytes());
         unsafe { AtomicU32::from_ptr((self.memory.buf_ptr() as *mut u8).add(byte).cast()) }
-    }
-}
-
-/// What of a log its owner reads, by the page; as `lakelog.log.reading.bounds.OwnedBounds`.
-pub struct LogBounds {
-    words: Words,
-    minimum: usize,
-    appended: usize,
-    flushed: usize,
-    flags: usize,
-    durable: u64,
-}
-
-impl LogBounds {
-    pub fn of(memory: &Bound<'_, PyAny>, layout: &Bound<'_, PyAny>) -> PyResult<LogBounds> {
-        let at = |name| layout.getattr(name)?.extract::<usize>();
-        Ok(LogBounds {
-            words: Words::of(memory)?,
-            minimum: at("MINIMUM")?,
-            appended: at("APPENDED")?,
-            flushed: at("FLUSHED")?,
-            flags: at("FLAGS")?,
-            durable: layout.getattr("DURABLE")?.extract()?,
-        })
-    }
-
-    /// The first byte that is there, and where reading stops.
-    #[inline(always)]
-    pub fn now(&self) -> Option<(i64, i64)> {
-        let is_durable = self.words.get(self.flags) & self.durable != 0;
-        let end = self.words.get(if is_durable { self.flushed } else { self.appended });
-        Some((i64::try_from(self.words.get(self.minimum)).ok()?, i64::try_from(end).ok()?))
-    }
-}
-
-/// The segments that this process has open; as `lakelog.log.segments.Segments`.
-pub struct OpenSegments {
-    open: Py<PyDict>,
-    pub segment_bytes: i64,
-}
-
-impl OpenSegments {
-    pub fn of(parts: &Bound<'_, PyAny>) -> PyResult<OpenSegments> {
-        let segment_bytes: NonZero<u32> = parts.getattr("segment_bytes")?.extract()?;
-        Ok(OpenSegments {
-            open: parts.getattr("open_segments")?.cast_into::<PyDict>()?.unbind(),
-            segment_bytes: segment_bytes.get() as i64,
-        })
-    }
-
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.open)
-    }
-
-    /// Bytes of a segment that is open, fewer at its end; as `Segments.view`.
-    pub fn view(&self, py: Python<'_>, offset: i64, length: i64) -> PyResult<Option<PyBuffer<u8>>> {
-        let position = offset % self.segment_bytes;
-        let start = offset - position;
-        let open = |at: i64| self.open.bind(py).get_item(at).ok().flatten();
-        let Some(segment) = open(start) else {
-            return Ok(None);
-        };
-        let length = length.min(self.segment_bytes - position);
-        let view = segment.call_method1(intern!(py, "view"), (position, length));
-        let Some(view) = answer(py, view)? else {
-            return Ok(None);
-        };
-        // Or it was closed, and may have read elsewhere.
-        let is_open = open(start).is_some_and(|again| again.is(&segment));
-        Ok(if is_open { PyBuffer::get(&view).ok() } else { None })
     }
 }
 

@@ -1,33 +1,25 @@
-//! Messages by key, from an owner's index files and segments in one go, as
+//! Messages by key, from index files and the log in one go, as
 //! `lakelog/reading/query.py`. Whatever is unusual is left to Python.
+
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
-use pyo3::{PyTraverseError, PyVisit};
 
 use crate::dispatch::hash_on;
 use crate::frame::{Head, RECORD_MIN_BYTES};
 use crate::index::{Chain, File, Wanted};
+use crate::log::Bounds;
+use crate::lookups::Parts;
 use crate::message::long;
-use crate::page::{LogBounds, OpenSegments};
 use crate::run::{answer, octets, ALONE_BYTES};
-use crate::stored::{frame, Decoder};
+use crate::stored::frame;
 
 const FOREVER_MS: i64 = i64::MAX;
 /// All of a record that is no longer is had with the first look.
 const NEAR_BYTES: i64 = 4096;
-
-/// Finds messages; one for the owner's part of an open store.
-#[pyclass(module = "lakelog_native", frozen)]
-pub struct KeyFinder {
-    decoder: Py<Decoder>,
-    bounds: LogBounds,
-    hash_files: Py<PyAny>,
-    buried: Py<PyAny>,
-    segments: OpenSegments,
-}
 
 /// What is asked for, and what of it was found.
 struct Search<'a> {
@@ -35,79 +27,58 @@ struct Search<'a> {
     key: &'a str,
     wanted: Wanted,
     most: usize,
+    bounds: Bounds,
     buried: i64,
+    /// Between these offsets the index counts.
+    minimum: i64,
+    limit: i64,
     last: i64,
     found: Vec<Py<PyAny>>,
 }
 
-/// How it goes on behind an entry.
-enum Next {
-    More,
-    Enough,
-}
-
-#[pymethods]
-impl KeyFinder {
-    #[new]
-    fn new(decoder: Py<Decoder>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(KeyFinder {
-            decoder,
-            bounds: LogBounds::of(&parts.getattr("memory")?, &parts.getattr("layout")?)?,
-            hash_files: parts.getattr("hash_files")?.unbind(),
-            buried: parts.getattr("buried")?.unbind(),
-            segments: OpenSegments::of(parts)?,
-        })
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.hash_files)?;
-        visit.call(&self.buried)?;
-        self.segments.visit(&visit)
-    }
-
-    /// The messages, the newest first; `None` where Python has to look.
-    fn find<'py>(
-        &self,
-        topic: &Bound<'py, PyAny>,
-        key: &Bound<'py, PyAny>,
-        since_ms: &Bound<'py, PyAny>,
-        until_ms: &Bound<'py, PyAny>,
-        max_messages: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let py = topic.py();
-        let Some(mut search) = Search::of(topic, key, [since_ms, until_ms], max_messages) else {
-            return Ok(None);
-        };
-        let Some(buried) = answer(py, self.buried.bind(py).call1((topic,)))? else {
-            return Ok(None);
-        };
-        let Some(files) = answer(py, self.hash_files.bind(py).call0())? else {
-            return Ok(None);
-        };
-        search.buried = match buried.extract() {
-            Ok(offset) => offset,
-            Err(_) => return Ok(None),
-        };
-        match self.through(py, &mut search, &files)? {
-            Some(()) => PyList::new(py, search.found).map(Some),
-            None => Ok(None),
-        }
+/// The messages, the newest first; `None` where Python has to look.
+pub fn query<'py>(
+    parts: &Parts,
+    topic: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+    times: [&Bound<'py, PyAny>; 2],
+    max_messages: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let py = topic.py();
+    let Some(mut search) = Search::of(topic, key, times, max_messages) else {
+        return Ok(None);
+    };
+    let (Some(bounds), Some(buried)) = (parts.begin(py)?, parts.buried(topic)?) else {
+        return Ok(None);
+    };
+    let Some(files) = parts.hash_files(py)? else {
+        return Ok(None);
+    };
+    (search.bounds, search.buried) = (bounds, buried);
+    match parts.through(py, &mut search, &files)? {
+        Some(()) => PyList::new(py, search.found).map(Some),
+        None => Ok(None),
     }
 }
 
-impl KeyFinder {
-    /// Look through all files, the newest first.
+impl Parts {
+    /// Look through all files, the newest first, and through what a reader keeps in memory.
     fn through(
         &self,
         py: Python<'_>,
         search: &mut Search<'_>,
         files: &Bound<'_, PyAny>,
     ) -> PyResult<Option<()>> {
-        let Ok((files, minimum, slots, entries)) =
-            files.extract::<(Bound<'_, PyTuple>, i64, usize, usize)>()
+        type Files<'py> = (Bound<'py, PyTuple>, Bound<'py, PyAny>, i64, i64, usize, usize);
+        let Ok((files, memory, minimum, limit, slots, entries)) = files.extract::<Files<'_>>()
         else {
             return Ok(None);
         };
+        (search.minimum, search.limit) = (minimum, limit);
+        let Some(others) = search.others(&memory)? else {
+            return Ok(None);
+        };
+        let mut others = others.into_iter().peekable();
         for file in files.iter().rev() {
             let map = file.getattr(intern!(py, "map")).and_then(|map| PyBuffer::<u8>::get(&map));
             let Ok(map) = map else {
@@ -118,51 +89,60 @@ impl KeyFinder {
                 return Ok(None);
             };
             loop {
-                match chain.next() {
-                    Some(Some(offset)) => match self.visit(py, search, minimum, offset)? {
-                        Some(Next::More) => {}
-                        Some(Next::Enough) => return Ok(Some(())),
-                        None => return Ok(None),
-                    },
-                    Some(None) => break,
-                    None => return Ok(None),
+                let Some(next) = chain.next() else {
+                    return Ok(None);
+                };
+                let Some(offset) = next else {
+                    break;
+                };
+                while let Some(other) = others.next_if(|&other| other > offset) {
+                    if let Break(found) = self.visit(py, search, other)? {
+                        return Ok(found);
+                    }
                 }
+                if let Break(found) = self.visit(py, search, offset)? {
+                    return Ok(found);
+                }
+            }
+        }
+        for other in others {
+            if let Break(found) = self.visit(py, search, other)? {
+                return Ok(found);
             }
         }
         Ok(Some(()))
     }
 
-    /// One place to which the index points; `None` where Python has to look.
+    /// One place to which the index points; it ends where enough is found, or Python has to look.
     fn visit(
         &self,
         py: Python<'_>,
         search: &mut Search<'_>,
-        minimum: i64,
         offset: i64,
-    ) -> PyResult<Option<Next>> {
+    ) -> PyResult<ControlFlow<Option<()>>> {
         if offset == search.last {
-            return Ok(Some(Next::More));
+            return Ok(Continue(()));
         }
         if offset > search.last {
-            return Ok(None);
+            return Ok(Break(None));
         }
         search.last = offset;
-        if offset < minimum {
-            return Ok(Some(Next::More));
+        if !(search.minimum..search.limit).contains(&offset) {
+            return Ok(Continue(()));
         }
         if search.found.len() >= search.most {
-            return Ok(Some(Next::Enough));
+            return Ok(Break(Some(())));
         }
-        let Some((log_minimum, end)) = self.bounds.now() else {
-            return Ok(None);
+        let Some((minimum, end)) = self.log.later(search.bounds) else {
+            return Ok(Break(None));
         };
         if offset < search.buried {
-            return Ok(Some(Next::More));
+            return Ok(Continue(()));
         }
         // What was deleted just now may be in an archive.
-        let is_there = (log_minimum..end).contains(&offset);
+        let is_there = (minimum..end).contains(&offset);
         let good = is_there && self.look(py, search, offset, end)?;
-        Ok(good.then_some(Next::More))
+        Ok(if good { Continue(()) } else { Break(None) })
     }
 
     /// Add the message whose record stands at `offset`, if it is one that is asked for.
@@ -176,11 +156,12 @@ impl KeyFinder {
         end: i64,
     ) -> PyResult<bool> {
         let mut length = NEAR_BYTES.min(end - offset);
+        let mut read = Vec::new();
         let record = loop {
-            let Some(view) = self.segments.view(py, offset, length)? else {
+            let Some(piece) = self.log.piece(py, offset, length)? else {
                 return Ok(false);
             };
-            let Some(data) = octets(&view) else {
+            let Some(data) = piece.bytes(offset, length, &mut read) else {
                 return Ok(false);
             };
             let size = Head::of(data).size();
@@ -215,7 +196,12 @@ impl KeyFinder {
             return Ok(true);
         }
         match has_key(&record[frame.properties_at..], search.key.as_bytes()) {
-            Some(true) => self.decoder.get().add(py, record, &[wanted], false, &mut search.found),
+            Some(true) => {
+                let made = self.decoder.get().alone(py, record, &head, &frame)?;
+                let is_made = made.is_some();
+                search.found.extend(made);
+                Ok(is_made)
+            }
             Some(false) => Ok(true),
             None => Ok(false),
         }
@@ -246,7 +232,28 @@ impl<'a> Search<'a> {
         let hash = [topic, "#", key].iter().fold(0, |hash, part| hash_on(hash, part.as_bytes()));
         let key_hash = hash.checked_abs().unwrap_or(0);
         let wanted = Wanted { key_hash, begin_ms, end_ms };
-        Some(Search { topic, key, wanted, most, buried: 0, last: i64::MAX, found: Vec::new() })
+        Some(Search {
+            topic,
+            key,
+            wanted,
+            most,
+            bounds: (0, 0),
+            buried: 0,
+            minimum: 0,
+            limit: 0,
+            last: i64::MAX,
+            found: Vec::new(),
+        })
+    }
+
+    /// Offsets of what a reader keeps in memory, the newest first.
+    fn others(&self, memory: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
+        if memory.is_none() {
+            return Ok(Some(Vec::new()));
+        }
+        let Wanted { key_hash, begin_ms, end_ms } = self.wanted;
+        let found = answer(memory.py(), memory.call1((key_hash, begin_ms, end_ms)))?;
+        Ok(found.and_then(|found| found.extract().ok()))
     }
 }
 

@@ -195,8 +195,16 @@ pub fn answer<'py>(
     py: Python<'py>,
     called: PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(given(py, called)?.filter(|given| !given.is_none()))
+}
+
+/// The same, where a call may give Python's `None`.
+pub fn given<'py>(
+    py: Python<'py>,
+    called: PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     match called {
-        Ok(given) => Ok((!given.is_none()).then_some(given)),
+        Ok(given) => Ok(Some(given)),
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         Err(error) => Err(error),
     }

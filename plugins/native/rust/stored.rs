@@ -7,13 +7,14 @@ use std::sync::Mutex;
 use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyType};
 
 use crate::frame::{Frame, Head, AT_BORN_HOST, RECORD_MIN_BYTES};
 use crate::run::{long, numbers, octets, ALONE_BYTES};
 use crate::slots::{new_ref, Slots};
 
 const FIELDS: usize = 17;
+const PROPERTIES: usize = 8;
 const MOST_HOSTS: usize = 32;
 const LINE_BYTES: usize = 64;
 /// What a processor's cache is sure to hold.
@@ -219,6 +220,8 @@ pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame
 /// What the record before had, as objects: most values of a call come again.
 #[derive(Default)]
 struct Before {
+    /// Whether no other record follows.
+    is_alone: bool,
     copy: Vec<u8>,
     texts: [Option<(Vec<u8>, Py<PyString>)>; 3],
     ints: [Option<(i64, Py<PyAny>)>; 4],
@@ -292,6 +295,46 @@ impl Decoder {
         let Some((head, frame)) = frame(record, wanted, verify) else {
             return Ok(None);
         };
+        let made = self.of_parts(py, before, record, &head, &frame)?;
+        before.copy = copy;
+        Ok(made)
+    }
+
+    /// Whether something holds of the property string of a message that this made.
+    pub fn properties_are(
+        &self,
+        message: &Bound<'_, PyAny>,
+        holds: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let found = unsafe {
+            let field = self.class.get(message.as_ptr(), PROPERTIES);
+            Bound::from_borrowed_ptr_or_opt(message.py(), field)
+        };
+        found
+            .is_some_and(|found| found.cast::<PyBytes>().is_ok_and(|found| holds(found.as_bytes())))
+    }
+
+    /// The message of a record that was checked, and that nobody changes.
+    pub fn alone(
+        &self,
+        py: Python<'_>,
+        record: &[u8],
+        head: &Head,
+        frame: &Frame,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let mut before = Before { is_alone: true, ..Before::default() };
+        self.of_parts(py, &mut before, record, head, frame)
+    }
+
+    #[inline(always)]
+    fn of_parts(
+        &self,
+        py: Python<'_>,
+        before: &mut Before,
+        record: &[u8],
+        head: &Head,
+        frame: &Frame,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let suffix = frame.body_at - 16;
         let Some([topic, born, store]) = self.texts(
             py,
@@ -337,7 +380,6 @@ impl Decoder {
             if values.iter().any(|value| value.is_null()) {
                 return Err(PyErr::fetch(py));
             }
-            before.copy = copy;
             Ok(Some(made.unbind()))
         }
     }
@@ -359,6 +401,9 @@ impl Decoder {
         // Held for no longer than texts are made, which runs no Python code.
         let mut known = self.known.try_lock().ok()?;
         let made = [known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?];
+        if before.is_alone {
+            return Some(made);
+        }
         before.texts = std::array::from_fn(|at| Some((given[at].to_vec(), made[at].clone_ref(py))));
         Some(made)
     }

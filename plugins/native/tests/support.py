@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from lakelog import accelerate
+import lakelog
+from lakelog import Message, Store, accelerate
 from lakelog_native.accelerator import Native
 
 Result = TypeVar("Result")
 NATIVE = Native()
 
 
+def with_native(call: Callable[[], Result]) -> Result:
+    """What ``call`` gives with the accelerator."""
+    return _using(NATIVE, call)
+
+
 def both(call: Callable[[], Result]) -> tuple[Result, Result]:
     """What ``call`` gives with the accelerator, and without."""
+    return _using(NATIVE, call), _using(None, call)
+
+
+def _using(accelerator: Native | None, call: Callable[[], Result]) -> Result:
     before = accelerate.current()
     try:
-        accelerate.use(NATIVE)
-        native = call()
-        accelerate.use(None)
-        return native, call()
+        accelerate.use(accelerator)
+        return call()
     finally:
         accelerate.use(before)
+
+
+ROLES: Final = ("owner", "reader", "early reader", "reader alone")
+
+
+@contextmanager
+def in_role(
+    role: str, path: Path, fill: Callable[[Store], object], **settings: Any
+) -> Iterator[Store]:
+    """An owner; or a reader beside one, also from before it filled the store, or without one."""
+    with lakelog.open(path, **settings) as owner:
+        if role == "early reader":
+            place = owner.put(Message("other", b"", queue_id=0))
+            with lakelog.open(path, mode="read", **settings) as reader:
+                assert reader.wait_dispatched(place.end_offset)
+                fill(owner)
+                assert reader.wait_dispatched(owner.max_offset)
+                yield reader
+            return
+        fill(owner)
+        if role == "owner":
+            yield owner
+            return
+        if role == "reader":
+            with lakelog.open(path, mode="read", **settings) as reader:
+                yield reader
+            return
+    with lakelog.open(path, mode="read", **settings) as reader:
+        yield reader

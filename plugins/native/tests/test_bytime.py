@@ -1,8 +1,9 @@
-"""Queue offsets by time from an owner's files: compiled code and plain Python find the same."""
+"""Queue offsets by time, in every role: compiled code and plain Python find the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,14 @@ from lakelog.format.layout import AT_BORN_HOST
 from lakelog.reading.bytime import Boundary, TimeSearch
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import poke
+from plugins.native.tests.support import ROLES, in_role
 
 SEGMENT = 1 << 13
+SETTINGS: dict[str, Any] = {
+    "accelerator": "native",
+    "flush": "none",
+    "segment_size_bytes": SEGMENT,
+}
 PUTS = 60
 BASE_MS = 1_700_000_000_000
 BOUNDARIES: tuple[Boundary, Boundary] = ("lower", "upper")
@@ -27,23 +34,28 @@ TIMES = st.integers(BASE_MS, BASE_MS + 12)
 
 def filled(path: Path, **more: Any) -> Store:
     """Queue 0 has several files and segments; its born hosts are short and long."""
-    store = lakelog.open(
-        path, accelerator="native", flush="none", segment_size_bytes=SEGMENT, **more
-    )
+    store = lakelog.open(path, **SETTINGS, **more)
+    fill(store)
+    return store
+
+
+def fill(store: Store) -> None:
+    """See :func:`filled`."""
     for at in range(PUTS):
         host = "[::1]:5" if at % 3 else None
         store.put(Message("t", bytes(300), born_host=host, store_host=host, queue_id=0))
         store.put(Message("t", b"", queue_id=1))
     assert store.wait_dispatched()
-    return store
 
 
-@pytest.fixture(scope="module", params=[14, 1000])
+@pytest.fixture(scope="module", params=product(ROLES, (14, 1000)), ids=str)
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:
     path = tmp_path_factory.mktemp("native") / "s"
-    with filled(path, **{"consume-queue": {"file_entries": request.param}}) as store:
+    role, entries = request.param
+    more = {"consume-queue": {"file_entries": entries}}
+    with in_role(role, path, fill, **SETTINGS, **more) as store:
         assert len(list((path / "commitlog").iterdir())) > 3
         store.offset_by_time("t", 0, BASE_MS)  # chooses how it searches by the accelerator of now
         yield store
@@ -76,7 +88,7 @@ def test_any_times(store: Store, times: list[int], rising: bool, wanted: int) ->
     rewritten(store, times)
     for boundary in BOUNDARIES:
         found = check(store, "t", 0, wanted, boundary)
-        assert store._find.times.search("t", 0, wanted, boundary) == found
+        assert store._find.lookups.offset_by_time("t", 0, wanted, boundary) == found
         if rising and boundary == "lower":
             assert found == sum(each < wanted for each in times)
 
@@ -113,7 +125,7 @@ class Number(int):
 )
 def test_what_is_unusual_is_left_to_python(store: Store, asked: tuple[Any, ...]) -> None:
     search: TimeSearch = store._find.times
-    assert search.search(*asked) is None
+    assert store._find.lookups.offset_by_time(*asked) is None
     outcomes: list[int | str] = []
     for each in (store, search):
         try:
@@ -131,7 +143,7 @@ def test_segments_that_were_deleted(tmp_path: Path) -> None:
     firsts = []
     for _ in range(3):
         firsts.append(check(store, "t", 0, wanted, "lower"))
-        assert store._find.times.search("t", 0, 0, "upper") == firsts[-1]
+        assert store._find.lookups.offset_by_time("t", 0, 0, "upper") == firsts[-1]
         positions.minimum = segments.retreat()
     assert firsts == sorted(set(firsts))
     store.close()

@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -27,14 +27,14 @@ from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.log_reader import LogReader, MappedSegments
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import ViewSource
 from lakelog.message import Message, StoredMessage
+from lakelog.reading.compiled import LookupParts, lookups
 from lakelog.reading.get import QueueGetter
-from lakelog.reading.plainway import GetParts, PlainQueues, PlainWay, plain_way
 from lakelog.reading.results import GetStatus
-from plugins.native.tests.support import NATIVE
+from plugins.native.tests.support import NATIVE, with_native
 
 COUNT = 300
 ENTRIES = 64
@@ -53,7 +53,7 @@ class Ways:
     store: lakelog.Store
     native: QueueGetter
     plain: QueueGetter
-    way: PlainWay
+    way: Callable[..., Any]
     positions: Positions
 
     def both(self, *given: Any, **named: Any) -> None:
@@ -64,19 +64,20 @@ class Ways:
 def ways_of(store: lakelog.Store) -> Ways:
     getter, own = store._find.getter, store._reader
     queues = getter._selector._queues
-    page, segments = own.owned() or pytest.fail("it is no owner's")
+    mapped, source = own.readable(), own._source
+    assert isinstance(mapped, MappedSegments)
+    assert isinstance(source, ViewSource)
     words = memoryview(bytearray(8 * sharedpage.WORDS)).cast("Q")
-    words[:] = page.cast("Q")
+    words[:] = mapped.memory.cast("Q")
     positions = Positions(words)
-    log = LogReader(ViewSource(segments), OwnedBounds(positions), lambda: False)
-    way = plain_way(NATIVE, queues, log)
-    assert way is not None
+    log = LogReader(ViewSource(source.segments), OwnedBounds(positions), lambda: False)
+    compiled = with_native(lambda: lookups(queues, None, log, lambda _topic: 0, None))
 
     def minimum() -> int:
         return log.min_offset
 
-    native = QueueGetter(queues, log, minimum, ENTRIES, way)
-    return Ways(store, native, QueueGetter(queues, log, minimum, ENTRIES), way, positions)
+    native = QueueGetter(queues, log, minimum, ENTRIES, compiled)
+    return Ways(store, native, QueueGetter(queues, log, minimum, ENTRIES), compiled.get, positions)
 
 
 def fields(message: StoredMessage) -> list[tuple[type, Any]]:
@@ -147,9 +148,7 @@ def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> Non
 
 def test_the_store_takes_that_way(store: lakelog.Store) -> None:
     first = store.get("t", 0, 0)
-    way = store._find.getter._plain_way
-    assert way is not None
-    assert way("t", 0, 0, 32) == first == store.get("t", 0, 0)
+    assert store._find.getter._lookups.get("t", 0, 0, 32) == first == store.get("t", 0, 0)
 
 
 ODD: st.SearchStrategy[Any] = st.sampled_from(
@@ -205,13 +204,14 @@ def test_a_queue_of_a_repair_is_left_to_python(ways: Ways) -> None:
 
 
 def test_what_a_log_says_otherwise_is_left_to_python(ways: Ways) -> None:
-    _, segments = ways.store._reader.owned() or pytest.fail("it is no owner's")
+    source = ways.store._reader._source
+    assert isinstance(source, ViewSource)
     damage = Damage(0, 100, CorruptRecord("found by a test", offset=0))
     bounds = OwnedBounds(ways.positions)
-    sources = ViewSource(segments), ViewSource(segments, [damage])
+    sources = source, ViewSource(source.segments, [damage])
     made = [LogReader(each, bounds, lambda: False) for each in sources]
     made.append(LogReader(sources[0], bounds, lambda: False, decoder=list))
-    assert [each.owned() is None for each in made] == [False, True, True]
+    assert [each.readable() is None for each in made] == [False, True, True]
 
 
 # --- damage ---
@@ -343,17 +343,15 @@ def test_other_settings(tmp_path: Path, more: dict[str, Any]) -> None:
 def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
     known(ways)
     queues = ways.store._find.getter._selector._queues
-    _, segments = ways.store._reader.owned() or pytest.fail("it is no owner's")
-    memory = ways.positions.words
-    assert isinstance(memory, memoryview)
+    log, plain = ways.store._reader.readable(), queues.plain  # type: ignore[attr-defined]  # of ConsumeQueues
+    assert log is not None
     found = ways.plain.get("t", 0, 0, 3).messages
     size = sum(each.size for each in found)
     for most_bytes, is_answered in ((size, True), (size - 1, False)):
-        assert isinstance(queues, PlainQueues)
-        parts = GetParts(
-            memory.cast("B"), queues.plain, segments.view, SEGMENT, most_bytes=most_bytes
+        parts = LookupParts(
+            log=log, plain=plain, hash_files=None, buried=lambda _topic: 0, most_bytes=most_bytes
         )
-        assert (NATIVE.getting(parts)("t", 0, 0, 3) is not None) == is_answered
+        assert (NATIVE.lookups(parts).get("t", 0, 0, 3) is not None) == is_answered
 
 
 # --- others who read ---
@@ -371,7 +369,7 @@ def test_readers_get_the_same(store: lakelog.Store) -> None:
     again = [store.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
     with read_small(store.path, **{"segment_size_bytes": SEGMENT, **FEW}) as reader:
         read = [reader.get("t", 0, offset, 40) for offset in range(0, 160, 30)]
-        assert reader._find.getter._plain_way is None
+        assert reader._find.lookups.get("t", 0, 0, 40) == read[0]
     done = subprocess.run(
         [sys.executable, "-c", READ, store.path], capture_output=True, check=True, timeout=60
     )

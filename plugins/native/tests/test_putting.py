@@ -14,8 +14,11 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog.errors import StoreFailed
+from lakelog.errors import StoreFailed, StrategyFailed
+from lakelog.interfaces import Outcome
 from lakelog.message import Message
+from lakelog.registry.builtin.flush import NoFlush
+from lakelog_testing.crash.opener import owned_by
 
 SEGMENT = 1 << 16
 PUTS = 400
@@ -72,6 +75,27 @@ def test_the_same_puts_have_the_same_results(pair: list[lakelog.Store]) -> None:
                 assert attrs.evolve(found, store_timestamp_ms=0) == attrs.evolve(
                     expected, store_timestamp_ms=0
                 )
+
+
+class Failing(NoFlush):
+    """A flush strategy that is asked, and fails."""
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        raise OSError("the strategy's own affair")
+
+
+def test_a_strategy_that_fails_gives_the_message_its_status(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        message = Message("t", b"x", queue_id=0)
+        store.put(message)
+        appender = owned_by(store).appender
+        flush, appender._flush, appender._answers_at_once = appender._flush, Failing(), False
+        with pytest.raises(StrategyFailed) as failed:
+            store.put(message)
+        (accepted,) = failed.value.accepted
+        assert accepted.queue_offset == 1
+        assert accepted.status is lakelog.PutStatus.FLUSH_DISK_TIMEOUT
+        appender._flush = flush
 
 
 def test_most_puts_are_native(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import lakelog
+import lakelog_rocketmq.plugin
 from lakelog.errors import SettingsError
 from lakelog_retention import plugin
 from lakelog_retention.hours import local_time, parse_hours
@@ -75,8 +76,9 @@ def test_broker_conf(tmp_path: Path) -> None:
         "deleteCommitLogFilesInterval=7\ndestroyMapedFileIntervalForcibly=8\n"
         "cleanFileForciblyEnable=false\nredeleteHangedFileInterval=120000\n"
     )
+    plugins = [plugin, lakelog_rocketmq.plugin]
     with lakelog.open(
-        tmp_path / "s", plugins=[plugin], segment_size_bytes=1 << 16, broker_conf=conf
+        tmp_path / "s", plugins=plugins, segment_size_bytes=1 << 16, broker_conf=conf
     ) as store:
         section, disk = (store.settings.section(name) for name in ("retention", "psutil"))
         assert store.settings.unused == {}

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 
 from lakelog.codec import RecordBatch
+from lakelog.errors import SettingsError
 from lakelog.interfaces import (
     Deletion,
     DiskReport,
@@ -19,12 +21,15 @@ from lakelog.interfaces import (
     Pace,
     SegmentInfo,
     Situation,
+    TranslatedValue,
+    Translation,
 )
 from lakelog_testing import (
     CleanerContract,
     DiskWatcherContract,
     DispatcherContract,
     FollowerContract,
+    SettingsFormatContract,
 )
 from lakelog_testing.contracts.cleaner import NOW_MS
 from lakelog_testing.records import messages, record_batch
@@ -195,3 +200,63 @@ def test_a_follower_that_goes_on_is_found() -> None:
 
     with pytest.raises(AssertionError, match="threads go on"):
         Kit().test_stop_returns_when_stopped()
+
+
+@attrs.frozen
+class Pairs:
+    """Reads ``queues NUMBER``."""
+
+    suffixes: tuple[str, ...] = (".pairs",)
+
+    def read(self, data: bytes, origin: str) -> Translation:
+        pairs = (line.partition(b" ") for line in data.splitlines())
+        counts = [self.count(text, origin) for key, _, text in pairs if key == b"queues"]
+        return Translation(
+            tuple(TranslatedValue("queues_per_topic", count, ("queues",)) for count in counts)
+        )
+
+    def count(self, text: bytes, origin: str) -> int:
+        try:
+            return int(text)
+        except ValueError as error:
+            raise SettingsError("no number", key="queues", source=origin) from error
+
+    def translate_key(self, key: str) -> str | None:
+        return "queues_per_topic" if key == "queues" else None
+
+
+class TestPairs(SettingsFormatContract):
+    sample = b"queues 4\n"
+    wrong = b"queues many\n"
+
+    def make(self) -> Pairs:
+        return Pairs()
+
+
+class Silent(Pairs):
+    def count(self, text: bytes, origin: str) -> int:
+        return int(text) if text.isdigit() else 0
+
+
+class Raw(Pairs):
+    def count(self, text: bytes, origin: str) -> int:
+        return int(text)
+
+
+@pytest.mark.parametrize("made", [Silent(), Raw()])
+def test_a_format_that_blames_nothing_is_found(made: Pairs) -> None:
+    class Kit(TestPairs):
+        def make(self) -> Pairs:
+            return made
+
+    with pytest.raises((pytest.fail.Exception, ValueError)):
+        Kit().test_a_value_that_cannot_be_understood_is_blamed_on_key_and_file()
+
+
+def test_a_format_that_takes_toml_is_found() -> None:
+    class Kit(TestPairs):
+        def make(self) -> Pairs:
+            return Pairs((".pairs", ".toml"))
+
+    with pytest.raises(AssertionError):
+        Kit().test_it_names_its_files_and_leaves_toml_alone()

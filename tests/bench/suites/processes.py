@@ -29,7 +29,7 @@ _BATCH: Final = 1024
 _IN_FLIGHT: Final = 256
 _JAVA_BATCHES: Final = (32, 256, 1024)
 _WARM_UP_MS: Final = 2000
-_SETTINGS: Final = 'flush = "{flush}"\n[services]\ndispatch = "{dispatch}"\n'
+_SETTINGS: Final = 'flush = "{flush}"\n'
 _WAIT_FOR_DISK: Final = ("group-commit",)
 _JAVA_FLUSH: Final = {"timed": "ASYNC", "group-commit": "SYNC"}
 _JAVA_BUFFER_BYTES: Final = {"append": 128 << 10, "batch": 2 << 20}
@@ -87,9 +87,9 @@ class Processes:
         )
 
     def _attached(self, name: str, work: Work, count: int, note: str) -> Contender:
-        settings = _SETTINGS.format(flush=self._flush, dispatch="process")
+        settings = _SETTINGS.format(flush=self._flush)
         works = [replace(work, options=ATTACHED)] * count
-        said = f"{note}; attached to lakelog serve, flush={self._flush}, dispatch=process"
+        said = f"{note}; attached to lakelog serve, flush={self._flush}"
         return Contender(name, said, lambda folder: produced(folder, settings, works))
 
     def _alone(self, name: str, work: Work, note: str) -> Contender:
@@ -192,8 +192,8 @@ class ProcessesCalls:
         ]
 
     def _counted(self, work: Work, count: int, seconds: float) -> Contender:
-        settings = _SETTINGS.format(flush="timed", dispatch="process")
-        note = "flush=timed, dispatch=process; all threads of the owner"
+        settings = _SETTINGS.format(flush="timed")
+        note = "flush=timed; all threads of the owner"
         return Contender(LAKELOG, note, partial(calls, settings, [work] * count, seconds))
 
 
@@ -212,16 +212,15 @@ class ProcessesIdle:
         return [
             Contest(
                 "nobody attached" if not count else f"{_named(count)} attached",
-                [_idle(where, count, seconds) for where in ("process", "thread")],
+                [_idle(count, seconds)],
             )
             for count in (0, 2)
         ]
 
 
-def _idle(where: str, count: int, seconds: float) -> Contender:
-    settings = _SETTINGS.format(flush="timed", dispatch=where)
-    name = LAKELOG if where == "process" else f"{LAKELOG} threads"
-    return Contender(name, f"dispatch={where}", partial(idle, settings, count, seconds))
+def _idle(count: int, seconds: float) -> Contender:
+    settings = _SETTINGS.format(flush="timed")
+    return Contender(LAKELOG, "lakelog serve", partial(idle, settings, count, seconds))
 
 
 PROCESSES: Final = (

@@ -1,7 +1,7 @@
 """A thread that passes an event loop's puts to a store, in order.
 
-``put_async`` itself may block: for room in a ring, for a new segment, or for the next owner after
-one died. The thread takes all queued puts at once, and wakes the loop once for them.
+``put_async`` itself may block: for its turn to append, for a new segment, or for room if very many
+puts wait. The thread takes all queued puts at once, and wakes the loop once for them.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class BatchQueue:
             end = int(units.queue_offsets[-1]) + int(units.counts[-1])
         return (int(there.queue_offsets[0]) if len(there) else end), end
 
-    def plain(self, _minimum: int, _offset: int) -> None:
+    def plain(self, _minimum: int, _offset: int | None) -> None:
         """Never, since a record holds several messages; see :meth:`.SimpleQueue.plain`."""
 
     def read(self, first: int, count: int) -> Units:

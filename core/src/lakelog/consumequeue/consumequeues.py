@@ -336,7 +336,7 @@ class ConsumeQueues:
         found = self._queues.get(queue)
         return NO_UNITS if found is None else found.read(first, count)
 
-    def plain(self, queue: Queue, minimum: int, offset: int) -> PlainUnits | None:
+    def plain(self, queue: Queue, minimum: int, offset: int | None) -> PlainUnits | None:
         """Where compiled code finds units; see :meth:`.SimpleQueue.plain`."""
         found = self._queues.get(queue)
         return None if found is None else found.plain(minimum, offset)

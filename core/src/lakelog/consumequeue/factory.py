@@ -19,7 +19,7 @@ def make(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
         context.path,
         settings,
         context.checkpoint,
-        clean=context.owner_follows or context.in_order or is_clean,
+        clean=context.owner_follows or is_clean,
         read_only=context.read_only,
         light_queues=context.core.light_queues,
         tombstones=read_tombstones(context.files, context.path),

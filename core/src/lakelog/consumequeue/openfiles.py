@@ -23,11 +23,14 @@ MOST_OPEN: Final = 512
 class Opened:
     """One file.
 
+    :ivar own_map: all of it in memory, made and looked at by compiled code alone; ``False`` where
+        others may cut the file: a look behind its end would end the process
     :ivar descriptor: of a file of the operating system, else -1; it stays that one's until
         ``dropped`` is set, which is done before it is closed
     """
 
     file: File
+    own_map: object
     users: int = 0
     dropped: bool = False
     descriptor: int = attrs.field(init=False)
@@ -37,10 +40,13 @@ class Opened:
         return self.file.fileno() if type(self.file) is RealFile else -1
 
 
-PlainUnits: TypeAlias = tuple[int, int, Opened, int, int]
-"""Both bounds of a queue; then an open file, the position of a unit in it in bytes, and for how
-many units there is room from there on.
+Place: TypeAlias = tuple[object, int, int]
+"""An :class:`Opened` or bytes, the position of a unit in it in bytes, and for how many units there
+is room from there on.
 """
+PlainUnits: TypeAlias = tuple[int, int, object, int, int]
+"""Both bounds of a queue, then :data:`Place`."""
+NOT_HELD: Final[Place] = b"", 0, 0
 
 
 class OpenFiles:
@@ -103,7 +109,7 @@ class OpenFiles:
             opened = self._opened.get(path)
             if opened is None:
                 file = self._files.open(path, write=self._write, create=create)
-                opened = self._opened[path] = Opened(file)
+                opened = self._opened[path] = Opened(file, None if self._write else False)
                 opened.users = 1
                 self._shrink()
             else:
@@ -126,6 +132,6 @@ class OpenFiles:
 
     @staticmethod
     def _close(opened: Opened) -> None:
-        opened.dropped = True
+        opened.dropped, opened.own_map = True, None
         if not opened.users:
             opened.file.close()

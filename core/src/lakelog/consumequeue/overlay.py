@@ -6,7 +6,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lakelog.format.queue_units import NONE, UNIT, RawUnits
+from lakelog.consumequeue.openfiles import Place
+from lakelog.consumequeue.unitfiles import UnitFiles
+from lakelog.format.queue_units import NONE, UNIT, RawUnits, alike
 
 Held: TypeAlias = tuple[int, RawUnits]
 
@@ -40,8 +42,20 @@ class Overlay:
         self._room = units[: max(0, end - start)].copy()
         self._held = (min(start, end), self._room)
 
-    def drop(self, count: int) -> None:
-        """Let go of the first units, which the files hold by now."""
-        start, units = self._held
-        self._room = units[count:].copy()
-        self._held = (start + count, self._room)
+    def drop_written(self, files: UnitFiles) -> None:
+        """Let go of the first units, as far as an owner has written them to files by now."""
+        start, held = self._held
+        written = files.read(start, len(held))
+        same = alike(written, held[: len(written)])
+        count = len(same) if same.all() else int(same.argmin())
+        if count:
+            self._room = held[count:].copy()
+            self._held = (start + count, self._room)
+
+    def place(self, offset: int, files: UnitFiles) -> Place:
+        """Where the unit of a queue offset stands, here or in the files before."""
+        start, held = self._held
+        if offset >= start:
+            return held[offset - start :].view(np.uint8), 0, start + len(held) - offset
+        source, position, room = files.held(offset)
+        return source, position, min(room, start - offset)

@@ -120,15 +120,22 @@ class SimpleQueue:
             self._minimum = (minimum, first, end)
         return min(first, self.end), self.end
 
-    def plain(self, minimum: int, offset: int) -> PlainUnits | None:
-        """What :meth:`bounds` found last, and the file of a unit; ``None``: go the plain way."""
+    def plain(self, minimum: int, offset: int | None) -> PlainUnits | None:
+        """What :meth:`bounds` found last, and where a unit stands; ``None``: go the plain way.
+
+        :param offset: of that unit; ``None`` is the first one
+        """
         (at, first, known), end = self._minimum, self.end
-        if at != minimum or not self.first <= first < known <= end or not first <= offset < end:
+        if at != minimum or not self.first <= first < known <= end:
             return None
-        if self._ext or self._memory or (self._replaced and self._replaced.queues):
+        if self._ext or (self._replaced and self._replaced.queues):
             return None
-        held = self._files.held(offset)
-        return None if held is None else (first, end, *held)
+        offset = first if offset is None else offset
+        if not first <= offset < end:
+            return None
+        memory = self._memory
+        held = self._files.held(offset) if memory is None else memory.place(offset, self._files)
+        return first, end, *held
 
     def _look_for_front(self) -> None:
         """The log's owner may have deleted files since they were listed."""
@@ -258,16 +265,7 @@ class SimpleQueue:
             self._memory.append(raw)
         self.end += len(raw)
         if self._memory is not None:
-            self._drop_written(self._memory)
-
-    def _drop_written(self, memory: Overlay) -> None:
-        """Let go of units that an owner has written by now."""
-        start, held = memory.held()
-        written = self._files.read(start, len(held))
-        same = alike(written, held[: len(written)])
-        count = len(same) if same.all() else int(same.argmin())
-        if count:
-            memory.drop(count)
+            self._memory.drop_written(self._files)
 
     # --- what comes again ---
 

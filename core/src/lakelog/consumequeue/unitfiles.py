@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.consumequeue.dirty import DirtyFiles
-from lakelog.consumequeue.openfiles import Opened, OpenFiles
+from lakelog.consumequeue.openfiles import NOT_HELD, Opened, OpenFiles, Place
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
@@ -99,19 +99,17 @@ class UnitFiles:
             first, count = first + size, count - size
         return parts[0] if len(parts) == 1 else join(*parts) if parts else NONE
 
-    def held(self, first: int) -> tuple[Opened, int, int] | None:
-        """Where the unit of queue offset ``first`` stands, if its file is open.
-
-        :returns: the file, the unit's position in bytes, and how many units there is room for
-            from there on
-        """
+    def held(self, first: int) -> Place:
+        """Where the unit of queue offset ``first`` stands, if its file is open."""
         base, opened = self._latest
         within = first - base
         if opened is None or opened.dropped or not 0 <= within < self._entries:
             base = self.base(first)
             within, opened = first - base, self._opened.held(self.path(base))
             self._latest = base, opened
-        return None if opened is None else (opened, within * UNIT_BYTES, self._entries - within)
+        if opened is None:
+            return NOT_HELD
+        return opened, within * UNIT_BYTES, self._entries - within
 
     def write(self, first: int, units: RawUnits) -> None:
         """Write units from queue offset ``first`` on; one write for each file."""

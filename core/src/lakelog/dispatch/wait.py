@@ -46,16 +46,14 @@ class DispatchWait(Protocol):
 
 @attrs.frozen
 class OwnedWait:
-    """The owner's thread tells when it gets on, or another process does.
+    """The owner's thread tells when it gets on.
 
     :ivar commit: hands staged bytes to the page cache, where a writer keeps some
-    :ivar on_close: ends what nobody else ends
     """
 
     reput: Dispatches
     arrivals: Waiting
     commit: Callable[[], object] | None = None
-    on_close: Callable[[], None] | None = None
 
     @property
     def offset(self) -> int:
@@ -93,8 +91,6 @@ class OwnedWait:
 
     def close(self) -> None:
         """Who dispatches wakes everybody who waits for that when it ends."""
-        if self.on_close is not None:
-            self.on_close()
 
 
 @attrs.frozen

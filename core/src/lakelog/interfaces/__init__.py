@@ -18,6 +18,7 @@ from lakelog.interfaces.behind import (
     Follower,
     FollowerProgram,
     FrontRemover,
+    HashChains,
     HashFile,
     HashFiles,
     KeyIndex,
@@ -54,12 +55,14 @@ from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
+    InMemory,
     Mapped,
     Sealable,
     SegmentWriter,
     Writer,
     WriterTraits,
 )
+from lakelog.settings.formats import SettingsFormat, TranslatedValue, Translation
 
 __all__ = [
     "PROTOCOLS",
@@ -82,8 +85,10 @@ __all__ = [
     "Follower",
     "FollowerProgram",
     "FrontRemover",
+    "HashChains",
     "HashFile",
     "HashFiles",
+    "InMemory",
     "KeyIndex",
     "Kind",
     "Mapped",
@@ -97,8 +102,11 @@ __all__ = [
     "SegmentInfo",
     "SegmentSource",
     "SegmentWriter",
+    "SettingsFormat",
     "Situation",
     "TopicRemover",
+    "TranslatedValue",
+    "Translation",
     "Wakeable",
     "WatchedFollower",
     "Writer",
@@ -116,5 +124,6 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.DISK_WATCHER: DiskWatcher,
     Kind.SEGMENT_SOURCE: SegmentSource,
     Kind.ACCELERATOR: Accelerator,
+    Kind.SETTINGS_FORMAT: SettingsFormat,
 }
 """What the object of each kind must do."""

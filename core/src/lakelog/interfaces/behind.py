@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -110,23 +110,30 @@ class KeyIndex(Protocol):
         """
 
 
-@runtime_checkable
-class HashFiles(Protocol):
-    """A key index that is nothing but RocketMQ's files, whose chains compiled code may walk."""
-
-    def hash_files(self) -> tuple[tuple[HashFile, ...], int, int, int] | None:
-        """The files, the oldest first; below which offset they do not count; slots and entries.
-
-        ``None`` while there are none to walk. The tuple of files is replaced, never changed.
-        """
-
-
 class HashFile(Protocol):
     """One of them."""
 
     @property
     def map(self) -> mmap:
         """All of its bytes."""
+
+
+HashMemory: TypeAlias = Callable[[int, int, int], list[int]]
+"""Gives offsets of records, the newest first, by the hash of a key and store times in ms."""
+
+HashChains: TypeAlias = tuple[tuple[HashFile, ...], HashMemory | None, int, int, int, int]
+"""Index files, the oldest first; what is in no file yet; the offsets from which on, and before
+which, both count; then the slots and entries of a file. The tuple of files is replaced, never
+changed.
+"""
+
+
+@runtime_checkable
+class HashFiles(Protocol):
+    """A key index of RocketMQ's files, whose chains compiled code may walk."""
+
+    def hash_files(self) -> HashChains | None:
+        """What there is; ``None`` while Python has to look."""
 
 
 @runtime_checkable

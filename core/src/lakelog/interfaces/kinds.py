@@ -31,6 +31,7 @@ class Kind(Enum):
     DISK_WATCHER = "lakelog_disk_watchers"
     SEGMENT_SOURCE = "lakelog_segment_sources"
     ACCELERATOR = "lakelog_accelerators"
+    SETTINGS_FORMAT = "lakelog_settings_formats"
 
 
 @attrs.frozen
@@ -38,15 +39,14 @@ class Context:
     """What every factory's ``make`` is handed beside its settings.
 
     :ivar path: the store directory
-    :ivar core: the store's own settings
+    :ivar core: the store's own settings; for a settings format, which is asked before there are
+        any, their defaults
     :ivar files: the one seam to the operating system's files
     :ivar checkpoint: the file that says up to when things are durable
     :ivar read_only: the store is open for reading: whatever is built stays in memory, and no file
         may be changed or made
     :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
         its log by then, and dispatches in the order of the log
-    :ivar in_order: who wrote queues and index before has closed them, although the store is open
-        and ``abort`` is there: they are as after a clean stop
     :ivar accelerator: compiled code to use, if there is any
     """
 
@@ -58,7 +58,6 @@ class Context:
     )
     read_only: bool = False
     owner_follows: bool = False
-    in_order: bool = False
     accelerator: Accelerator | None = None
 
 

@@ -65,6 +65,16 @@ class SegmentWriter(Protocol):
 
 
 @runtime_checkable
+class InMemory(Protocol):
+    """A segment writer whose whole segment is in memory, for compiled code that reads it.
+
+    :ivar memory: all of its bytes, read-only; what is written is there at once
+    """
+
+    memory: memoryview
+
+
+@runtime_checkable
 class Sealable(Protocol):
     """A segment writer that wants to hear that its segment is full."""
 

@@ -113,7 +113,12 @@ class Appender:
 
     def _waited(self, result: PutResult, wait: bool) -> PutResult:
         """``result`` of a message that is in the log, behind flush and copies."""
-        status = self._wait(result.end_offset, wait, lambda _: [result])
+
+        def with_status(status: PutStatus) -> Sequence[PutResult]:
+            result.status = status
+            return [result]
+
+        status = self._wait(result.end_offset, wait, with_status)
         if status is not _PUT_OK:
             result.status = status
         return result

@@ -19,7 +19,6 @@ from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 
 Burst: TypeAlias = "list[tuple[Message, PutFuture]]"
-Successor: TypeAlias = "Callable[[Message], PutFuture]"
 MAX_BURST: Final = 1024
 MAX_WAITING: Final = 65_536
 """A caller waits while this many messages wait before its own."""
@@ -29,28 +28,18 @@ class Coalescer:
     """Collects messages while the ones before are being appended.
 
     :param direct: whether ``put_burst`` never waits for a disk, and results come later
-    :param answers: whether the calling thread is one that others' results come from
     """
 
-    def __init__(
-        self,
-        put_burst: Callable[[Burst], None],
-        *,
-        direct: bool = False,
-        answers: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, put_burst: Callable[[Burst], None], *, direct: bool = False) -> None:
         self._put_burst = put_burst
         self._direct = direct
-        self._answers = answers
         self._last: PutFuture | None = None
         self._appending = False
         self._waiting: deque[tuple[Message, PutFuture]] = deque()
         self._changed = Gate()
         self._closed = False
         self._thread: Thread | None = None
-        self._successor: Successor | None = None
         self._busy = 0
-        self._onward: tuple[Successor, Callable[[], None]] | None = None
 
     def put(self, message: Message) -> PutFuture:
         """Queue ``message``; its future gets what a put would return or raise."""
@@ -59,11 +48,7 @@ class Coalescer:
             alone = self._is_alone(message)
             if not alone:
                 self._await_room()
-            successor = self._successor
-            if successor is None:
-                self._take(message, future, alone)
-        if successor is not None:
-            return successor(message)
+            self._take(message, future, alone)
         if alone:
             self._run_burst([(message, future)])
         return future
@@ -77,46 +62,20 @@ class Coalescer:
         if self._changed.sleepers:
             self._changed.notify_all()
 
-    def hand_over(self, successor: Successor, then: Callable[[], None]) -> None:
-        """Let another take what comes, behind all that waits here or is being appended.
-
-        Who puts meanwhile waits for that.
-
-        :param then: is called once nothing waits here, and nothing will, in whatever thread
-        """
-        with self._changed:
-            self._onward = (successor, then)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """If nothing waits here any more."""
-        with self._changed:
-            onward = self._onward
-            if onward is None or self._appending or self._waiting:
-                return
-            self._onward = None
-            self._successor, then = onward
-            self._changed.notify_all()
-        then()
-
     def _is_alone(self, message: Message) -> bool:
         """Whether the caller is to append it: nothing waits or is being appended."""
         if not self._direct or self._appending or self._waiting or self._closed:
             return False
-        if self._successor is not None or not getattr(message, "wait_store_ok", False):
+        if not getattr(message, "wait_store_ok", False):
             return False
         return self._last is None or self._last.done()
 
     def _await_room(self) -> None:
-        """For the successor, where it is coming; and for as long as very many wait."""
-        while (self._onward is not None or len(self._waiting) >= MAX_WAITING) and self._may_wait():
+        """For as long as very many wait; but in a callback, whose own thread makes room."""
+        while len(self._waiting) >= MAX_WAITING and not self._closed and self._busy != get_ident():
             self._changed.wait()
-        if (self._thread is None or self._closed) and self._successor is None:
+        if self._thread is None or self._closed:
             self._start()
-
-    def _may_wait(self) -> bool:
-        """A callback must not wait for what its own thread has to do."""
-        return not (self._closed or self._busy == get_ident() or self._answers())
 
     def _start(self) -> None:
         if self._closed:
@@ -144,8 +103,6 @@ class Coalescer:
                 self._appending, self._busy = False, 0
                 if self._waiting or self._closed:
                     self._changed.notify_all()
-            if self._onward is not None:
-                self._go_on()
 
     def _put(self, burst: Burst) -> None:
         """Whatever goes wrong, nobody waits for ever, and the next burst has its turn."""

@@ -39,12 +39,12 @@ class SealedSegment:
             mapped = file.map(maker.size_bytes, writable=False)
         finally:
             file.close()
-        self._map = memoryview(mapped)
+        self.memory = memoryview(mapped)
         self.alive = weakref.ref(mapped)
 
     def view(self, position: int, length: int) -> memoryview:
         """Memory of the file."""
-        return self._map[position : position + length]
+        return self.memory[position : position + length]
 
     def close(self) -> None:
         """The map goes when its last view goes."""

@@ -7,28 +7,15 @@ with the queue; where a clock was set back, the search finds one of the places t
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
-from lakelog.accelerate import Accelerator
-from lakelog.files.pages import shared_page as sharedpage
-from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import QueueReader
-from lakelog.log.open_segment import Viewable
-from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.heads import HeadLog, Heads
-from lakelog.reading.plainway import PlainQueues
 from lakelog.runtime.arguments import WrongValue, queue_name, time_ms
 
 Boundary: TypeAlias = Literal["lower", "upper"]
-Search: TypeAlias = Callable[[Any, Any, Any, Any], "int | None"]
-"""What :meth:`TimeSearch.offset_by_time` finds, by its arguments; ``None``: Python has to look."""
-
-
-def _leave_it(*_arguments: Any) -> None:
-    """Python has to look."""
 
 
 @attrs.frozen
@@ -36,13 +23,11 @@ class TimeSearch:
     """Finds queue offsets by time.
 
     :ivar minimum: gives the log's first byte
-    :ivar search: to be asked before :meth:`offset_by_time`
     """
 
     queues: QueueReader
     log: HeadLog
     minimum: Callable[[], int]
-    search: Search = _leave_it
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
@@ -79,36 +64,6 @@ class TimeSearch:
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
-
-
-@attrs.frozen
-class SearchParts:
-    """What an owner searches a queue by, for compiled code that does the same.
-
-    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
-    :ivar bounds: see :class:`~lakelog.interfaces.QueueReader`; :ivar plain: see `PlainQueues`
-    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`; :ivar segment_bytes: of each
-    """
-
-    memory: memoryview
-    bounds: Callable[[Queue, int], tuple[int, int] | None]
-    plain: Callable[[Queue, int, int], Any]
-    open_segments: dict[int, Viewable]
-    segment_bytes: int
-    layout: ModuleType = sharedpage
-
-
-def searching(accelerator: Accelerator | None, queues: QueueReader, log: LogReader) -> Search:
-    """What compiled code finds; nothing where there is none, and for who is no owner."""
-    owned = log.owned()
-    if accelerator is None or owned is None or not isinstance(queues, PlainQueues):
-        return _leave_it
-    memory, segments = owned
-    if segments.staged:
-        return _leave_it  # what is staged is copied to be seen, and whole segments are looked at
-    open_segments, length = segments.open_segments, segments.size_bytes
-    parts = SearchParts(memory, queues.bounds, queues.plain, open_segments, length)
-    return accelerator.searching(parts) or _leave_it
 
 
 def _search(heads: Heads, low: int, high: int, is_behind: Callable[[int], bool]) -> tuple[int, int]:

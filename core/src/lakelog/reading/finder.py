@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import attrs
 
-from lakelog.accelerate import current
+from lakelog.accelerate import Lookups
 from lakelog.dispatch.arrivals import Waiting
 from lakelog.dispatch.run import Named
 from lakelog.errors import StoreError
@@ -17,11 +17,11 @@ from lakelog.format.units import Units
 from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.reading.byqueue import QueueList
-from lakelog.reading.bytime import TimeSearch, searching
+from lakelog.reading.bytime import TimeSearch
+from lakelog.reading.compiled import lookups
 from lakelog.reading.follow import QueueFollower
 from lakelog.reading.get import QueueGetter
-from lakelog.reading.plainway import plain_way
-from lakelog.reading.query import KeyQuery, finding
+from lakelog.reading.query import KeyQuery
 
 Kind = TypeVar("Kind")
 
@@ -35,6 +35,7 @@ class Finder:
     :ivar lists: which queues there are
     :ivar times: by store time
     :ivar keys: by key
+    :ivar lookups: to be asked before ``times`` and ``keys``
     """
 
     getter: QueueGetter
@@ -42,6 +43,7 @@ class Finder:
     lists: QueueList
     times: TimeSearch
     keys: KeyQuery
+    lookups: Lookups
 
     @classmethod
     def over(  # what they are made of
@@ -68,7 +70,7 @@ class Finder:
                 path=path,
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
-        find = finding(current(), index, reader, buried)
+        compiled = lookups(queues, index, reader, buried, refresh)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -76,14 +78,14 @@ class Finder:
         def minimum() -> int:
             return reader.min_offset
 
-        plain = plain_way(current(), queues, reader)
-        getter = QueueGetter(queues, reader, minimum, units_per_file, plain)
+        getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
         return cls(
             getter,
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
-            TimeSearch(queues, reader, minimum, searching(current(), queues, reader)),
-            KeyQuery(index, reader, buried, find),
+            TimeSearch(queues, reader, minimum),
+            KeyQuery(index, reader, buried),
+            compiled,
         )
 
 

@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import NO_LOOKUPS, Lookups
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
-from lakelog.reading.plainway import PlainWay
 from lakelog.reading.results import ColumnsResult, GetResult
 from lakelog.reading.selection import UNITS_PER_FILE, Log, Selector, wanted
 from lakelog.reading.shortway import FewLog, ShortWay
@@ -36,18 +36,18 @@ class QueueGetter:
         log: GetterLog,
         minimum: Callable[[], int],
         units_per_file: int = UNITS_PER_FILE,
-        plain_way: PlainWay | None = None,
+        lookups: Lookups = NO_LOOKUPS,
     ) -> None:
         """Keep what is needed to read.
 
         :param log: a :class:`~lakelog.log.reading.log_reader.LogReader`
         :param minimum: the log's first byte
         :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
-        :param plain_way: asked first, where neither tags nor a number of bytes is given
+        :param lookups: asked first, where no number of bytes is given
         """
         self._selector = Selector(queues, log, minimum, units_per_file)
         self._short_way = ShortWay(queues, log, minimum)
-        self._plain_way = plain_way
+        self._lookups = lookups
 
     def get(
         self,
@@ -73,11 +73,12 @@ class QueueGetter:
         Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
         0, fewer than one message, and tags without one.
         """
-        if self._plain_way is not None and tags is None and max_bytes is None:
-            plain = self._plain_way(topic, queue_id, offset, max_messages)
+        wanted_tags = tag_filter(topic, tags)
+        if max_bytes is None:
+            plain = self._lookups.get(topic, queue_id, offset, max_messages, wanted_tags)
             if plain is not None:
                 return plain
-        want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
+        want = wanted((topic, queue_id), offset, max_messages, max_bytes, wanted_tags)
         short = self._short_way.get(want)
         if short is not None:
             return short

@@ -8,34 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import attrs
 
-from lakelog.accelerate import Accelerator
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
-from lakelog.files.pages import shared_page as sharedpage
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
-from lakelog.interfaces import HashFiles, KeyIndex
-from lakelog.log.open_segment import Viewable
-from lakelog.log.reading.log_reader import LogReader
+from lakelog.interfaces import KeyIndex
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import FOREVER_MS, WrongValue, text, time_ms, topic_name, whole
 
 DEFAULT_MESSAGES: Final = 64
-Find: TypeAlias = Callable[[Any, Any, Any, Any, Any], "list[StoredMessage] | None"]
-"""What :meth:`KeyQuery.query` finds, by its arguments; ``None`` where Python has to look."""
 _log = logging.getLogger("lakelog")
 
 
 def _nowhere(_topic: str) -> int:
     """No topic was removed."""
     return 0
-
-
-def _leave_it(*_arguments: Any) -> None:
-    """Python has to look."""
 
 
 class MessageLog(Protocol):
@@ -55,13 +44,11 @@ class KeyQuery:
 
     :ivar index: ``None`` where the store has none
     :ivar buried: the offset below which records of a topic do not count: it was removed
-    :ivar find: to be asked before :meth:`query`
     """
 
     index: KeyIndex | None
     log: MessageLog
     buried: Callable[[str], int] = _nowhere
-    find: Find = _leave_it
 
     def query(
         self,
@@ -148,39 +135,6 @@ class KeyQuery:
             if offset >= self.log.oldest_offset:  # index files go after the log that they are of
                 _log.warning("the key index points to no whole record: %s", error)
             return None
-
-
-@attrs.frozen
-class QueryParts:
-    """What an owner finds messages by, for compiled code that does the same.
-
-    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
-    :ivar hash_files: see :class:`~lakelog.interfaces.HashFiles`; :ivar buried: see `KeyQuery`
-    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`; :ivar segment_bytes: of each
-    """
-
-    memory: memoryview
-    hash_files: Callable[[], object]
-    buried: Callable[[str], int]
-    open_segments: dict[int, Viewable]
-    segment_bytes: int
-    layout: ModuleType = sharedpage
-
-
-def finding(
-    accelerator: Accelerator | None,
-    index: KeyIndex | None,
-    log: LogReader,
-    buried: Callable[[str], int],
-) -> Find:
-    """What compiled code finds; nothing where there is none, and for who is no owner."""
-    owned = log.owned()
-    if accelerator is None or owned is None or not isinstance(index, HashFiles):
-        return _leave_it
-    memory, segments = owned
-    open_segments, length = segments.open_segments, segments.size_bytes
-    parts = QueryParts(memory, index.hash_files, buried, open_segments, length)
-    return accelerator.finding(parts) or _leave_it
 
 
 def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:

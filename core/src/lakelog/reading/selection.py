@@ -31,6 +31,7 @@ MOST_BYTES: Final = 128 << 20
 _LEAST_BYTES: Final = 100
 _FILTER_BYTES: Final = 16000
 _UNIT_BYTES: Final = {"SimpleCQ": 20, "BatchCQ": 46}
+FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
 

@@ -54,6 +54,11 @@ def _bad_parts(factory: Factory) -> str | None:
             f"the settings of {name!r} are {_shown(settings)}, which is no attrs class; "
             "use @attrs.frozen, or lakelog.interfaces.NoSettings"
         )
+    if factory.kind is Kind.SETTINGS_FORMAT and attrs.fields(settings):
+        return (
+            f"the settings format {name!r} has settings, and is asked before there are any; use "
+            "lakelog.interfaces.NoSettings"
+        )
     if not callable(make):
         return f"make of {name!r} is {_shown(make)}, which cannot be called"
     return None

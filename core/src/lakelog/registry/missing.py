@@ -22,6 +22,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "lake": (Kind.FOLLOWER, "lakelog-lake"),
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
     "native": (Kind.ACCELERATOR, "lakelog-native"),
+    "broker-conf": (Kind.SETTINGS_FORMAT, "lakelog-rocketmq"),
 }
 """Strategies of this project that have their own package."""
 

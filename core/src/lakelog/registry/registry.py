@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
@@ -16,7 +17,8 @@ from lakelog.errors import (
     ReadFailed,
     StoreError,
 )
-from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
 from lakelog.registry.collect import Offered, collect
 from lakelog.registry.conformance import check_object
 from lakelog.registry.events import Events
@@ -33,6 +35,8 @@ from lakelog.registry.sources import (
     switched_off,
 )
 from lakelog.registry.words import spoken
+from lakelog.settings.formats import Formats, Installed
+from lakelog.settings.model import StoreSettings
 
 Blamed = TypeVar("Blamed", bound=PluginError)
 
@@ -77,6 +81,17 @@ class Registry:
     def sections(self) -> Mapping[str, type[Any]]:
         """The settings class of every strategy on offer, by name."""
         return {name: offered.factory.settings for name, offered in self._found.items()}
+
+    def installed(self, path: Path) -> Installed:
+        """What the plugins bring to the settings of the store in ``path``."""
+        kind = Kind.SETTINGS_FORMAT
+        context = Context(path, StoreSettings(), RealFileSystem())
+        formats = Formats(
+            self.names(kind),
+            lambda name: self.make(kind, name, NoSettings(), context),
+            lambda name, what: self.blame(kind, name, BadStrategy)(what),
+        )
+        return Installed(self.sections(), formats)
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The names of all strategies of a kind, sorted."""

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -36,8 +35,12 @@ FORMER: Final = {
 """Present name by former name; submodules moved along."""
 
 
-class FormerNames(MetaPathFinder, Loader):
-    """Finds modules by their former names, before the search for files."""
+class FormerNames:
+    """Finds modules by their former names, before the search for files.
+
+    It has the methods of a finder and of a loader without their base classes: ``importlib.abc``
+    would load ``importlib.resources`` with every ``import lakelog``.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -46,7 +49,7 @@ class FormerNames(MetaPathFinder, Loader):
         del path, target  # the name decides
         if _present(fullname) is None:
             return None
-        return spec_from_loader(fullname, self)
+        return spec_from_loader(fullname, self)  # type: ignore[arg-type]  # load_module is a former way
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its present name."""

@@ -12,18 +12,15 @@ from lakelog.settings.model import (
     AttachSettings,
     MaintenanceSettings,
     ServeSettings,
-    ServicesSettings,
     StoreSettings,
 )
 
 MAINTENANCE: Final = "maintenance"
 ATTACH: Final = "attach"
-SERVICES: Final = "services"
 SERVE: Final = "serve"
 _SECTIONS: Final[Mapping[str, type[Any]]] = {
     MAINTENANCE: MaintenanceSettings,
     ATTACH: AttachSettings,
-    SERVICES: ServicesSettings,
     SERVE: ServeSettings,
 }
 _FACTORY: Any = attrs.Factory  # a class, which the type stubs declare as a function

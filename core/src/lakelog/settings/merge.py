@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from lakelog.settings.catalog import Catalog
-from lakelog.settings.given import CORE, Given, Layer
+from lakelog.settings.formats import Formats
+from lakelog.settings.given import Given, Layer
 from lakelog.settings.unknown import complaint, no_section
 
 
@@ -23,9 +24,12 @@ class Merged:
     unused: Mapping[str, str]
 
 
-def merge(layers: Iterable[Layer], catalog: Catalog, *, tolerate_missing: bool) -> Merged:
+def merge(
+    layers: Iterable[Layer], catalog: Catalog, formats: Formats, *, tolerate_missing: bool
+) -> Merged:
     """Merge ``layers``, the strongest first; a key that nobody knows is an error in any of them.
 
+    :param formats: know what keys of other systems are called here
     :param tolerate_missing: keys of sections that nobody has are put into ``unused``
     """
     chosen: dict[tuple[str, str], Given] = {}
@@ -35,17 +39,14 @@ def merge(layers: Iterable[Layer], catalog: Catalog, *, tolerate_missing: bool) 
         for given in layer.givens:
             if catalog.knows(given):
                 chosen.setdefault((given.section, given.key), given)
+            elif tolerate_missing and given.section not in catalog.classes:
+                note = f"{given.origin}: {no_section(given.section, catalog)}"
+                unused.setdefault(given.dotted, note)
             elif not _says_nothing(given, catalog):
-                _refuse_or_note(given, catalog, unused if tolerate_missing else None)
+                raise complaint(given, catalog, formats)
     return Merged(chosen, unused)
 
 
 def _says_nothing(given: Given, catalog: Catalog) -> bool:
     """An empty table of a section that somebody has."""
     return not given.key and given.section in catalog.classes
-
-
-def _refuse_or_note(given: Given, catalog: Catalog, unused: dict[str, str] | None) -> None:
-    if unused is None or given.section == CORE or given.section in catalog.classes:
-        raise complaint(given, catalog)
-    unused.setdefault(given.dotted, f"{given.origin}: {no_section(given.section, catalog)}")

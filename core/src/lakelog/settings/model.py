@@ -128,17 +128,6 @@ class AttachSettings:
 
 
 @attrs.frozen(kw_only=True)
-class ServicesSettings:
-    """The section ``services``: where an owner's services run.
-
-    :ivar dispatch: queues and index are built by a ``thread`` of the owner, or by a ``process`` of
-        their own
-    """
-
-    dispatch: Literal["thread", "process"] = "thread"
-
-
-@attrs.frozen(kw_only=True)
 class ServeSettings:
     """The section ``serve``: what ``lakelog serve`` runs beside the store, and how it stops.
 

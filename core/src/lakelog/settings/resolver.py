@@ -12,6 +12,7 @@ from lakelog.settings.arguments import from_table
 from lakelog.settings.catalog import Catalog, keys_of
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog.settings.environment import from_environment
+from lakelog.settings.formats import Installed
 from lakelog.settings.given import CORE, Given, dotted
 from lakelog.settings.inferred import from_files
 from lakelog.settings.merge import merge
@@ -23,7 +24,7 @@ from lakelog.settings.tomlfile import from_pyproject, from_store
 def resolve(
     path: Path,
     *,
-    sections: Mapping[str, type[Any]],
+    installed: Installed,
     arguments: Mapping[str, Any],
     source: object | None,
     broker_conf: Path | None,
@@ -33,10 +34,10 @@ def resolve(
 ) -> Settings:
     """Collect, merge and check the settings of the store in ``path``.
 
-    :param sections: the settings class of every strategy that is installed, by its name
+    :param installed: what plugins bring: sections, and formats of files
     :param arguments: values given by keyword
     :param source: what was given as ``settings=``: a mapping, an attrs object, a file or a resource
-    :param broker_conf: a RocketMQ ``broker.conf``
+    :param broker_conf: a RocketMQ ``broker.conf``, which a plugin reads
     :param environ: the environment
     :param cwd: where to look for the host's ``pyproject.toml``, and what relative names of files
         start from
@@ -44,11 +45,12 @@ def resolve(
     :returns: frozen settings with their origins
 
     Raises :class:`~lakelog.errors.SettingsError`, and :class:`~lakelog.errors.ReadFailed` where a
-    file that may hold some cannot be looked at.
+    file that may hold some cannot be looked at, and :class:`~lakelog.errors.MissingPlugin` where no
+    plugin reads the format of a file.
     """
-    catalog = Catalog.of(sections)
+    catalog, formats = Catalog.of(installed.sections), installed.formats
     try:
-        given = from_source(source, Place(path, cwd, sys.modules), catalog, broker_conf)
+        given = from_source(source, broker_conf, Place(cwd, sys.modules), catalog, formats)
         merged = merge(
             [
                 from_table(arguments, catalog, "argument"),
@@ -61,6 +63,7 @@ def resolve(
                 given.resource,
             ],
             catalog,
+            formats,
             tolerate_missing=tolerate_missing,
         )
     except OSError as error:

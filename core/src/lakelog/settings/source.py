@@ -6,31 +6,27 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 import attrs
 
 from lakelog.errors import SettingsError
 from lakelog.settings.arguments import from_object, is_table
 from lakelog.settings.catalog import Catalog
-from lakelog.settings.given import Layer
+from lakelog.settings.formats import BROKER_CONF, Formats, Translation
+from lakelog.settings.given import CORE, Given, Layer
 from lakelog.settings.resource import as_embedded
-from lakelog.settings.tomlfile import from_toml
-
-PROPERTIES: Final = (".conf", ".properties")
-"""How names of files in RocketMQ's format end; all others are TOML."""
+from lakelog.settings.tomlfile import from_toml, read_bytes
+from lakelog.settings.unknown import no_section
 
 
 @attrs.frozen
 class Place:
     """Where a store is opened.
 
-    :ivar path: the store directory
     :ivar cwd: what relative names start from
     :ivar modules: the imported modules, by name
     """
 
-    path: Path
     cwd: Path
     modules: Mapping[str, ModuleType]
 
@@ -46,12 +42,13 @@ class Sourced:
 
 
 def from_source(
-    source: object, place: Place, catalog: Catalog, broker_conf: Path | None
+    source: object, broker_conf: Path | None, place: Place, catalog: Catalog, formats: Formats
 ) -> Sourced:
     """Sort ``settings=`` by what it is, and read it."""
     sourced = Sourced()
     if broker_conf is not None:
-        sourced = Sourced(broker_conf=_properties(broker_conf, place, catalog))
+        layer = _translated(place.cwd / broker_conf, BROKER_CONF, catalog, formats)
+        sourced = Sourced(broker_conf=layer)
     resource = as_embedded(source, place.modules)
     if source is None:
         return sourced
@@ -60,20 +57,39 @@ def from_source(
     if resource is not None:
         layer = from_toml(resource.file, catalog, resource.origin)
         return attrs.evolve(sourced, resource=layer)
-    return attrs.evolve(sourced, file=_from_file(source, place, catalog))
+    return attrs.evolve(sourced, file=_from_file(source, place, catalog, formats))
 
 
-def _from_file(source: object, place: Place, catalog: Catalog) -> Layer:
+def _from_file(source: object, place: Place, catalog: Catalog, formats: Formats) -> Layer:
     if not isinstance(source, str | os.PathLike):
         what = f"settings= is a {type(source).__name__}"
         raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")
     file = place.cwd / Path(source)
-    if file.suffix in PROPERTIES:
-        return _properties(file, place, catalog)
+    name = formats.of_file(file)
+    if name is not None:
+        return _translated(file, name, catalog, formats)
     return from_toml(file, catalog, str(file))
 
 
-def _properties(file: Path, place: Place, catalog: Catalog) -> Layer:
-    from lakelog.settings.broker_conf import from_broker_conf  # rarely given
+def _translated(file: Path, name: str, catalog: Catalog, formats: Formats) -> Layer:
+    origin = str(file)
+    return as_layer(formats.read(name, read_bytes(file, origin), origin), origin, catalog)
 
-    return from_broker_conf(place.cwd / file, place.path, catalog)
+
+def as_layer(translation: Translation, origin: str, catalog: Catalog) -> Layer:
+    """A file of another system as one of our sources; what nobody has here is unused."""
+    givens, notes = [], dict(translation.unused)
+    for each in translation.values:
+        section, _, key = each.target.rpartition(".")
+        given = Given(section or CORE, key, each.value, f"{origin} ({', '.join(each.keys)})")
+        if catalog.knows(given):
+            givens.append(given)
+        else:
+            notes |= dict.fromkeys(each.keys, _no_target(given, catalog))
+    return Layer(tuple(givens), {key: f"{origin}: {note}" for key, note in notes.items()})
+
+
+def _no_target(given: Given, catalog: Catalog) -> str:
+    if given.section in catalog.classes:
+        return f"{given.dotted} is not a setting of the plugin that is installed"
+    return f"{given.dotted}: {no_section(given.section, catalog)}"

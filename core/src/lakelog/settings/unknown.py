@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.settings.catalog import Catalog
 from lakelog.settings.environment import variable_name
+from lakelog.settings.formats import Formats
 from lakelog.settings.given import CORE, Given
 
 
-def complaint(given: Given, catalog: Catalog) -> SettingsError:
+def complaint(given: Given, catalog: Catalog, formats: Formats) -> SettingsError:
     """The error for a value whose key or section does not exist."""
     if given.section not in catalog.classes:
         return _unknown_section(given, catalog)
     if given.section == CORE and given.key in catalog.classes:
         what = f"{given.key!r} is a section, not a key: give it a table, [{given.key}]"
         return SettingsError(what, key=given.dotted, source=given.origin)
-    return _unknown_key(given, catalog)
+    return _unknown_key(given, catalog, formats)
 
 
 def no_section(section: str, catalog: Catalog) -> str:
@@ -33,21 +34,19 @@ def _unknown_section(given: Given, catalog: Catalog) -> UnknownSetting:
     return UnknownSetting(what, key=given.dotted, source=given.origin)
 
 
-def _unknown_key(given: Given, catalog: Catalog) -> UnknownSetting:
-    near = _suggestion(given, catalog)
+def _unknown_key(given: Given, catalog: Catalog, formats: Formats) -> UnknownSetting:
+    near = _suggestion(given, catalog, formats)
     also = f" ({variable_name(near)})" if given.text else ""
     what = f"there is no such setting; the nearest known one is {near}{also}"
     return UnknownSetting(what, key=given.dotted, source=given.origin)
 
 
-def _suggestion(given: Given, catalog: Catalog) -> str:
-    """RocketMQ's name translated, the same key of another section, or the most similar one."""
-    from lakelog.settings.rocketmq import TABLE  # only for an error
-
+def _suggestion(given: Given, catalog: Catalog, formats: Formats) -> str:
+    """Another system's name translated, the key in another section, or the most similar one."""
     known = catalog.dotted_keys()
-    rule = TABLE.get(given.key)
-    if rule is not None and rule.target in known:
-        return rule.target
+    translated = next((key for key in formats.translate_key(given.key) if key in known), None)
+    if translated is not None:
+        return translated
     elsewhere = [key for key in known if key.rpartition(".")[2] == given.key]
     return elsewhere[0] if elsewhere else nearest(given.dotted, known) or known[0]
 

@@ -44,7 +44,8 @@ def open_store(  # all but the path are optional, and given by name
         does so with nobody beside it but readers; ``read`` takes no lock, changes no byte, and
         needs nobody. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
-    :param broker_conf: RocketMQ's settings file; ``path`` beats the paths in it
+    :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
+        in it
     :param plugins: plugins to use instead of those that are installed
     :param files: stands in for the operating system's files, for tests
     :param clock: stands in for the clock by which the store keeps house, for tests
@@ -123,7 +124,7 @@ def prepare(
     registry = Registry.load(_plugins(plugins), os.environ)
     effective = resolve(
         place,
-        sections=registry.sections(),
+        installed=registry.installed(place),
         arguments=arguments,
         source=settings,
         broker_conf=Path(broker_conf) if broker_conf is not None else None,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
 from lakelog.dispatch.run import Dispatching, Named, resume
 from lakelog.dispatch.runner import Dispatches, Reput, Signal
-from lakelog.errors import DispatchStopped, StoreError
+from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
 from lakelog.files.pages.shared_page import TABLE_GENERATION, State
@@ -140,10 +140,6 @@ class OwnedLog(OpenLog):
         self.checkpoint.advance()  # the log is one of its sources
 
 
-Away: TypeAlias = Callable[[OwnedLog, "DispatchStopped | None"], Dispatches]
-"""Lets another process dispatch; told why queues and index are not complete, if they are not."""
-
-
 def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by name
     directory: StoreDirectory,
     core: StoreSettings,
@@ -156,7 +152,6 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     *,
     full: bool = False,
     alone: str | None = None,
-    away: Away | None = None,
 ) -> OwnedLog:
     """Take over ``directory``, which is new or holds a store, and recover it.
 
@@ -164,7 +159,6 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     :param progress: see :mod:`lakelog.recovery.phases`
     :param full: read the whole log
     :param alone: why no other process may join, once it returns; ``None`` lets them join
-    :param away: lets another process dispatch, once queues and index are complete
 
     Queues and index are complete when it returns, unless a dispatcher fails.
     """
@@ -205,7 +199,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         reput.complete(progress)
         owned.watch.start()
         undo.callback(owned.watch.close)
-        owned = begin_services(owned, reput, strategies.dispatchers, away)
+        begin_services(owned, reput)
         undo.callback(owned.reput.close)
         lock.let_in(share=alone is None)
         undo.pop_all()
@@ -267,24 +261,15 @@ def with_services(
     return owned, reput
 
 
-def begin_services(
-    owned: OwnedLog, reput: Reput, dispatchers: Sequence[Named], away: Away | None
-) -> OwnedLog:
-    """Dispatch what comes, here or in another process; what is there was dispatched."""
+def begin_services(owned: OwnedLog, reput: Reput) -> None:
+    """Dispatch what comes; what is there was dispatched."""
     owned.lock.take_services()
     if reput.failure is None and any(
-        isinstance(each.dispatcher, QueueReader) for each in dispatchers
+        isinstance(each.dispatcher, QueueReader) for each in owned.dispatchers
     ):
         owned.lock.tell_followed()
     owned.watch.on_turn = owned.publisher.turn
-    if away is None or not dispatchers:
-        reput.follow()
-    else:
-        for each in dispatchers:
-            each.dispatcher.close()
-        owned.dispatch_lock.release()
-        owned.reput, owned.dispatchers = away(owned, reput.failure), ()
-    return owned
+    reput.follow()
 
 
 def take_services(
@@ -293,7 +278,6 @@ def take_services(
     checkpoint: CheckpointKeeper,
     dispatch_lock: DispatchLock,
     arrivals: Signal,
-    away: Away | None,
 ) -> OwnedLog:
     """Go on where a process that had the services came to; the log is whole.
 
@@ -311,7 +295,8 @@ def take_services(
         opened, strategies, publisher, checkpoint, dispatch_lock, arrivals, report, start
     )
     reput.complete()
-    return begin_services(owned, reput, strategies.dispatchers, away)
+    begin_services(owned, reput)
+    return owned
 
 
 def _take(

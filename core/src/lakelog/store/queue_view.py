@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from lakelog.errors import LakelogError
+from lakelog.accelerate import NO_LOOKUPS, Lookups
 from lakelog.log.reading.failures import iterates, iterates_async, reads, reads_async
 from lakelog.message import StoredMessage
 from lakelog.store.roles.current import Current
@@ -30,6 +30,21 @@ class QueueStore:
 
     def __init__(self, current: Current) -> None:
         self._current = current
+        self._lookups: Lookups = NO_LOOKUPS
+
+    def _bind_lookups(self) -> None:
+        """Let look-ups go straight to compiled code, until the store is closed or swaps its parts.
+
+        They are unbound right behind either; so this looks again behind binding them.
+        """
+        current = self._current
+        parts = current.now()
+        self._lookups = parts.finder.lookups
+        if current.closed or current.parts is not parts:
+            self._unbind_lookups()
+
+    def _unbind_lookups(self) -> None:
+        self._lookups = NO_LOOKUPS
 
     @property
     def _find(self) -> Finder:
@@ -185,17 +200,14 @@ class QueueStore:
 
         ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
         """
-        try:
-            search = self._current.now().finder.times.search
-            found = search(topic, queue_id, timestamp_ms, boundary)
-        except (LakelogError, OSError):
-            found = None  # said by the other way, if it lasts
+        found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
         if found is not None:
             return found
         return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
 
     @reads
     def _offset_by_time(self, *arguments: Any) -> int:
+        self._bind_lookups()
         return self._find.times.offset_by_time(*arguments)
 
     @reads
@@ -218,17 +230,14 @@ class QueueStore:
 
         Raises :class:`~lakelog.errors.MissingIndex` where no key index is kept.
         """
-        try:
-            find = self._current.now().finder.keys.find
-            found = find(topic, key, since_ms, until_ms, max_messages)
-        except (LakelogError, OSError):
-            found = None  # said by the other way, if it lasts
+        found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
         if found is not None:
             return found
         return self._query(topic, key, since_ms, until_ms, max_messages)
 
     @reads
     def _query(self, *arguments: Any) -> list[StoredMessage]:
+        self._bind_lookups()
         return self._find.keys.query(*arguments)
 
     @reads

@@ -62,6 +62,7 @@ class Store(LogStore):
             self.__dict__.pop("put", None)
         else:
             self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
+        self._unbind_lookups()
         for producer in list(self._producers):
             producer.bind(parts.puts)
 

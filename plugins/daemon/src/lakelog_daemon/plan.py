@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
@@ -15,9 +15,6 @@ from lakelog.settings.model import ServeSettings
 from lakelog.store.open import Opening, open_to_serve, prepare
 from lakelog.store.store import Store
 from lakelog_daemon.specs import Spec, check_names, follower, parse
-
-DISPATCH: Final = "services.dispatch"
-PROCESS: Final = "process"
 
 
 @attrs.frozen
@@ -71,18 +68,12 @@ class Plan:
             ),
             opening.settings.section(SERVE),
             given,
-            _with_dispatch(opening, arguments),
+            arguments,
         )
 
     def open(self) -> Store:
         """Open the store with its services; raises like :func:`.open_to_serve`."""
         return open_to_serve(self.path, **self._given, arguments=self._arguments)
-
-
-def _with_dispatch(opening: Opening, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Queues and index are built by a process of their own, unless somebody chose otherwise."""
-    chosen = opening.settings.is_chosen(DISPATCH)
-    return arguments if chosen else {**arguments, DISPATCH: PROCESS}
 
 
 def _followers(opening: Opening, given: Mapping[str, Any]) -> list[Spec]:

@@ -8,8 +8,6 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog_hash_index.walk import Wanted
-
 
 @attrs.frozen(eq=False)
 class _Run:
@@ -59,12 +57,12 @@ class MemoryKeys:
         """Forget records at or behind ``end_offset``."""
         self._runs = tuple(run[run.offsets < end_offset] for run in self._runs)
 
-    def find(self, wanted: Wanted) -> list[int]:
-        """Offsets of what is wanted, the newest first."""
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Offsets of records of a time, both ends in, the newest first."""
         found: list[int] = []
         for run in self._runs:
-            sides = np.searchsorted(run.hashes, [wanted.key_hash, wanted.key_hash + 1])
+            sides = np.searchsorted(run.hashes, [key_hash, key_hash + 1])
             some = run[slice(*sides)]
-            fits = (some.times_ms >= wanted.begin_ms) & (some.times_ms <= wanted.end_ms)
+            fits = (some.times_ms >= begin_ms) & (some.times_ms <= end_ms)
             found += some.offsets[fits].tolist()
         return sorted(found, reverse=True)

@@ -15,7 +15,7 @@ from lakelog_hash_index.walk import Wanted, newest_first
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
-    from lakelog.interfaces import Context
+    from lakelog.interfaces import Context, HashChains
     from lakelog_hash_index.appending import IndexAppender
 
 _log: Final = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class OwnerIndex:
     def __init__(self, shape: Shape, context: Context) -> None:
         self._shape = shape
         self._context = context
-        self._unclean = (context.path / ABORT_FILE).exists() and not context.in_order
+        self._unclean = (context.path / ABORT_FILE).exists()
         self._minimum = 0
         self._opened: IndexAppender | None = None
         self._seeing = Seeing(context)
@@ -176,10 +176,12 @@ class OwnerIndex:
         files = reversed(self._appender.files)
         return newest_first(files, (), wanted, range(self._minimum, _ENDLESS))
 
-    def hash_files(self) -> tuple[tuple[IndexFile, ...], int, int, int] | None:
+    def hash_files(self) -> HashChains | None:
         """See :class:`~lakelog.interfaces.HashFiles`."""
-        opened, shape = self._opened, self._shape
-        return None if opened is None else (opened.files, self._minimum, shape.slots, shape.entries)
+        if self._opened is None:
+            return None
+        shape = self._shape
+        return self._opened.files, None, self._minimum, _ENDLESS, shape.slots, shape.entries
 
     # --- keeping house ---
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakelog.codec import RecordBatch
     from lakelog.errors import CorruptIndex
-    from lakelog.interfaces import Context
+    from lakelog.interfaces import Context, HashChains
     from lakelog.interfaces.verifying import Verifier
     from lakelog_hash_index.coverage import Span
     from lakelog_hash_index.memory import MemoryKeys
@@ -39,7 +39,7 @@ class ReaderIndex:
     def __init__(self, shape: Shape, context: Context) -> None:
         self._shape = shape
         self._context = context
-        self._files: Sequence[IndexFile] = ()
+        self._files: tuple[IndexFile, ...] = ()
         self._damage: Sequence[CorruptIndex] = ()
         self._spans: Sequence[Span] = ()
         self._memory: MemoryKeys | None = None
@@ -86,15 +86,15 @@ class ReaderIndex:
         folder = context.path / INDEX_DIR
         files, self._damage = index_files(context.files, folder, self._shape)
         if not (context.path / ABORT_FILE).exists():
-            self._files = files
+            self._files = tuple(files)
             return [file for file in files if not any(True for _ in outline(file))]
         vouched = context.checkpoint.read().index_timestamp_ms
-        self._files = [
+        self._files = tuple(
             file
             for at, file in enumerate(files)
             if (file.header().end_timestamp_ms <= vouched and at < len(files) - 1)
             or not is_broken(file)
-        ]
+        )
         for file in files:
             if file not in self._files:
                 _log.warning("%s is damaged; its keys are looked up in the log", file.path)
@@ -175,6 +175,16 @@ class ReaderIndex:
         from lakelog_hash_index.javahash import hash_key
 
         wanted = Wanted(hash_key(topic, key), begin_ms, end_ms)
-        others = [] if self._memory is None else self._memory.find(wanted)
+        others = (
+            [] if self._memory is None else self._memory.find(wanted.key_hash, begin_ms, end_ms)
+        )
         within = range(self._minimum, self._limit)
         return newest_first(reversed(self._files), others, wanted, within, self._damage)
+
+    def hash_files(self) -> HashChains | None:
+        """See :class:`~lakelog.interfaces.HashFiles`."""
+        if self._damage:
+            return None
+        memory, shape = self._memory, self._shape
+        find = None if memory is None else memory.find
+        return self._files, find, self._minimum, self._limit, shape.slots, shape.entries

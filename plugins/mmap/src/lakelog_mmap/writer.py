@@ -23,7 +23,7 @@ class MmapSegmentWriter:
     def __init__(self, file: File, size_bytes: int, position: int, settings: MmapSettings) -> None:
         self._file = file
         self._settings = settings
-        self._view = memoryview(file.map(size_bytes, writable=False))
+        self.memory = memoryview(file.map(size_bytes, writable=False))
         self._map: mmap.mmap | None = None
         self._end = position
 
@@ -46,7 +46,7 @@ class MmapSegmentWriter:
 
     def view(self, position: int, length: int) -> memoryview:
         """A view of the file's pages, without a copy."""
-        return self._view[position : position + length]
+        return self.memory[position : position + length]
 
     def writable_map(self) -> tuple[memoryview, int, int, int]:
         """See :class:`~lakelog.interfaces.Mapped`."""

@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 4
+SEAM: Final = 5
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)
@@ -73,18 +73,6 @@ class Native:
         """What puts one message."""
         return _native.Putter(encoder, _CLASSES, log)
 
-    def getting(self, parts: Any) -> Callable[[Any, Any, Any, Any], Any]:
-        """What gets messages of an owner's queue."""
-        get: Callable[[Any, Any, Any, Any], Any] = _native.Getter(self._decoder, parts).get
-        return get
-
-    def finding(self, parts: Any) -> Callable[..., list[StoredMessage] | None]:
-        """What finds messages by key."""
-        find: Callable[..., list[StoredMessage] | None]
-        find = _native.KeyFinder(self._decoder, parts).find
-        return find
-
-    def searching(self, parts: Any) -> Callable[[Any, Any, Any, Any], int | None]:
-        """What finds queue offsets by time."""
-        search: Callable[[Any, Any, Any, Any], int | None] = _native.TimeFinder(parts).search
-        return search
+    def lookups(self, parts: Any) -> _native.Lookups:
+        """What looks up messages."""
+        return _native.Lookups(self._decoder, parts)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakelog_testing.contracts.plugin import PluginContract
     from lakelog_testing.contracts.replicator import ReplicatorContract
     from lakelog_testing.contracts.segmentsource import SegmentSourceContract
+    from lakelog_testing.contracts.settingsformat import SettingsFormatContract
     from lakelog_testing.contracts.writer import WriterContract
     from lakelog_testing.copies import copy_store
     from lakelog_testing.fakeclock import FakeClock
@@ -48,6 +49,7 @@ __all__ = [
     "PluginContract",
     "ReplicatorContract",
     "SegmentSourceContract",
+    "SettingsFormatContract",
     "StoreMachine",
     "SurplusCleaner",
     "WriterContract",
@@ -72,6 +74,7 @@ _MODULES = {
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
     "SegmentSourceContract": "contracts.segmentsource",
+    "SettingsFormatContract": "contracts.settingsformat",
     "StoreMachine": "machine",
     "SurplusCleaner": "surplus",
     "WriterContract": "contracts.writer",

@@ -90,7 +90,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,
-        sections=registry.sections(),
+        installed=registry.installed(place),
         arguments=arguments,
         source=settings,
         broker_conf=Path(broker_conf) if broker_conf is not None else None,

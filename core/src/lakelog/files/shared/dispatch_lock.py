@@ -1,8 +1,7 @@
 """Who may write queues and index: a lock on byte 3 of ``lock``.
 
-A process that dispatches in a thread holds it beside the services. With a process for it, that
-one does, and the other only while it acts on queues itself. Whoever has the services next waits
-for it: a process that dispatches ends with its parent, but not in the same instant.
+The process with the services holds it beside them. The next one waits for it, so that two never
+write queues at once.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
@@ -15,19 +16,18 @@ from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.format.message_id import parse_message_id
 from lakelog.interfaces import SegmentSource
-from lakelog.log.open_segment import deleted
+from lakelog.log.open_segment import Viewable, deleted
 from lakelog.log.reading.archived import OlderBounds, WithOlder
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.known_damage import KnownDamage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import Extent, Source, Unbroken, ViewSource
+from lakelog.log.reading.source import Extent, FileSource, Source, Unbroken, ViewSource
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import whole
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import Decoder
     from lakelog.log.reading.gather import Gathered, Ints, Longs
-    from lakelog.log.segments import Segments
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -51,6 +51,31 @@ class Flushed(Protocol):
 
         :param log_end: finds the end of the log
         """
+
+
+@attrs.frozen
+class MappedSegments:
+    """A log as its owner has it open, for compiled code that reads it.
+
+    :ivar memory: the shared page; :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
+    :ivar segment_bytes: length of each
+    """
+
+    memory: memoryview
+    open_segments: dict[int, Viewable]
+    segment_bytes: int
+
+
+@attrs.frozen
+class SegmentFiles:
+    """A log as everybody else finds it."""
+
+    bounds: Bounds
+    folder: Path
+    segment_bytes: int
+
+
+ReadLog: TypeAlias = MappedSegments | SegmentFiles
 
 
 class LogReader:
@@ -264,17 +289,23 @@ class LogReader:
         found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
         return found if found is None or self._decoder is None else list(self._decoder(found))
 
-    def owned(self) -> tuple[memoryview, Segments] | None:
-        """The shared page, in bytes, and the segments: for compiled code that reads by itself.
+    def readable(self) -> ReadLog | None:
+        """For compiled code that reads by itself; ``None`` where records are not served as stored.
 
-        ``None`` but for an owner whose records are served as they stand in its segments.
+        That is where some are known to be damaged, or are decoded.
         """
+        source, bounds = self._source, self._bounds
         if self._known or self._decoder is not None:
             return None
-        if not (type(self._source) is ViewSource and type(self._bounds) is OwnedBounds):
+        if isinstance(source, FileSource):
+            folder = source.folder()
+            return None if folder is None else SegmentFiles(bounds, folder, source.size_bytes)
+        if not (type(source) is ViewSource and type(bounds) is OwnedBounds):
             return None
-        words = self._bounds.positions.words
-        return (words.cast("B"), self._source.segments) if isinstance(words, memoryview) else None
+        words, segments = bounds.positions.words, source.segments
+        if not isinstance(words, memoryview):
+            return None
+        return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.

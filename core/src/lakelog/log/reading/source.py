@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lakelog.errors import ReadFailed
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
 from lakelog.log.open_segment import deleted
@@ -91,7 +91,10 @@ class FileExtent:
 
 
 class FileSource:
-    """A directory of segments, read without a lock and without changing a byte."""
+    """A directory of segments, read without a lock and without changing a byte.
+
+    :ivar size_bytes: length of each segment
+    """
 
     def __init__(
         self,
@@ -103,16 +106,20 @@ class FileSource:
         self._known = {each.offset: each for each in known_damage}
         self._files = files
         self._directory = directory
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self._first: int | None = None
 
     def known_damage(self) -> Mapping[int, Damage]:
         """What it was told."""
         return self._known
 
+    def folder(self) -> Path | None:
+        """Where they are, if that is the operating system's."""
+        return self._directory if type(self._files) is RealFileSystem else None
+
     def segments(self, start: int = 0) -> list[SegmentFile]:
         """The segment files that are there now, from the one that holds ``start`` on."""
-        least = segment_name(max(start - self._size_bytes + 1, 0))
+        least = segment_name(max(start - self.size_bytes + 1, 0))
         found = self._files.list(self._directory)
         return segment_files(self._directory, (each for each in found if each[0] >= least))
 
@@ -139,19 +146,19 @@ class FileSource:
         They are found by their names, and by a listing only where one is missing: few who look for
         some records want to see them all.
         """
-        start -= start % self._size_bytes
+        start -= start % self.size_bytes
         while True:
             path = self._directory / segment_name(start)
             with self._opened(path) as file:
                 if file is None:
                     break
                 segment = SegmentFile(path, start, file.size())
-                yield FileExtent(segment, file, self._size_bytes)
-            start += self._size_bytes
+                yield FileExtent(segment, file, self.size_bytes)
+            start += self.size_bytes
         for segment in self.segments(start):
             with self._opened(segment.path) as file:
                 if file is not None:
-                    yield FileExtent(segment, file, self._size_bytes)
+                    yield FileExtent(segment, file, self.size_bytes)
 
     @contextmanager
     def _opened(self, path: Path) -> Iterator[File | None]:

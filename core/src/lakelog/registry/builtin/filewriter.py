@@ -42,7 +42,7 @@ class FileSegmentWriter:
 
     def __init__(self, file: File, size_bytes: int, position: int, map_below_bytes: int) -> None:
         self._file = file
-        self._view = memoryview(file.map(size_bytes, writable=False))
+        self.memory = memoryview(file.map(size_bytes, writable=False))
         self._map_below = self._map_below_now = map_below_bytes
         self._end = self._synced = position
 
@@ -67,7 +67,7 @@ class FileSegmentWriter:
 
     def view(self, position: int, length: int) -> memoryview:
         """A view of the file's pages, without a copy."""
-        return self._view[position : position + length]
+        return self.memory[position : position + length]
 
     def writable_map(self) -> tuple[memoryview, int, int, int]:
         """See :class:`~lakelog.interfaces.Mapped`."""

@@ -120,6 +120,7 @@ class Current:
             if self.closed:
                 return
             self.closed = True
+        self.on_swap(self.parts)  # what is bound to them finds nothing where they are being closed
         if self._refused or self._stale:
             return
         try:

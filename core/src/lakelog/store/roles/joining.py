@@ -59,6 +59,7 @@ class Joined:
         self._thread: Thread | None = None
         self._serving: Parts | None = None
         self._is_closing = False
+        self._has_left = False
         self._failed = ""
 
     @classmethod
@@ -233,8 +234,9 @@ class Joined:
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
-        if self._serving is not None:
-            return
+        if self._serving is not None or self._has_left:
+            return  # parts from before and after a hand-over are closed with the store, each
+        self._has_left = True
         log = self.log
         if not log.part():
             log.leave()

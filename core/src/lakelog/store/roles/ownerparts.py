@@ -13,7 +13,6 @@ from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.interfaces import SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.services.away import Service, service_for
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.house import keep_house
 from lakelog.store.open_log import OpenLog
@@ -31,7 +30,6 @@ from lakelog.store.strategies import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.reading.finder import Finder
     from lakelog.recovery.examine import Progress
 
 
@@ -64,7 +62,6 @@ def _parts(
     context = prepared.context(read_only=False)
     strategies = make_strategies(prepared.registry, prepared.settings, context)
     archive = make_archive(prepared.registry, prepared.settings, context)
-    service = _service(prepared)
     events.store_opening(prepared.path, read_only=False)
 
     def failed(cause: BaseException) -> None:
@@ -86,9 +83,8 @@ def _parts(
         progress,
         full=full,
         alone=alone,
-        away=None if service is None else service.begin,
     )
-    return _housed(prepared, owned, strategies, archive, arrivals, service, owned.close)
+    return _housed(prepared, owned, strategies, archive, arrivals, owned.close)
 
 
 def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
@@ -98,7 +94,7 @@ def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -
     """
     registry, settings = prepared.registry, prepared.settings
     context = prepared.context(read_only=False)
-    archive, service = make_archive(registry, settings, context), _service(prepared)
+    archive = make_archive(registry, settings, context)
     opened.health.also(lambda _: context.checkpoint.freeze())
     context.checkpoint.on_failure = opened.health.fail
     with ExitStack() as undo:
@@ -108,18 +104,11 @@ def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -
         for each in all_of_them.dispatchers:
             undo.callback(each.dispatcher.close)
         arrivals = Arrivals()
-        away = None if service is None else service.begin
-        owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals, away)
+        owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals)
         back = owned.reput.close
-        parts = _housed(prepared, owned, all_of_them, archive, arrivals, service, back)
+        parts = _housed(prepared, owned, all_of_them, archive, arrivals, back)
         undo.pop_all()
     return parts
-
-
-def _service(prepared: Prepared) -> Service | None:
-    return service_for(
-        prepared.path, prepared.files, prepared.registry, prepared.settings, prepared.context
-    )
 
 
 def _housed(
@@ -128,7 +117,6 @@ def _housed(
     strategies: Strategies,
     archive: SegmentSource | None,
     arrivals: Arrivals,
-    service: Service | None,
     back: Callable[[], None],
 ) -> Parts:
     """The parts around a log, with what keeps house in it; else go ``back``."""
@@ -155,16 +143,16 @@ def _housed(
         answering = Answering(prepared.files, prepared.path, manager)
         owned.watch.on_turn = _turns(owned, answering)
         undo.pop_all()
-    waits, make_finder = _reading(prepared, owned, arrivals, service)
+    commit = owned.log.commit if owned.log.staged else None
     return Parts(
         "owner",
         owned.reader,
         owned.appender,
         owned.appender.flush,
-        waits,
+        OwnedWait(owned.reput, arrivals, commit),
         house,
         prepared.offsets(read_only=False),
-        make_finder,
+        prepared.finder(owned.reader, owned.dispatchers, arrivals),
         manager=manager,
         answering=answering,
         owned=owned,
@@ -180,19 +168,6 @@ def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
             answering.turn()
 
     return turn
-
-
-def _reading(
-    prepared: Prepared, owned: OwnedLog, arrivals: Arrivals, service: Service | None
-) -> tuple[OwnedWait, Callable[[], Finder]]:
-    """How the owner waits for its dispatchers, and finds messages."""
-    reads = None if service is None else service.reads
-    if reads is None:
-        commit = owned.log.commit if owned.log.staged else None
-        finder = prepared.finder(owned.reader, owned.dispatchers, arrivals)
-        return OwnedWait(owned.reput, arrivals, commit), finder
-    refresh = reads.completion.refresh
-    return reads.waits, prepared.finder(owned.reader, reads.dispatchers, reads.arrivals, refresh)
 
 
 def _why_alone(prepared: Prepared, writer: Writer) -> str | None:

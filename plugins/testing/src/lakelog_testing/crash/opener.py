@@ -56,7 +56,7 @@ class Opener:
         arguments = plan.arguments(list(sections))
         settings = resolve(
             _NOWHERE,
-            sections=sections,
+            installed=registry.installed(_NOWHERE),
             arguments=arguments,
             source=None,
             broker_conf=None,

@@ -59,8 +59,7 @@ def serve(
 ) -> None:
     """Own a store until SIGTERM or Ctrl-C; a store is made where there is none.
 
-    Other processes open the store meanwhile and put into it. Queues and index are
-    built in a process of their own (unless services.dispatch is set). Followers of the settings,
+    Other processes open the store meanwhile and put into it. Followers of the settings,
     what serve.services names, and each --service run beside it: a program that ends, or hangs, is
     started again, after longer and longer pauses, and puts go on. A stop is in order, takes
     serve.stop_timeout_ms at most, and a second signal hurries it. lakelog/serve.json says how

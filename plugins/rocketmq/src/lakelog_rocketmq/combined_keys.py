@@ -11,7 +11,7 @@ import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.settings.model import StoreSettings
-from lakelog.settings.rocketmq import truth, whole
+from lakelog_rocketmq.keys import truth, whole
 
 ROOT: Final = "storePathRootDir"
 COMMITLOG: Final = "storePathCommitLog"

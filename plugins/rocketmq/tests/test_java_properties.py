@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.errors import SettingsError
-from lakelog.settings.properties import parse_properties
+from lakelog_rocketmq.java_properties import parse_properties
 
 
 def _read(text: str) -> dict[str, str]:

@@ -10,10 +10,9 @@ from typing import Final, TypeVar
 
 import attrs
 
-from lakelog.settings.infer import QUEUE_ENTRY_BYTES
-
 T = TypeVar("T")
 
+QUEUE_ENTRY_BYTES: Final = 20
 BATCH_QUEUE_ENTRY_BYTES: Final = 46
 
 

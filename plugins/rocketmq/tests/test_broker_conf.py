@@ -8,24 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
-from core.tests.settings.samples import SECTIONS, Resolve
-from lakelog.errors import SettingsError
-from lakelog.settings.effective import Settings
+from core.tests.settings.samples import SECTIONS
+from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.settings.model import StoreSettings
-from lakelog.settings.rocketmq import TABLE
-from lakelog.settings.rocketmq_combined import DISK, disk_line
-
-
-@pytest.fixture
-def broker(resolved: Resolve, tmp_path: Path) -> Any:
-    """`resolve` with a broker.conf of these lines."""
-
-    def run(text: str, **given: Any) -> Settings:
-        file = tmp_path / "broker.conf"
-        file.write_text(text)
-        return resolved(broker_conf=file, **given)
-
-    return run
+from lakelog_rocketmq.combined_keys import DISK, disk_line
+from lakelog_rocketmq.keys import TABLE
 
 
 def test_a_usual_file(broker: Any, tmp_path: Path) -> None:
@@ -146,6 +133,18 @@ def test_the_table_names_keys_that_exist() -> None:
     for name, rule in TABLE.items():
         section, _, key = rule.target.rpartition(".")
         assert section in planned if section else key in known, name
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("mappedFileSizeCommitLog", "segment_size_bytes"),
+        ("flushIntervalCommitLog", "timed.flush_interval_ms"),
+    ],
+)
+def test_a_key_of_rocketmqs_among_ours_is_translated(broker: Any, key: str, near: str) -> None:
+    with pytest.raises(UnknownSetting, match=f"the nearest known one is {near}$"):
+        broker("", **{key: 1})
 
 
 def test_every_conversion_can_be_had() -> None:

@@ -1,0 +1,182 @@
+//! What messages are looked up by, of one open store, in whatever role: as `lakelog/reading/`.
+//! Whatever is unusual is left to Python.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::bytime;
+use crate::get;
+use crate::log::{Bounds, Log};
+use crate::query;
+use crate::run::{answer, given};
+use crate::slots::Slots;
+use crate::stored::Decoder;
+use crate::units::Units;
+
+const RESULT_FIELDS: usize = 5;
+
+/// Looks messages up; one for the parts of a store that are swapped together.
+#[pyclass(module = "lakelog_native")]
+pub struct Lookups(Option<Parts>);
+
+/// `LookupParts`.
+pub struct Parts {
+    pub decoder: Py<Decoder>,
+    pub log: Log,
+    plain: Option<Py<PyAny>>,
+    hash_files: Option<Py<PyAny>>,
+    buried: Py<PyAny>,
+    refresh: Option<Py<PyAny>>,
+    pub most_messages: i64,
+    pub most_bytes: i64,
+    pub filtered_units: i64,
+    pub result: Slots,
+    pub status: Py<PyAny>,
+    pub no_match: Py<PyAny>,
+}
+
+/// Bounds of a queue, and some of its units.
+pub struct Queue<'py> {
+    pub first: i64,
+    pub end: i64,
+    pub units: Option<Units<'py>>,
+}
+
+#[pymethods]
+impl Lookups {
+    #[new]
+    fn new(decoder: Py<Decoder>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let part = |name| {
+            let found = parts.getattr(name)?;
+            PyResult::Ok((!found.is_none()).then(|| found.unbind()))
+        };
+        Ok(Lookups(Some(Parts {
+            decoder,
+            log: Log::of(parts)?,
+            plain: part("plain")?,
+            hash_files: part("hash_files")?,
+            buried: parts.getattr("buried")?.unbind(),
+            refresh: part("refresh")?,
+            most_messages: parts.getattr("most_messages")?.extract()?,
+            most_bytes: parts.getattr("most_bytes")?.extract()?,
+            filtered_units: parts.getattr("filtered_units")?.extract()?,
+            result: Slots::of(parts.getattr("result")?.cast::<PyType>()?, RESULT_FIELDS)?,
+            status: parts.getattr("status")?.unbind(),
+            no_match: parts.getattr("no_match")?.unbind(),
+        })))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(parts) = &self.0 else {
+            return Ok(());
+        };
+        parts.log.visit(&visit)?;
+        for each in [&parts.plain, &parts.hash_files, &parts.refresh].into_iter().flatten() {
+            visit.call(each)?;
+        }
+        visit.call(&parts.buried)?;
+        visit.call(&parts.status)?;
+        visit.call(&parts.no_match)
+    }
+
+    fn __clear__(&mut self) {
+        self.0 = None;
+    }
+
+    /// A `GetResult`; `None` where Python has to look.
+    #[pyo3(signature = (topic, queue_id, offset, max_messages, tag_filter=None))]
+    fn get(
+        &self,
+        topic: &Bound<'_, PyAny>,
+        queue_id: &Bound<'_, PyAny>,
+        offset: &Bound<'_, PyAny>,
+        max_messages: &Bound<'_, PyAny>,
+        tag_filter: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        match &self.0 {
+            Some(parts) => get::get(parts, topic, queue_id, offset, max_messages, tag_filter),
+            None => Ok(None),
+        }
+    }
+
+    /// The messages, the newest first; `None` where Python has to look.
+    fn query<'py>(
+        &self,
+        topic: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyAny>,
+        since_ms: &Bound<'py, PyAny>,
+        until_ms: &Bound<'py, PyAny>,
+        max_messages: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        match &self.0 {
+            Some(parts) => query::query(parts, topic, key, [since_ms, until_ms], max_messages),
+            None => Ok(None),
+        }
+    }
+
+    /// The queue offset; `None` where Python has to look.
+    fn offset_by_time(
+        &self,
+        topic: &Bound<'_, PyAny>,
+        queue_id: &Bound<'_, PyAny>,
+        timestamp_ms: &Bound<'_, PyAny>,
+        boundary: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<i64>> {
+        match &self.0 {
+            Some(parts) => bytime::search(parts, topic, queue_id, timestamp_ms, boundary),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Parts {
+    /// Bring a reader's queues and index up to date; where the log can be read. `None` where Python
+    /// has to say why not.
+    pub fn begin(&self, py: Python<'_>) -> PyResult<Option<Bounds>> {
+        if let Some(refresh) = &self.refresh {
+            if given(py, refresh.bind(py).call0())?.is_none() {
+                return Ok(None);
+            }
+        }
+        self.log.bounds(py)
+    }
+
+    /// A queue, and its units from an offset on, or from its first one.
+    pub fn queue<'py>(
+        &self,
+        name: &Bound<'py, PyTuple>,
+        minimum: i64,
+        offset: Option<i64>,
+    ) -> PyResult<Option<Queue<'py>>> {
+        let py = name.py();
+        let Some(plain) = &self.plain else {
+            return Ok(None);
+        };
+        let Some(place) = answer(py, plain.bind(py).call1((name, minimum, offset)))? else {
+            return Ok(None);
+        };
+        type Place<'py> = (i64, i64, Bound<'py, PyAny>, i64, i64);
+        let place = place.extract::<Place<'py>>().ok();
+        Ok(place.map(|(first, end, source, position, room)| Queue {
+            first,
+            end,
+            units: Units::of(offset.unwrap_or(first), source, position, room),
+        }))
+    }
+
+    /// Below which offset records of a topic do not count.
+    pub fn buried(&self, topic: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+        let py = topic.py();
+        let buried = answer(py, self.buried.bind(py).call1((topic,)))?;
+        Ok(buried.and_then(|buried| buried.extract().ok()))
+    }
+
+    /// The files of the index; see `HashFiles`.
+    pub fn hash_files<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.hash_files {
+            Some(hash_files) => answer(py, hash_files.bind(py).call0()),
+            None => Ok(None),
+        }
+    }
+}

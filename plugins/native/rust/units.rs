@@ -1,0 +1,217 @@
+//! Units of a queue: where its records stand. A process that has the files of its queues for itself
+//! reads them in memory, everybody else by `pread`. As `lakelog/consumequeue/unitfiles.py`.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::frame::RECORD_MIN_BYTES;
+use crate::run::octets;
+
+pub const UNIT_BYTES: usize = 20;
+
+/// Where a record stands, by its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    pub offset: i64,
+    pub size: i32,
+    pub tags_code: i64,
+}
+
+impl Unit {
+    #[inline(always)]
+    fn of(raw: &[u8]) -> Option<Unit> {
+        let raw: [u8; UNIT_BYTES] = raw.get(..UNIT_BYTES)?.try_into().ok()?;
+        let raw = std::hint::black_box(raw); // read once: it may change meanwhile
+        let long = |at: usize| Some(i64::from_be_bytes(raw[at..at + 8].try_into().ok()?));
+        let size = i32::from_be_bytes(raw[8..12].try_into().ok()?);
+        Some(Unit { offset: long(0)?, size, tags_code: long(12)? })
+    }
+
+    pub fn end(self) -> Option<i64> {
+        self.offset.checked_add(self.size as i64)
+    }
+
+    /// Whether it leads to what may be a record between two offsets.
+    pub fn is_between(self, (first, end): (i64, i64)) -> bool {
+        self.size >= RECORD_MIN_BYTES as i32
+            && self.offset >= first
+            && self.end().is_some_and(|own| own <= end)
+    }
+}
+
+/// A file of units in memory, read-only. `Opened` holds it until the file is dropped.
+#[pyclass(module = "lakelog_native", frozen)]
+pub struct UnitMap {
+    start: *const u8,
+    length: usize,
+}
+
+// Memory that nothing here writes to; it is let go with the object, which no thread holds then.
+unsafe impl Send for UnitMap {}
+unsafe impl Sync for UnitMap {}
+
+impl UnitMap {
+    fn of(descriptor: i32, length: usize) -> Option<UnitMap> {
+        let start = unsafe {
+            let (protection, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+            libc::mmap(std::ptr::null_mut(), length, protection, kind, descriptor, 0)
+        };
+        (start != libc::MAP_FAILED).then(|| UnitMap { start: start as *const u8, length })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+impl Drop for UnitMap {
+    fn drop(&mut self) {
+        unsafe { libc::munmap(self.start as *mut libc::c_void, self.length) };
+    }
+}
+
+/// Units of one queue that follow one another, for the length of a call: `PlainUnits`.
+pub struct Units<'py> {
+    first: i64,
+    position: usize,
+    room: i64,
+    source: Source<'py>,
+}
+
+enum Source<'py> {
+    Mapped(Bound<'py, UnitMap>),
+    /// An `Opened`.
+    File(Bound<'py, PyAny>),
+    Held(PyBuffer<u8>),
+}
+
+impl<'py> Units<'py> {
+    /// Those from queue offset `first` on; `None` where they cannot be had.
+    pub fn of(
+        first: i64,
+        source: Bound<'py, PyAny>,
+        position: i64,
+        room: i64,
+    ) -> Option<Units<'py>> {
+        let position = usize::try_from(position).ok()?;
+        Some(Units { first, position, room, source: Source::of(source)? })
+    }
+
+    pub fn holds(&self, start: i64, count: i64) -> bool {
+        self.first <= start && start - self.first <= self.room - count
+    }
+
+    /// How many there are at most from its first one on.
+    pub fn room(&self) -> i64 {
+        self.room
+    }
+
+    /// `count` units from `start` on, one for each, or fewer; `None` where there are none.
+    pub fn read(&self, start: i64, count: i64) -> Option<Vec<Unit>> {
+        if count < 1 || !self.holds(start, count) {
+            return None;
+        }
+        let at = usize::try_from(start - self.first).ok()?.checked_mul(UNIT_BYTES)?;
+        let (at, length) = (self.position.checked_add(at)?, count as usize * UNIT_BYTES);
+        let units = |raw: &[u8]| raw.chunks_exact(UNIT_BYTES).map(Unit::of).collect();
+        match &self.source {
+            Source::Mapped(map) => units(map.get().bytes().get(at..at + length)?),
+            Source::Held(buffer) => units(octets(buffer)?.get(at..at + length)?),
+            Source::File(opened) => {
+                let descriptor = descriptor_of(opened)?;
+                let mut raw = vec![0u8; length];
+                let (into, at) = (raw.as_mut_ptr().cast(), at as libc::off_t);
+                let read = unsafe { libc::pread(descriptor, into, length, at) };
+                (read == length as isize).then(|| units(&raw)).flatten()
+            }
+        }
+    }
+
+    /// One that is in memory.
+    #[inline(always)]
+    pub fn one(&self, at: i64) -> Option<Unit> {
+        let within = usize::try_from(at.checked_sub(self.first)?).ok()?.checked_mul(UNIT_BYTES)?;
+        let position = self.position.checked_add(within)?;
+        let data = match &self.source {
+            Source::Mapped(map) => map.get().bytes(),
+            Source::Held(buffer) => octets(buffer)?,
+            Source::File(_) => return None,
+        };
+        Unit::of(data.get(position..)?).filter(|_| self.holds(at, 1))
+    }
+
+    /// Whether reading one by one costs no call of the system.
+    pub fn are_in_memory(&self) -> bool {
+        !matches!(self.source, Source::File(..))
+    }
+}
+
+impl<'py> Source<'py> {
+    /// Of an `Opened`, or bytes.
+    ///
+    /// A file that is shorter than its map was cut by somebody else: a look behind its end would
+    /// end the process.
+    fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
+        let py = source.py();
+        let Ok(own) = source.getattr(intern!(py, "own_map")) else {
+            return PyBuffer::get(&source).ok().map(Source::Held);
+        };
+        let descriptor = descriptor_of(&source)?;
+        if own.is(PyBool::new(py, false)) {
+            return Some(Source::File(source));
+        }
+        let length = length_of(descriptor)?;
+        let map = match own.cast_into_exact::<UnitMap>() {
+            Ok(map) => map,
+            Err(_) => {
+                let made = Bound::new(py, UnitMap::of(descriptor, length)?).ok()?;
+                source.setattr(intern!(py, "own_map"), &made).ok()?;
+                made
+            }
+        };
+        (length >= map.get().length).then_some(Source::Mapped(map))
+    }
+}
+
+/// The descriptor of an `Opened`, which stays its own while the interpreter lock is held.
+fn descriptor_of(opened: &Bound<'_, PyAny>) -> Option<i32> {
+    let py = opened.py();
+    if opened.getattr(intern!(py, "dropped")).ok()?.is_truthy().ok()? {
+        return None;
+    }
+    opened.getattr(intern!(py, "descriptor")).ok()?.extract().ok().filter(|&found| found >= 0)
+}
+
+fn length_of(descriptor: i32) -> Option<usize> {
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    let done = unsafe { libc::fstat(descriptor, &mut found) };
+    if done != 0 {
+        return None;
+    }
+    usize::try_from(found.st_size).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(offset: i64, size: i32) -> Unit {
+        let mut raw = [7u8; UNIT_BYTES];
+        raw[..8].copy_from_slice(&offset.to_be_bytes());
+        raw[8..12].copy_from_slice(&size.to_be_bytes());
+        Unit::of(&raw).unwrap()
+    }
+
+    #[test]
+    fn only_what_may_be_a_record_between_the_bounds_is_looked_at() {
+        assert!(unit(100, 91).is_between((100, 191)));
+        assert!(!unit(99, 91).is_between((100, 191)));
+        assert!(!unit(101, 91).is_between((100, 191)));
+        for (offset, size) in [(0, 90), (0, 0), (0, -1), (-5, 100), (i64::MAX, 91)] {
+            assert!(!unit(offset, size).is_between((0, i64::MAX)));
+        }
+        assert!(Unit::of(&[0; 19]).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+"""Reads the settings files of Apache RocketMQ."""

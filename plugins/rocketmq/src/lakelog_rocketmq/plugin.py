@@ -1,0 +1,21 @@
+"""What this package offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Kind, NoSettings, SettingsFormat
+
+
+@hookimpl
+def lakelog_settings_formats() -> Sequence[Factory]:
+    """Offer the settings format ``broker-conf``."""
+    summary = "RocketMQ's settings file broker.conf"
+    return [Factory(Kind.SETTINGS_FORMAT, "broker-conf", NoSettings, _make, summary)]
+
+
+def _make(_: NoSettings, context: Context) -> SettingsFormat:
+    from lakelog_rocketmq.broker_conf import BrokerConf  # most stores have no such file
+
+    return BrokerConf(context.path)

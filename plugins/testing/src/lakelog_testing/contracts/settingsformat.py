@@ -1,0 +1,72 @@
+"""What every settings format must do: translate a file, or say what in it cannot be understood."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lakelog.errors import SettingsError
+from lakelog.interfaces import SettingsFormat, Translation
+from lakelog.registry import check_object
+
+ORIGIN = "/etc/sample"
+_TARGET = re.compile(r"([a-z][a-z0-9-]*\.)?[a-z][a-z0-9_]*")
+_ODD_FILES = (b"", b"\n", b"\x00", b"\xff\xfe", b"=", b"key", b"[section]\nkey = 1\n", b"\\")
+
+
+class SettingsFormatContract:
+    """Subclass it, say in :meth:`make` how a format is made, and give it two files to read."""
+
+    sample: bytes
+    """A file that sets something here."""
+
+    wrong: bytes
+    """A file with a value that cannot be understood."""
+
+    def make(self) -> SettingsFormat:
+        """Make a format."""
+        raise NotImplementedError
+
+    def test_it_has_the_methods_of_its_kind(self) -> None:
+        assert check_object(self.make(), SettingsFormat) is None
+
+    def test_it_names_its_files_and_leaves_toml_alone(self) -> None:
+        suffixes = self.make().suffixes
+        assert isinstance(suffixes, tuple)
+        assert suffixes
+        assert [each for each in suffixes if not re.fullmatch(r"\.[a-z0-9_-]+", each)] == []
+        assert ".toml" not in suffixes
+
+    def test_an_empty_file_says_nothing(self) -> None:
+        assert self.make().read(b"", ORIGIN) == Translation()
+
+    def test_a_file_sets_dotted_keys_and_each_says_where_it_comes_from(self) -> None:
+        values = self.make().read(self.sample, ORIGIN).values
+        assert values
+        assert [each for each in values if not _TARGET.fullmatch(each.target)] == []
+        assert [each for each in values if not each.keys] == []
+
+    def test_a_file_says_the_same_each_time(self) -> None:
+        made = self.make()
+        assert made.read(self.sample, ORIGIN) == made.read(self.sample, "elsewhere")
+        assert made.read(self.sample, ORIGIN) == self.make().read(self.sample, ORIGIN)
+
+    def test_a_value_that_cannot_be_understood_is_blamed_on_key_and_file(self) -> None:
+        with pytest.raises(SettingsError) as caught:
+            self.make().read(self.wrong, ORIGIN)
+        assert caught.value.source == ORIGIN
+        assert caught.value.key
+
+    @pytest.mark.parametrize("data", _ODD_FILES)
+    def test_a_file_of_any_bytes_is_read_or_refused(self, data: bytes) -> None:
+        try:
+            assert isinstance(self.make().read(data, ORIGIN), Translation)
+        except SettingsError as error:
+            assert error.source == ORIGIN  # noqa: PT017  # a file may be read as well
+
+    def test_it_knows_keys_of_its_own_alone(self) -> None:
+        made = self.make()
+        for each in made.read(self.sample, ORIGIN).values:
+            assert made.translate_key(each.keys[0]) in (each.target, None)
+        assert made.translate_key("no key of anybody's") is None
