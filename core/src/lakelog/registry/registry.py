@@ -83,7 +83,7 @@ class Registry:
         return {name: offered.factory.settings for name, offered in self._found.items()}
 
     def installed(self, path: Path) -> Installed:
-        """What the plugins bring to the settings of the store in ``path``."""
+        """The contributions of the plugins to the settings of the store in ``path``."""
         kind = Kind.SETTINGS_FORMAT
         context = Context(path, StoreSettings(), RealFileSystem())
         formats = Formats(

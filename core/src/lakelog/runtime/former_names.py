@@ -49,7 +49,7 @@ class FormerNames:
         del path, target  # the name decides
         if _present(fullname) is None:
             return None
-        return spec_from_loader(fullname, self)  # type: ignore[arg-type]  # load_module is a former way
+        return spec_from_loader(fullname, self)  # type: ignore[arg-type]  # load_module is deprecated
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its present name."""

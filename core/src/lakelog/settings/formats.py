@@ -1,4 +1,4 @@
-"""Files of settings in other formats than TOML, which plugins read."""
+"""Settings files in formats other than TOML, which plugins read."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import attrs
 from lakelog.errors import LakelogError, PluginError, SettingsError
 
 BROKER_CONF: Final = "broker-conf"
-"""The format of the file that is given as ``broker_conf=``."""
+"""The format of the file given as ``broker_conf=``."""
 
 _TOML: Final = ".toml"
 _KNOWN: Final[Mapping[str, str]] = {".conf": BROKER_CONF, ".properties": BROKER_CONF}
-"""Suffixes that are never TOML, and whose format they are, so that a missing plugin is an error."""
+"""Formats by suffix for files that are never TOML; without the plugin, reading one is an error."""
 
 
 @attrs.frozen
 class TranslatedValue:
-    """One of our settings, as a file of another system gives it.
+    """One lakelog setting, translated from a file of another system.
 
-    :ivar target: our dotted key
-    :ivar value: its value, not yet checked
-    :ivar keys: the keys in the file that it comes from
+    :ivar target: lakelog's dotted key
+    :ivar value: its value, not yet validated
+    :ivar keys: the keys of the file that it comes from
     """
 
     target: str
@@ -34,10 +34,10 @@ class TranslatedValue:
 
 @attrs.frozen
 class Translation:
-    """What a file of another system says.
+    """The translation of a file of another system.
 
-    :ivar values: what is set here by it; where no installed plugin has the key, it is reported
-    :ivar unused: its keys that set nothing here, and why
+    :ivar values: the settings in it; a key that no installed plugin has is reported
+    :ivar unused: its keys that set nothing, with the reason
     """
 
     values: tuple[TranslatedValue, ...] = ()
@@ -45,36 +45,36 @@ class Translation:
 
 
 class SettingsFormat(Protocol):
-    """Reads the files of settings of another system, for one store."""
+    """Reads settings files of another system, for one store."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """How names of such files end: lower case, with the dot, and never ``.toml``."""
+        """Suffixes of such files: lower case, with the dot, and never ``.toml``."""
         raise NotImplementedError
 
     def read(self, data: bytes, origin: str) -> Translation:
         """Translate a file.
 
-        :param data: all of its bytes
+        :param data: the whole file
         :param origin: its name, for errors
 
-        Raises :class:`~lakelog.errors.SettingsError` with ``origin`` as its source, and the key of
-        the file, for what cannot be understood. A key without a meaning here is no error.
+        Raises :class:`~lakelog.errors.SettingsError` for invalid content, with ``origin`` as its
+        source, and the key in the file. A key without a counterpart is not an error.
         """
         raise NotImplementedError
 
     def translate_key(self, key: str) -> str | None:
-        """Our dotted key for one of the other system's, if it has one; only asked for errors."""
+        """Lakelog's dotted key for one of the other system's keys, if any; used only for errors."""
         raise NotImplementedError
 
 
 @attrs.frozen
 class Formats:
-    """The formats on offer, each made when a file or an error asks for it.
+    """The formats on offer, each created when a file or an error requires it.
 
-    :ivar names: of all, sorted
-    :ivar make: gives the one of a name; raises :class:`~lakelog.errors.PluginError`
-    :ivar blame: the error that says what the one of a name did
+    :ivar names: all names, sorted
+    :ivar make: returns a format by name; raises :class:`~lakelog.errors.PluginError`
+    :ivar blame: returns an error about a format, from its name and a text
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ class Formats:
     def of_file(self, file: Path) -> str | None:
         """The name of the format of ``file`` by its suffix; ``None`` is TOML.
 
-        Raises :class:`~lakelog.errors.SettingsError` where several formats have the suffix.
+        Raises :class:`~lakelog.errors.SettingsError` if several formats have the suffix.
         """
         suffix = file.suffix
         if suffix == _TOML:
@@ -96,7 +96,7 @@ class Formats:
         return found[0] if found else _KNOWN.get(suffix)
 
     def read(self, name: str, data: bytes, origin: str) -> Translation:
-        """What a file in the format ``name`` says; raises as :attr:`make` and its ``read`` do."""
+        """Translate a file in the format ``name``; raises like :attr:`make` and ``read``."""
         try:
             found: Any = self.make(name).read(data, origin)
         except LakelogError:
@@ -109,17 +109,17 @@ class Formats:
         return found
 
     def translate_key(self, key: str) -> Iterator[str]:
-        """What a key that nobody has here is called here, by any of the formats."""
+        """Lakelog's names for an unknown key, according to all formats."""
         found = (self.make(name).translate_key(key) for name in self.names)
         return (target for target in found if target is not None)
 
 
 @attrs.frozen
 class Installed:
-    """What plugins bring to the settings of one store.
+    """The contributions of plugins to the settings of one store.
 
-    :ivar sections: the settings class of every strategy, by its name
-    :ivar formats: readers of other files than TOML
+    :ivar sections: the settings class of every strategy, by name
+    :ivar formats: readers of files other than TOML
     """
 
     sections: Mapping[str, type[Any]]

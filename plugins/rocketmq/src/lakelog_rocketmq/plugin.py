@@ -1,4 +1,4 @@
-"""What this package offers."""
+"""The plugin that offers the settings format ``broker-conf``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every settings format must do: translate a file, or say what in it cannot be understood."""
+"""Contract tests for settings formats: translate a file, or report what is invalid in it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _ODD_FILES = (b"", b"\n", b"\x00", b"\xff\xfe", b"=", b"key", b"[section]\nkey =
 
 
 class SettingsFormatContract:
-    """Subclass it, say in :meth:`make` how a format is made, and give it two files to read."""
+    """Subclass it, define :meth:`make`, and provide two files to read."""
 
     sample: bytes
-    """A file that sets something here."""
+    """A file that sets something."""
 
     wrong: bytes
-    """A file with a value that cannot be understood."""
+    """A file with an invalid value."""
 
     def make(self) -> SettingsFormat:
-        """Make a format."""
+        """Create a format."""
         raise NotImplementedError
 
     def test_it_has_the_methods_of_its_kind(self) -> None:
@@ -63,7 +63,7 @@ class SettingsFormatContract:
         try:
             assert isinstance(self.make().read(data, ORIGIN), Translation)
         except SettingsError as error:
-            assert error.source == ORIGIN  # noqa: PT017  # a file may be read as well
+            assert error.source == ORIGIN  # noqa: PT017  # the file may also be readable
 
     def test_it_knows_keys_of_its_own_alone(self) -> None:
         made = self.make()
