@@ -20,6 +20,8 @@ from tests.rooms import CORE, PAGE, PLAN, ROOMS, ROOT, code_lines, modules, page
 FLOOR: Final = {room["name"]: floor for floor, room in enumerate(ROOMS)}
 KNOWN_UPWARDS: Final = {
     # what only annotations name
+    ("lakelog.accelerate", "lakelog.files.shared.append_lock"),
+    ("lakelog.accelerate", "lakelog.reading.results"),
     ("lakelog.codec.callback", "lakelog.settings.model"),
     ("lakelog.errors", "lakelog.results"),
     ("lakelog.files.state.record_mark", "lakelog.interfaces"),

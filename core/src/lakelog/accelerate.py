@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from mmap import mmap
+    from types import ModuleType
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from lakelog.files.shared.append_lock import SectionLock
     from lakelog.message import Message, StoredMessage
     from lakelog.reading.results import GetResult
     from lakelog.results import PutResult
@@ -40,6 +42,16 @@ class Accelerator(Protocol):
 
         :param encoder: an ``Encoder``
         :returns: a function that returns an ``EncodedBatch``
+        """
+
+    def append_lock(
+        self, descriptor: int, byte: int, memory: memoryview, layout: ModuleType
+    ) -> SectionLock:
+        """The lock of the append section; see :mod:`lakelog.files.shared.append_lock`.
+
+        :param descriptor: of the open file ``lock``
+        :param byte: what a process without compiled code locks
+        :param memory: the shared page; ``layout`` is the module that says where its words stand
         """
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:

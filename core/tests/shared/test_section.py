@@ -16,14 +16,16 @@ import pytest
 from core.tests.shared import tinylog
 from core.tests.shared.dying import EACH, die, interrupt
 from core.tests.shared.test_groupsync import fork
-from core.tests.shared.tinylog import RECORD, Failed, TinyLog
+from core.tests.shared.tinylog import RECORD, Failed, MakeLock, TinyLog
 from lakelog.errors import PutRefused
 from lakelog.files.pages.shared_page import APPENDED, FAILED, INTENT_END, INTENT_START, SEVERAL
+from lakelog.files.shared import append_lock as appendlock
 from lakelog.files.shared import append_section as section
 from lakelog.files.shared import queue_table as queuetable
+from lakelog.files.shared.append_lock import AppendLock
 from lakelog.status import PutStatus
 
-STEPS = (section, tinylog, queuetable)
+STEPS = (section, appendlock, tinylog, queuetable)
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
 
 
@@ -98,7 +100,7 @@ def test_ctrl_c_at_any_step_of_an_append(tmp_path: Path) -> None:
     other = TinyLog.open(tmp_path)
     for step in itertools.count():
         log.page.words[SEVERAL] = step % 2
-        came = interrupt(step, (section, tinylog), partial(log.append, 0, [step]))
+        came = interrupt(step, (section, appendlock, tinylog), partial(log.append, 0, [step]))
         log.section.let_go()
         with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
             thread.submit(log.append, 1, [step]).result()
@@ -179,16 +181,25 @@ def test_a_repair_that_fails_fails_the_store(
 
 
 def test_processes_that_are_killed_at_random(tmp_path: Path) -> None:
-    """Each writes its numbers to a file as they are acknowledged; all of these are in the log."""
+    kill_at_random(tmp_path, 20, [AppendLock] * 4)
+
+
+def kill_at_random(tmp_path: Path, kills: int, locks: list[MakeLock]) -> None:
+    """Each writes its numbers to a file as they are acknowledged; all of these are in the log.
+
+    :param locks: of each process
+    """
     log = TinyLog.make(tmp_path)
     log.page.words[SEVERAL] = 1
-    living = {who: fork(partial(_appends, tmp_path, who)) for who in range(4)}
-    for number in range(20):
+    count = len(locks)
+    living = {who: fork(partial(_appends, tmp_path, who, locks[who])) for who in range(count)}
+    for number in range(kills):
         time.sleep(random.uniform(0, 0.02))
-        who = number % 4
+        who = number % count
         os.kill(living[who], signal.SIGKILL)
         os.waitpid(living[who], 0)
-        living[who] = fork(partial(_appends, tmp_path, who + 4 * (number + 1)))
+        name = who + count * (number + 1)
+        living[who] = fork(partial(_appends, tmp_path, name, locks[who]))
     for each in living.values():
         os.kill(each, signal.SIGKILL)
         os.waitpid(each, 0)
@@ -204,8 +215,8 @@ def test_processes_that_are_killed_at_random(tmp_path: Path) -> None:
         assert acknowledged <= len(mine) <= acknowledged + 1
 
 
-def _appends(path: Path, who: int) -> None:
-    log = TinyLog.open(path)
+def _appends(path: Path, who: int, lock: MakeLock) -> None:
+    log = TinyLog.open(path, make_lock=lock)
     with (path / f"acknowledged.{who}").open("wb", buffering=0) as told:
         for number in range(500):
             log.append(who + 1, [number])

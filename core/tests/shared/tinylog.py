@@ -14,22 +14,18 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.shared_page import (
-    APPEND_LOCK_AT,
-    APPENDED,
-    FAILED,
-    LAST_TIMESTAMP,
-    SharedPage,
-)
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.pages.shared_page import APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
+from lakelog.files.shared.append_lock import AppendLock, SectionLock
 from lakelog.files.shared.append_section import AppendSection
-from lakelog.files.shared.byte_lock import ByteLock
 from lakelog.files.shared.queue_table import QueueTable
 
 RECORD: Final = Struct("=QQQ")
 LOG_BYTES: Final = 1 << 20
 AT: Final = 8
 BUSY_MS: Final = 60_000
+
+MakeLock = Callable[[File, int, SharedPage], SectionLock]
 
 
 class Failed(Exception):
@@ -56,12 +52,12 @@ class TinyLog:
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: Path, busy_ms: int = BUSY_MS) -> TinyLog:
+    def open(cls, path: Path, busy_ms: int = BUSY_MS, make_lock: MakeLock = AppendLock) -> TinyLog:
         """As one more process would."""
         files = RealFileSystem()
         page, table = SharedPage.join(files, path), QueueTable(files, path, 1)
         file = files.open(path / "lock", write=True, create=True)
-        lock = ByteLock(file, AT, page.memory, APPEND_LOCK_AT)
+        lock = make_lock(file, AT, page)
         repaired = _Repaired(table, os.open(path / "log", os.O_RDWR))
 
         def fail(error: OSError | None) -> Exception:

@@ -22,9 +22,10 @@ from lakelog import Message, PutRefused, Store
 from lakelog.dispatch import runner as reput
 from lakelog.errors import StoreFailed
 from lakelog.files.pages import positions
-from lakelog.files.shared import append_section, queue_table
+from lakelog.files.shared import append_section, group_sync, queue_table
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog.log import appender, commit_log, segments
+from lakelog.registry.builtin import flush
 from lakelog.runtime import yieldlock
 from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
@@ -204,9 +205,7 @@ def test_a_handler_that_puts_in_the_middle_of_a_sync(
     tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It syncs for itself, or says that it could not: it never waits for what it interrupts."""
-    monkeypatch.setattr(
-        f"{__name__}.SOURCES", ("lakelog/shared/groupsync", "lakelog/builtin/flush")
-    )
+    monkeypatch.setattr(f"{__name__}.SOURCES", frozenset({group_sync.__file__, flush.__file__}))
     told: list[PutStatus] = []
 
     def put(store: Store) -> None:

@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::batch::Shared;
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
-use crate::page::{monotonic_ms, AppendLock, Places, Taken, Words};
+use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
 use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
 
 /// Longer records are written by Python: they are not what takes its time.
@@ -63,7 +63,7 @@ pub struct Putter {
     messages: Messages,
     places: Places,
     words: Words,
-    lock: AppendLock,
+    lock: Py<AppendLock>,
     is_durable: bool,
     pid: u64,
     state: Mutex<State>,
@@ -110,18 +110,13 @@ impl Putter {
         let words = Words::of(&log.getattr("memory")?)?;
         let section = log.getattr("section")?;
         let local = section.getattr("local")?;
-        let lock = AppendLock::new(
-            log.getattr("descriptor")?.extract()?,
-            log.getattr("byte")?.extract()?,
-            &places,
-        );
         Ok(Putter {
             shared: Arc::new(Shared::of(encoder, classes)?),
             messages: Messages::of(encoder, classes)?,
             is_durable: words.get(places.flags) & places.durable != 0,
             places,
             words,
-            lock,
+            lock: log.getattr("lock")?.cast::<AppendLock>()?.clone().unbind(),
             pid: std::process::id() as u64,
             state: Mutex::default(),
             take: local.getattr("take")?.unbind(),
@@ -382,10 +377,10 @@ impl Putter {
         let (words, at) = (&self.words, &self.places);
         let section = self.section.bind(py);
         if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
-            match self.lock.acquire(py, words)? {
-                Taken::Yes => section.setattr(intern!(py, "keeps"), true)?,
-                Taken::No => return Ok(Put::Not),
+            if !self.lock.get().acquire(py, LONGEST_WAIT)? {
+                return Ok(Put::Not);
             }
+            section.setattr(intern!(py, "keeps"), true)?;
             words.set(at.appender_pid, self.pid);
         }
         if words.get(at.several) != 0 {
@@ -474,7 +469,7 @@ impl Putter {
         let keeps = section.getattr(intern!(py, "keeps"))?.is_truthy()?;
         if keeps && self.words.get(self.places.several) != 0 {
             section.setattr(intern!(py, "keeps"), false)?;
-            self.lock.release(&self.words);
+            self.lock.get().release();
         }
         self.release.bind(py).call0()?;
         Ok(())

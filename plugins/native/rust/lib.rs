@@ -30,6 +30,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<append::Putter>()?;
+    module.add_class::<page::AppendLock>()?;
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
     module.add_class::<lookups::Lookups>()?;

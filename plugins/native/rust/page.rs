@@ -1,6 +1,7 @@
-//! The shared page, and the lock on a byte of the file `lock`: as `lakelog.files.pages.shared_page`,
-//! `lakelog.files.shared.append_section` and `lakelog.files.shared.byte_lock` have them.
+//! The shared page, and the lock of the append section: as `lakelog.files.pages.shared_page`,
+//! `lakelog.files.shared.append_section` and `lakelog.files.shared.append_lock` have them.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// As long as this waits for another append; Python then waits on, and says when it takes too long.
-const LONGEST_WAIT: Duration = Duration::from_millis(20);
+pub const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// No sleep is longer: a holder that dies wakes nobody.
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
+/// Some microseconds.
+const SPINS: usize = 100;
 const TRIES: usize = 5;
+/// Leaves 40 bits.
+const NUMBER_SHIFT: u32 = 24;
 
 /// Where the words of the page stand, as Python says.
 pub struct Places {
@@ -28,7 +33,6 @@ pub struct Places {
     pub paused: usize,
     pub flags: usize,
     pub durable: u64,
-    append_lock_at: usize,
 }
 
 impl Places {
@@ -47,7 +51,6 @@ impl Places {
             paused: at("PAUSED")?,
             flags: at("FLAGS")?,
             durable: layout.getattr("DURABLE")?.extract()?,
-            append_lock_at: at("APPEND_LOCK_AT")?,
         })
     }
 }
@@ -96,87 +99,180 @@ impl Words {
     }
 }
 
-/// The byte of `lock` that whoever appends has locked; see `ByteLock`.
+/// The lock of the append section by a word that is swapped: see `lakelog.files.shared.append_lock`, which
+/// also says how plain Python takes part. A killed holder is found by the byte that it kept locked.
+#[pyclass(module = "lakelog_native", frozen)]
 pub struct AppendLock {
+    words: Words,
     descriptor: i32,
     byte: i64,
+    life_at: i64,
+    number: u64,
     waited_at: usize,
+    holder: usize,
+    plain: usize,
 }
 
-/// What became of the wait for the lock.
-pub enum Taken {
-    Yes,
-    /// Not in time, or the system gave an error: Python asks again, and says which.
-    No,
-}
-
+#[pymethods]
 impl AppendLock {
-    pub fn new(descriptor: i32, byte: i64, places: &Places) -> AppendLock {
-        AppendLock { descriptor, byte, waited_at: places.append_lock_at }
-    }
-
-    #[inline(always)]
-    fn set(&self, kind: i32) -> bool {
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as libc::c_short;
-        lock.l_whence = libc::SEEK_SET as libc::c_short;
-        lock.l_start = self.byte;
-        lock.l_len = 1;
-        unsafe { libc::fcntl(self.descriptor, libc::F_OFD_SETLK, &lock) == 0 }
-    }
-
-    fn take(&self) -> bool {
-        self.set(libc::F_WRLCK)
-    }
-
-    /// Wait for it, for a while.
-    ///
     /// # Errors
-    /// What the handler of a signal raises; the lock is not held then.
-    #[inline(always)]
-    pub fn acquire(&self, py: Python<'_>, words: &Words) -> PyResult<Taken> {
+    /// Where no byte can be locked.
+    #[new]
+    fn new(
+        descriptor: i32,
+        byte: i64,
+        memory: &Bound<'_, PyAny>,
+        layout: &Bound<'_, PyAny>,
+    ) -> PyResult<AppendLock> {
+        let at = |name| layout.getattr(name)?.extract::<usize>();
+        let mut lock = AppendLock {
+            words: Words::of(memory)?,
+            descriptor,
+            byte,
+            life_at: layout.getattr("LIFE_AT")?.extract()?,
+            number: 0,
+            waited_at: at("APPEND_LOCK_AT")?,
+            holder: at("APPEND_HOLDER")?,
+            plain: at("APPEND_PLAIN")?,
+        };
         for _ in 0..TRIES {
-            if self.take() {
-                return Ok(Taken::Yes);
+            lock.number = RandomState::new().build_hasher().finish() >> NUMBER_SHIFT | 1;
+            if lock.set(libc::F_WRLCK, lock.life_at + lock.number as i64) {
+                return Ok(lock);
             }
         }
-        self.wait(py, words)
+        Err(std::io::Error::last_os_error().into())
     }
 
-    #[cold]
-    fn wait(&self, py: Python<'_>, words: &Words) -> PyResult<Taken> {
-        let (waited, sequence) = (words.half(self.waited_at), words.half(self.waited_at + 4));
-        let begun = Instant::now();
-        loop {
-            let seen = sequence.load(Ordering::SeqCst);
-            waited.store(1, Ordering::SeqCst);
-            if self.take() {
-                return Ok(Taken::Yes);
-            }
-            if begun.elapsed() >= LONGEST_WAIT {
-                return Ok(Taken::No);
-            }
-            py.detach(|| sleep(sequence, seen));
-            py.check_signals()?;
-            if self.take() {
-                waited.store(1, Ordering::SeqCst); // whoever woke us took it for all
-                return Ok(Taken::Yes);
-            }
-        }
+    /// 0 where it did, as the plain way has it.
+    #[pyo3(name = "take")]
+    fn take_it(&self) -> u64 {
+        !self.take() as u64
     }
 
-    /// Let it go, and wake one who waits.
+    #[pyo3(name = "acquire")]
+    fn acquire_in(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        self.acquire(py, Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX))
+    }
+
+    /// Let it go if it is held, and wake one who waits.
     #[inline(always)]
-    pub fn release(&self, words: &Words) {
-        self.set(libc::F_UNLCK);
-        let waited = words.half(self.waited_at);
+    pub fn release(&self) {
+        self.swap(self.number, 0);
+        let waited = self.words.half(self.waited_at);
         if waited.load(Ordering::SeqCst) != 0 {
-            let sequence = words.half(self.waited_at + 4);
+            let sequence = self.words.half(self.waited_at + 4);
             waited.store(0, Ordering::SeqCst);
             sequence.fetch_add(1, Ordering::SeqCst);
             unsafe { libc::syscall(libc::SYS_futex, sequence.as_ptr(), libc::FUTEX_WAKE, 1) };
         }
     }
+}
+
+impl AppendLock {
+    #[inline(always)]
+    fn swap(&self, from: u64, to: u64) -> bool {
+        let word = self.words.word(self.holder);
+        word.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    #[inline(always)]
+    fn plain(&self) -> u64 {
+        self.words.word(self.plain).load(Ordering::SeqCst)
+    }
+
+    /// Whether it was free.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        self.plain() == 0 && self.words.get(self.holder) == 0 && self.take_from(0)
+    }
+
+    /// Swap first, then look: plain Python stores first, then looks, and goes on where both did.
+    /// It may take away a dead one's number that was swapped for this one's meanwhile, and be gone
+    /// when this looks: so the number is looked at behind that.
+    #[inline(always)]
+    fn take_from(&self, holder: u64) -> bool {
+        if !self.swap(holder, self.number) {
+            return false;
+        }
+        if self.plain() != 0 || self.words.word(self.holder).load(Ordering::SeqCst) != self.number {
+            self.release();
+            return false;
+        }
+        true
+    }
+
+    /// Wait for it, for so long.
+    ///
+    /// # Errors
+    /// What the handler of a signal raises; the lock is not held then.
+    #[inline(always)]
+    pub fn acquire(&self, py: Python<'_>, most: Duration) -> PyResult<bool> {
+        // The section is shorter than a sleep; where its holder does not run, this ends soon.
+        for _ in 0..SPINS {
+            if self.take() {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        self.wait(py, most)
+    }
+
+    #[cold]
+    fn wait(&self, py: Python<'_>, most: Duration) -> PyResult<bool> {
+        let words = &self.words;
+        let (waited, sequence) = (words.half(self.waited_at), words.half(self.waited_at + 4));
+        let begun = Instant::now();
+        loop {
+            let seen = sequence.load(Ordering::SeqCst);
+            waited.store(1, Ordering::SeqCst);
+            let before = (words.get(self.holder), self.plain());
+            if self.take() {
+                return Ok(true);
+            }
+            if begun.elapsed() >= most {
+                return Ok(false);
+            }
+            py.detach(|| sleep(sequence, seen));
+            py.check_signals()?;
+            if self.take() || self.take_from_dead(before) {
+                waited.store(1, Ordering::SeqCst); // whoever woke us took it for all
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Take it from a holder that is dead, if those who were in the way before are there still.
+    fn take_from_dead(&self, before: (u64, u64)) -> bool {
+        let (holder, plain) = before;
+        if plain != 0 && self.plain() == plain && self.set(libc::F_WRLCK, self.byte) {
+            self.words.set(self.plain, 0); // who has the byte is alone with this word
+            self.set(libc::F_UNLCK, self.byte);
+        }
+        holder != 0
+            && self.words.get(self.holder) == holder
+            && self.is_dead(holder)
+            && self.take_from(holder)
+    }
+
+    fn is_dead(&self, number: u64) -> bool {
+        let mut lock = flock(libc::F_WRLCK, self.life_at + number as i64);
+        let told = unsafe { libc::fcntl(self.descriptor, libc::F_OFD_GETLK, &mut lock) == 0 };
+        told && lock.l_type == libc::F_UNLCK as libc::c_short
+    }
+
+    fn set(&self, kind: i32, byte: i64) -> bool {
+        unsafe { libc::fcntl(self.descriptor, libc::F_OFD_SETLK, &flock(kind, byte)) == 0 }
+    }
+}
+
+fn flock(kind: i32, byte: i64) -> libc::flock {
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    lock
 }
 
 /// Sleep while the word is `seen`. Without futex it returns at once, and who waits asks again.

@@ -24,7 +24,6 @@ from lakelog.files.filesystem import File
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import (
-    APPEND_LOCK_AT,
     APPENDED,
     DURABLE,
     FLAGS,
@@ -35,6 +34,7 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     SharedPage,
 )
+from lakelog.files.shared.append_lock import AppendLock, SectionLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.byte_lock import ByteLock
 from lakelog.files.shared.group_sync import GroupSync
@@ -76,7 +76,7 @@ class LogParts:
     """What one process appends to a log with, for compiled code that does the same.
 
     :ivar memory: the shared page; :ivar layout: where its words stand, by their names
-    :ivar descriptor: of the open file ``lock``; :ivar byte: the one that whoever appends has locked
+    :ivar lock: of the append section, as the accelerator made it
     :ivar section: the append section; :ivar segments: whose ``window`` is written to
     :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes who waits for the log
     :ivar health: puts are taken while its ``refusal`` is ``None``
@@ -85,8 +85,7 @@ class LogParts:
 
     memory: memoryview
     layout: ModuleType
-    descriptor: int
-    byte: int
+    lock: SectionLock
     section: AppendSection
     segments: Segments
     table: QueueTable
@@ -128,7 +127,7 @@ class CommitLog:
         self._health = health
         self._lock = lock
         health.elsewhere = self._paused
-        append_lock = ByteLock(lock, APPENDING, page.memory, APPEND_LOCK_AT)
+        self._append_lock = append_lock = _append_lock(callback, lock, page)
         self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
         sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
         self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
@@ -142,8 +141,7 @@ class CommitLog:
         parts = LogParts(
             memory=self._page.memory,
             layout=sharedpage,
-            descriptor=self._lock.fileno(),
-            byte=APPENDING,
+            lock=self._append_lock,
             section=self._section,
             segments=self.segments,
             table=self._table,
@@ -385,3 +383,11 @@ class CommitLog:
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until all before ``end_offset`` is durable; whether it was in time."""
         return self._sync.wait(end_offset, timeout_s, ask)
+
+
+def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:
+    """The compiled one, where there is compiled code; either way excludes the other."""
+    accelerator: Accelerator | None = getattr(callback, "accelerator", None)
+    if accelerator is None:
+        return AppendLock(lock, APPENDING, page)
+    return accelerator.append_lock(lock.fileno(), APPENDING, page.memory, sharedpage)

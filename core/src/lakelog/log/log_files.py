@@ -32,7 +32,7 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.define(eq=False)
 class LogFiles:
-    """What ``lakelog.shared`` calls a ``RepairedLog``, and what it calls a ``SyncedLog``."""
+    """The log that the append section repairs, and that group commit makes durable."""
 
     segments: Segments
     positions: Positions

@@ -96,7 +96,9 @@ class Watcher:
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
         """The process in a slow append, and its start in ms of the monotonic clock."""
         appender = None if page is None else page.appender
-        if appender is None or not is_held(self.files, self.path, APPENDING):
+        if page is None or appender is None:
+            return None
+        if not is_held(self.files, self.path, page.append_life or APPENDING):
             return None
         return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 

@@ -51,6 +51,7 @@ class Native:
     keys = staticmethod(_native.keys)
     index_entries = staticmethod(_native.index_entries)
     set_slots = staticmethod(_native.set_slots)
+    append_lock = _native.AppendLock
 
     def __init__(self) -> None:
         self._decoder = decoder = _native.Decoder(StoredMessage)

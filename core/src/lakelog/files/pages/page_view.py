@@ -21,6 +21,7 @@ import attrs
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.mapped_file import Identity, identity_of
 from lakelog.files.pages.shared_page import (
+    APPEND_HOLDER,
     APPENDED,
     APPENDER_PID,
     APPENDER_SINCE,
@@ -32,6 +33,7 @@ from lakelog.files.pages.shared_page import (
     FLAGS,
     FLUSHED,
     HEARTBEAT,
+    LIFE_AT,
     MAGIC,
     MINIMUM,
     OWNER_PID,
@@ -189,6 +191,12 @@ class PageView:
         """Process id of who appended last beside others, and when it began: ms, monotonic clock."""
         words = self._words
         return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
+
+    @property
+    def append_life(self) -> int | None:
+        """The byte of ``lock`` that compiled code inside of the append section keeps locked."""
+        holder = self._words[APPEND_HOLDER]
+        return LIFE_AT + holder if holder else None
 
     @property
     def state(self) -> State | None:

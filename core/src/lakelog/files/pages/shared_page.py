@@ -10,6 +10,8 @@ Words of 8 bytes in the machine's byte order, each stored at once; offsets are b
     byte   64  append lock: u32 waited, u32 sequence (lakelog.files.shared.byte_lock)
     byte   72  process id of who appends, and byte 80 since when: ms of the monotonic clock
     byte   88  not 0 while several processes append, so that none keeps the append lock
+    byte   96  number of the compiled code that has the append lock, and byte 104 of the plain one
+               that has it or waits for the former; 0 is none (lakelog.files.shared.append_lock)
     byte  128  appended: end of what was appended; the commit point of each append
     byte  136  store time of the last record, in ms since 1970
     byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
@@ -55,7 +57,7 @@ from lakelog.format.layout import OWN_DIR
 PAGE_FILE: Final = "shared"
 PAGE_BYTES: Final = 8192
 WORDS: Final = PAGE_BYTES // 8
-MAGIC: Final = 0x6C6B_6C73_6872_0001
+MAGIC: Final = 0x6C6B_6C73_6872_0002
 """The bytes ``lklshr`` and the version, as a number."""
 
 # Words, counted from the start of the page.
@@ -63,6 +65,8 @@ SEGMENT_BYTES: Final = 3
 APPENDER_PID: Final = 9
 APPENDER_SINCE: Final = 10
 SEVERAL: Final = 11
+APPEND_HOLDER: Final = 12
+APPEND_PLAIN: Final = 13
 APPENDED: Final = 16
 LAST_TIMESTAMP: Final = 17
 INTENT_START: Final = 18
@@ -95,6 +99,9 @@ STAGED: Final = 1
 """The writer stages: ``committed`` may be behind what can be read in the owner."""
 DURABLE: Final = 2
 """Puts wait until they are durable: readers see no more than that."""
+
+LIFE_AT: Final = 1 << 32
+"""Of ``lock``: whose number is n keeps the byte at this + n locked."""
 
 # Bytes.
 APPEND_LOCK_AT: Final = 64

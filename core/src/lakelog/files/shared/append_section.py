@@ -30,7 +30,7 @@ from lakelog.files.pages.shared_page import (
     SEVERAL,
     SharedPage,
 )
-from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.append_lock import SectionLock
 from lakelog.runtime.yieldlock import YieldLock
 from lakelog.status import PutStatus
 
@@ -63,14 +63,13 @@ class AppendSection:
     def __init__(
         self,
         page: SharedPage,
-        lock: ByteLock,
+        lock: SectionLock,
         log: RepairedLog,
         fail: Callable[[OSError | None], Exception],
         busy_timeout_ms: int,
     ) -> None:
         """Prepare; nothing is locked yet.
 
-        :param lock: on the byte that is for appending
         :param fail: makes the store fail by an error of this process or, with ``None``, by one in
             another; the error to raise
         :param busy_timeout_ms: a put is refused once a single other append has taken longer

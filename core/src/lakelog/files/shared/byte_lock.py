@@ -97,19 +97,25 @@ class ByteLock:
             return True
         deadline = time.monotonic() + timeout_s
         while True:
-            seen = self._sequence[0]
-            waited[0] = 1
+            seen = self.ask()
             if not take():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._sleep(seen, min(left, LONGEST_SLEEP_S))
+            self.sleep(seen, min(left, LONGEST_SLEEP_S))
             if not take():
                 waited[0] = 1  # whoever woke us took it for all
                 return True
 
-    def _sleep(self, seen: int, seconds: float) -> None:
+    def ask(self) -> int:
+        """Say that somebody waits; what to hand to :meth:`sleep`, after one more look."""
+        seen = self._sequence[0]
+        self.waited[0] = 1
+        return seen
+
+    def sleep(self, seen: int, seconds: float) -> None:
+        """Sleep until one is woken, for so long at most."""
         if self._futex is None or not self._futex.wait(seen, seconds):
             time.sleep(min(seconds, 50e-6))
 

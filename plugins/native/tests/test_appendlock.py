@@ -1,0 +1,83 @@
+"""The append lock by compiled code and by plain Python: each excludes and outlives the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from core.tests.shared.test_groupsync import fork
+from core.tests.shared.test_section import kill_at_random
+from core.tests.shared.tinylog import MakeLock, TinyLog
+from lakelog.files.filesystem import File
+from lakelog.files.pages import shared_page as sharedpage
+from lakelog.files.pages.shared_page import APPEND_HOLDER, APPEND_PLAIN, SEVERAL, SharedPage
+from lakelog.files.shared.append_lock import AppendLock, SectionLock
+from lakelog_native import _native
+
+
+def native(file: File, at: int, page: SharedPage) -> SectionLock:
+    return _native.AppendLock(file.fileno(), at, page.memory, sharedpage)
+
+
+WAYS = pytest.mark.parametrize(
+    ("one", "other"),
+    [(native, native), (native, AppendLock), (AppendLock, native)],
+    ids=["native", "native-plain", "plain-native"],
+)
+
+
+def opened(path: Path, lock: MakeLock) -> tuple[TinyLog, SectionLock]:
+    log = TinyLog.open(path, make_lock=lock)
+    return log, log.section._lock
+
+
+@WAYS
+def test_a_lock_that_is_held_is_not_had_in_time(
+    tmp_path: Path, one: MakeLock, other: MakeLock
+) -> None:
+    log = TinyLog.make(tmp_path)
+    (_, holder), (_, waiter) = opened(tmp_path, one), opened(tmp_path, other)
+    assert not holder.take()
+    assert waiter.take()
+    assert not waiter.acquire(0.01)
+    waiter.release()  # what it does not hold
+    assert not waiter.acquire(0)
+    holder.release()
+    holder.release()
+    assert waiter.acquire(60)
+    assert holder.take()
+    holder.release()
+    assert not holder.acquire(0)
+    waiter.release()
+    assert not log.page.words[APPEND_HOLDER]
+    assert not log.page.words[APPEND_PLAIN]
+    assert holder.acquire(60)
+
+
+@WAYS
+def test_a_holder_that_is_killed_holds_nobody_up(
+    tmp_path: Path, one: MakeLock, other: MakeLock
+) -> None:
+    log = TinyLog.make(tmp_path)
+    log.page.words[SEVERAL] = 1
+    child = fork(partial(_dies_inside, tmp_path, one))
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert log.page.words[APPEND_HOLDER] or log.page.words[APPEND_PLAIN]
+    opened(tmp_path, other)[0].append(0, [1])
+    opened(tmp_path, one)[0].append(0, [2])
+    assert log.records() == [(0, 1), (0, 2)]
+
+
+def _dies_inside(path: Path, lock: MakeLock) -> None:
+    opened(path, lock)[0].section.enter()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kills", [24, *[pytest.param(75, marks=pytest.mark.slow)] * 4])
+def test_processes_of_both_ways_that_are_killed_at_random(tmp_path: Path, kills: int) -> None:
+    """Of more the records would not fit into the log."""
+    kill_at_random(tmp_path, kills, [native, AppendLock, native, AppendLock])
