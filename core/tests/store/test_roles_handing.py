@@ -38,13 +38,11 @@ def bodies(store: Store) -> list[str]:
     return [bytes(each.body).decode() for each in store.read("t", 0)]
 
 
-@pytest.mark.parametrize("dispatch", ["thread", "process"])
-def test_it_has_them_until_it_ends(tmp_path: Path, dispatch: str) -> None:
-    settings = {"services": {"dispatch": dispatch}}
-    with open_small(tmp_path, **settings) as store:
+def test_it_has_them_until_it_ends(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
         assert (put(store, "first"), store.role) == (0, "owner")
         for number in range(2):
-            with serving(tmp_path, **settings) as serve:
+            with serving(tmp_path) as serve:
                 assert store.role == "attach"
                 put(store, f"beside-{number}")
                 assert serve.ask("store.wait_dispatched()") == {"is_": True}

@@ -1,1 +1,1 @@
-"""The log: appending, making durable, and the segments that it consists of."""
+"""The log: appending, durability, and segments."""

@@ -1,8 +1,8 @@
-"""The commit phase of staged writers: their bytes reach the page cache at the latest so often.
+"""Commits the buffers of staged writers to the page cache at a fixed interval.
 
-It stands around whatever flush strategy is chosen, by RocketMQ's rules (``CommitRealTimeService``):
-every ``interval_ms`` a commit, if enough pages were touched or the last one was long ago. A commit
-that moved something wakes the strategy, as far as it wants to be woken.
+It wraps the chosen flush strategy and follows RocketMQ (``CommitRealTimeService``): every
+``interval_ms`` it commits if enough pages are dirty or the last commit is long ago. A commit that
+moved the end wakes the strategy, if the strategy wants to be woken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger("lakelog")
 
 
 class Committing:
-    """A flush strategy, and commits beside it."""
+    """A flush strategy with periodic commits."""
 
     def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
         self.answers_later: bool = getattr(inner, "answers_later", False)
@@ -34,14 +34,14 @@ class Committing:
         self._thread: Thread | None = None
 
     def start(self, log: Flushable) -> None:
-        """Start the strategy, then look at the log so often."""
+        """Start the strategy, then the timer."""
         self._inner.start(log)
         self._thread = started(
             Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
         )
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """The strategy's; it may have chosen anew at its start."""
+        """Submit to the strategy, which may rebind this at its start."""
         return self._inner.submit(end_offset, wait)
 
     def _run(self, log: Flushable) -> None:
@@ -53,7 +53,7 @@ class Committing:
             try:
                 committed = log.commit()
             except StoreFailed:
-                self._wake()  # it hears of it at its next sync, and fails its waiters
+                self._wake()  # its next sync raises the error, and fails its waiters
                 return
             last = time.monotonic()
             if last - begun > _SLOW_SECONDS:
@@ -61,7 +61,7 @@ class Committing:
             self._wake()
 
     def close(self) -> None:
-        """Stop looking; the strategy's last sync commits what is left."""
+        """Stop the timer; the strategy's last sync commits the rest."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -69,7 +69,7 @@ class Committing:
 
 
 def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: float) -> bool:
-    """Whether what was appended behind ``committed`` is to be committed now."""
+    """Whether the bytes between ``committed`` and ``appended`` are to be committed now."""
     pages = appended // PAGE_BYTES - committed // PAGE_BYTES
     if pages >= max(rules.least_pages, 1):
         return True
@@ -79,4 +79,4 @@ def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: floa
 
 
 def _nobody() -> None:
-    """The strategy does not want to hear of commits."""
+    """Do nothing: the strategy does not want to be woken."""

@@ -1,4 +1,4 @@
-"""The reading side of an append callback: bodies as they were put, or an error that names it."""
+"""Restores bodies that an append callback has encoded; errors name the callback."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lakelog.registry import Registry, check_object
 
 @attrs.frozen
 class Decoder:
-    """Calls ``decode``, and checks what it gives."""
+    """Calls ``decode`` and checks its result."""
 
     decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
     failed: Callable[[str], DecodeFailed]
 
     def __call__(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """The messages with the bodies that were put."""
+        """Return the messages with their original bodies."""
         if not messages:
             return messages
         try:
@@ -54,7 +54,7 @@ def _shown(messages: Sequence[StoredMessage]) -> str:
 
 
 def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> Decoder | None:
-    """What gives bodies as they were put; ``None`` for a callback that stores them so."""
+    """The decoder of an append callback; ``None`` if it stores bodies unchanged."""
     if not isinstance(callback, BodyDecoder):
         return None
     problem = check_object(callback, BodyDecoder)

@@ -1,4 +1,4 @@
-"""Whether a store takes puts, and if not, why: for a while, or for good until the next open."""
+"""Whether a store accepts puts: refused temporarily, or until the next open."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOG: Final = logging.getLogger("lakelog")
 class Health:
     """The state of one open store.
 
-    :ivar refusal: why puts are refused, or ``None`` while they are taken
-    :ivar paused: why they are refused for a while, if they are
-    :ivar failure: what made the store fail, if it did
-    :ivar elsewhere: why another process lets nobody put, if one does
+    :ivar refusal: why puts are refused; ``None`` while they are accepted
+    :ivar paused: why puts are refused temporarily, if they are
+    :ivar failure: the error that failed the store, if any
+    :ivar elsewhere: why another process stops all puts, if one does
     """
 
     def __init__(self, path: Path, on_failure: Callable[[BaseException], None]) -> None:
@@ -37,21 +37,21 @@ class Health:
         self._lock = Lock()
 
     def also(self, on_failure: Callable[[BaseException], None]) -> None:
-        """Tell one more when the store fails, before those who were there already."""
+        """Add a listener for the store's failure; it is called before the earlier ones."""
         self._listeners.insert(0, on_failure)
 
     def refuse(self, why: str) -> None:
-        """Take no more puts."""
+        """Refuse all further puts."""
         with self._lock:
             if not self._for_good:
                 self.refusal, self._for_good = why, True
 
     def forked(self, why: str) -> None:
-        """The same in a child process, where a thread that is not there may hold the lock."""
+        """Refuse puts in a child process, where a missing thread may hold the lock."""
         self.refusal, self._for_good = why, True
 
     def pause(self, why: str) -> None:
-        """Take no puts until :meth:`unpause`; a store that is closed or failed stays so."""
+        """Refuse puts until :meth:`unpause`; a closed or failed store stays so."""
         with self._lock:
             is_news, self.paused = self.paused is None, why
             if not self._for_good:
@@ -60,7 +60,7 @@ class Health:
             _LOG.warning("%s: puts are refused: %s", self.path, why)
 
     def unpause(self) -> None:
-        """Take puts again."""
+        """Accept puts again."""
         with self._lock:
             is_news, self.paused = self.paused is not None, None
             if not self._for_good:
@@ -69,37 +69,37 @@ class Health:
             _LOG.info("%s: puts are taken again", self.path)
 
     def lacks_room(self, why: str) -> None:
-        """The log cannot grow; puts that need it to are refused, and each tries anew."""
+        """Note that the log cannot grow; a put that needs more room tries again, or is refused."""
         if not self._lacks_room:
             self._lacks_room = _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
 
     def has_room(self) -> None:
-        """The log has grown."""
+        """Note that the log has grown."""
         if self._lacks_room:
             self._lacks_room = False
             _tell(logging.INFO, "%s: puts are taken again: there is room for the log", self.path)
 
     @property
     def takes_puts(self) -> bool:
-        """Whether puts are taken, of this process and as others say."""
+        """Whether puts are accepted by this process and by the others."""
         return self.refusal is None and self.elsewhere() is None
 
     def check_elsewhere(self) -> None:
-        """Raise :class:`~lakelog.errors.PutRefused` where another process lets nobody put."""
+        """Raise :class:`~lakelog.errors.PutRefused` if another process stops all puts."""
         why = self.elsewhere()
         if why is not None:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, why)
 
     def refused(self) -> PutRefused:
-        """The error for a put that comes too late."""
+        """The error for a refused put."""
         return PutRefused(
             PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "the store takes no puts"
         )
 
     def fail(self, cause: BaseException) -> StoreFailed:
-        """Note that a write, sync, allocation or rename failed, and tell once.
+        """Fail the store after a failed write, sync, allocation or rename; notify listeners once.
 
-        :returns: the error to raise to whoever waits for it
+        :returns: the error to raise to waiters
         """
         with self._lock:
             first = self.failure is None
@@ -112,7 +112,7 @@ class Health:
         return self.failed()
 
     def failed(self) -> StoreFailed:
-        """The error for whoever waits on a store that failed."""
+        """The error for waiters of a failed store."""
         error = StoreFailed(
             f"a write or sync failed ({self.failure}); close the store, see to the disk, reopen",
             path=self.path,
@@ -122,14 +122,14 @@ class Health:
 
 
 def _nobody() -> str | None:
-    """Nobody else has a say."""
+    """No other process stops puts."""
     return None
 
 
 def _tell(level: int, text: str, *more: object) -> bool:
-    """Log from a thread: the log's lock is held, and a handler may put into this very store.
+    """Log in a thread: the log's lock is held here, and a handler may put into this store.
 
-    ``False`` where no thread can be had; the put itself says what is wrong.
+    ``False`` if no thread can be started; the put itself raises the error then.
     """
     teller = Thread(target=_LOG.log, args=(level, text, *more), name="lakelog-log", daemon=True)
     with suppress(ThreadNotStarted):

@@ -1,4 +1,4 @@
-"""The files of a log, as the append section and group commit see them: repair, and make durable."""
+"""The log's files as the append section and group commit use them: repair and sync."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.define(eq=False)
 class LogFiles:
-    """The log that the append section repairs, and that group commit makes durable."""
+    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``."""
 
     segments: Segments
     positions: Positions
@@ -43,7 +43,7 @@ class LogFiles:
     # --- repair ---
 
     def zero(self, start: int, end: int) -> None:
-        """Write zeros from ``start`` to ``end``; of a roll, over its blank record alone."""
+        """Write zeros from ``start`` to ``end``; for a roll, over its blank record only."""
         self._check_writer()
         if end % self.segments.size_bytes == 0:
             end = start + BLANK.size
@@ -51,11 +51,11 @@ class LogFiles:
             self.segments.overwrite(at, memoryview(_ZEROS)[: end - at])
 
     def raise_ends(self, start: int, end: int) -> int:
-        """Let each queue end behind its last record between ``start`` and ``end``, at least.
+        """Raise each queue end at least to the end of its last record from ``start`` to ``end``.
 
-        :returns: store time of the last one, in ms since 1970; 0 where there is none
+        :returns: store time of the last record, in ms since 1970; 0 without a record
 
-        Raises ``OSError`` where the records are not whole.
+        Raises ``OSError`` if the records are not whole.
         """
         from lakelog.log.queue_survey import Survey
 
@@ -68,13 +68,13 @@ class LogFiles:
         return found.last_timestamp_ms
 
     def follow_table(self) -> None:
-        """Go on with a larger table of queue ends, if there is one."""
+        """Map the larger table of queue ends, if there is one."""
         generation = self.positions.words[TABLE_GENERATION]
         if generation != self.table.generation:
             self.table.reopen(generation)
 
     def _records(self, start: int, end: int) -> Iterator[RecordBatch]:
-        from lakelog.log.reading.scan import scan  # brings NumPy, for what few processes ever do
+        from lakelog.log.reading.scan import scan  # brings NumPy, and repairs are rare
 
         for piece in scan(ViewSource(self.segments), start, end):
             if isinstance(piece, Damage):
@@ -83,20 +83,20 @@ class LogFiles:
                 yield piece
 
     def _check_writer(self) -> None:
-        """Bytes that are staged in memory cannot be taken back."""
+        """Raise for a staged writer: bytes in its memory cannot be undone."""
         if self.segments.staged:
             raise OSError(errno.EIO, "an append was interrupted, and its writer stages bytes")
 
     # --- durability ---
 
     def end_to_sync(self) -> int:
-        """End of what was appended, by all processes."""
+        """End of the bytes appended by all processes."""
         words = self.positions.words
-        self._stamp_ms = words[LAST_TIMESTAMP]  # before the end: of a record before it
+        self._stamp_ms = words[LAST_TIMESTAMP]  # before the end: then a record before it has it
         return words[APPENDED]
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; the end of what others see."""
+        """Hand staged bytes to the page cache; return the end visible to other processes."""
         if not self.segments.staged:
             return self.positions.appended
         with self._committing:
@@ -113,9 +113,9 @@ class LogFiles:
         self.positions.words[FLUSHED_TIMESTAMP] = stamp
 
     def write_again(self, start: int, end: int) -> None:
-        """Read the records from ``start`` to ``end``, check them, and write the same bytes.
+        """Read the records from ``start`` to ``end``, check them, and write the same bytes again.
 
-        What is staged is written once, by the process that holds it. Raises ``OSError``.
+        Staged bytes are only written by the process that holds them. Raises ``OSError``.
         """
         if self.segments.staged:
             return

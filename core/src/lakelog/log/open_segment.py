@@ -1,4 +1,4 @@
-"""One segment that a process has open: mapped for reading, or open for writing."""
+"""One segment open in a process: mapped for reading, or open for writing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakelog.files.preallocation import Blocks, SegmentMaker
 from lakelog.interfaces import Extendable, Mapped, SegmentWriter
 
 Window: TypeAlias = tuple[int, int, int, int, memoryview, int, int, int]
-"""Where compiled code may write: number, offsets of the segment, of its end and of the end of what
-is reserved, a writable map, the offset of its first byte, a descriptor of the file, and the length
-in bytes from which records are written to that. No two windows of a process have the same number.
+"""The memory that compiled code may write to: number; offsets of the segment, its end, and its
+reserved end; a writable map; offset of the map's first byte; file descriptor; length in bytes from
+which records are written through the descriptor. Numbers are unique in a process.
 """
 _NUMBERS: Final = count(1)
 
@@ -24,14 +24,14 @@ class Viewable(Protocol):
     """A segment that can be read."""
 
     def view(self, position: int, length: int) -> memoryview:
-        """Bytes of it; no copy."""
+        """A view of its bytes, without a copy."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 class SealedSegment:
-    """A segment that is not written any more, mapped for reading when it is read."""
+    """A segment that is no longer written, mapped at the first read."""
 
     def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
         file = maker.files.open(maker.path(start_offset))
@@ -43,19 +43,19 @@ class SealedSegment:
         self.alive = weakref.ref(mapped)
 
     def view(self, position: int, length: int) -> memoryview:
-        """Memory of the file."""
+        """A view of the mapped file."""
         return self.memory[position : position + length]
 
     def close(self) -> None:
-        """The map goes when its last view goes."""
+        """Drop the map, which ends with its last view."""
 
 
 @attrs.define(eq=False)
 class Opened:
-    """A segment that is open for writing.
+    """A segment open for writing.
 
-    :ivar start: where it starts
-    :ivar end: position up to which its writer was given blocks
+    :ivar start: offset of its first byte
+    :ivar end: position up to which its writer has allocated blocks
     """
 
     start: int
@@ -64,7 +64,7 @@ class Opened:
     end: int = 0
 
     def window(self, size_bytes: int, reserved_offset: int) -> Window | None:
-        """What of a segment of ``size_bytes`` may be written to, up to ``reserved_offset``."""
+        """The writable window of a segment of ``size_bytes``, up to ``reserved_offset``."""
         if not (self.end and isinstance(self.writer, Mapped)):
             return None
         memory, position, descriptor, most_bytes = self.writer.writable_map()
@@ -73,7 +73,7 @@ class Opened:
         return number, *place, memory, start + position, descriptor, most_bytes
 
     def extend(self, position: int) -> None:
-        """Give the writer, whose next write is at ``position``, the blocks that there are."""
+        """Give the writer the allocated blocks; its next write is at ``position``."""
         if isinstance(self.writer, Extendable):
             self.writer.extend(position, self.blocks.end)
         self.end = self.blocks.end
@@ -81,18 +81,18 @@ class Opened:
 
 @attrs.frozen(eq=False)
 class Unsynced:
-    """A segment of which not everything is durable; ``start`` is its first offset."""
+    """A segment that is not durable in full; ``start`` is its first offset."""
 
     start: int
     writer: SegmentWriter
 
     def commit(self) -> int:
-        """Where in the log its committed bytes end."""
+        """Commit its bytes; return the offset of their end."""
         return self.start + self.writer.commit()
 
 
 def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
-    """The error for who asks for what retention has deleted."""
+    """The error for a request of deleted bytes."""
     return OffsetOutOfRange(
         f"offset {offset} was deleted by retention; the log now begins at {minimum}: go on from "
         "there, and take what lies between for lost",

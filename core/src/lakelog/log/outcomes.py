@@ -1,7 +1,7 @@
-"""What strategies answer behind an append: waited for; and the error where it is no answer.
+"""The outcomes that strategies return after an append, and the error for an invalid one.
 
-The messages are in the log by then, so that a bare error would be misleading: who puts again at an
-error stores them twice.
+The messages are in the log already. A bare error would mislead: a caller that puts again after
+an error stores them twice.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from lakelog.runtime.signals import raised_by_handler
 from lakelog.status import PutStatus
 
 Blame: TypeAlias = "Callable[[str], StrategyFailed]"
-"""Makes the error that names a strategy and says what it did."""
+"""Makes the error that names a strategy and the fault."""
 
 _PENDING: Final = ("done", "result", "add_done_callback")
 
 
 class NoOutcomeError(Exception):
-    """Says what a strategy gave in place of an outcome."""
+    """Describes an invalid value returned in place of an outcome."""
 
 
 def checked(given: Outcome) -> Outcome:
-    """``given``, if it is an outcome."""
+    """Return ``given`` if it is an outcome; raise otherwise."""
     if type(given) is not PutStatus and not _is_pending(type(given)):
         raise NoOutcomeError(f"returned {given!r}, which is no PutStatus and no future of one")
     return given
@@ -40,7 +40,7 @@ def _is_pending(kind: type) -> bool:
 
 
 def known(given: Outcome) -> PutStatus:
-    """The status, waited for; raises what it came to."""
+    """Wait for the status; raises the outcome's error."""
     if type(given) is PutStatus:
         status = given
     else:
@@ -54,9 +54,9 @@ def known(given: Outcome) -> PutStatus:
 
 @attrs.frozen
 class Blaming:
-    """Whose fault it is.
+    """Makes the error for a strategy's fault.
 
-    :ivar status: for the results of messages of which only the strategy's promise is missing
+    :ivar status: for results of messages that lack only the strategy's guarantee
     """
 
     blame: Blame
@@ -64,9 +64,9 @@ class Blaming:
     missing: str
 
     def error(self, error: Exception, end_offset: int) -> Exception:
-        """The error for a put whose records end at ``end_offset`` of the log.
+        """The error for a put whose records end at offset ``end_offset``.
 
-        A log that failed says so itself, and an exception of a signal's handler is its owner's.
+        An error of a failed log passes unchanged, and so does an exception from a signal handler.
         """
         if isinstance(error, StoreFailed) or raised_by_handler(error):
             return error
@@ -82,12 +82,12 @@ class Blaming:
 
 
 def blaming_flush(blame: Blame) -> Blaming:
-    """For the flush strategy."""
+    """Blame the flush strategy."""
     missing = "Whether they are durable is not known; Store.flush() makes them so"
     return Blaming(blame, PutStatus.FLUSH_DISK_TIMEOUT, missing)
 
 
 def blaming_replicator(blame: Blame) -> Blaming:
-    """For the replicator."""
+    """Blame the replicator."""
     missing = "Whether they are copied is not known"
     return Blaming(blame, PutStatus.FLUSH_SLAVE_TIMEOUT, missing)

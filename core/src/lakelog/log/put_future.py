@@ -1,7 +1,7 @@
-"""The future of an asynchronous put: for threads as for asyncio.
+"""The future of an asynchronous put, for threads and for asyncio.
 
-Puts that share a sync are answered together, and each event loop that awaits some of them is woken
-once for all. Awaited one by one they would wake it for each.
+Puts that share a sync are answered together, and each event loop is woken once for all of its
+waiters instead of once per put.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _HERE: Final = threading.local()
-"""Of each thread by itself; a context variable would go with what a callback hands to asyncio."""
+"""Per thread; a context variable would be copied into tasks that a callback starts."""
 
 
 def is_called_back() -> bool:
-    """Whether this is a callback of a put, in the thread that has others to answer as well."""
+    """Whether this code runs in a put's callback, in the thread that answers other puts too."""
     return getattr(_HERE, "calls_back", False)
 
 
 class AwaitableFuture(Future[T]):
-    """A :class:`concurrent.futures.Future` that can be awaited too."""
+    """A :class:`concurrent.futures.Future` that can also be awaited."""
 
     _state = PENDING
     _result: T | None = None
@@ -44,7 +44,7 @@ class AwaitableFuture(Future[T]):
         self._awaited: list[asyncio.Future[None]] | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait in an event loop without blocking it; who is cancelled there cancels the put."""
+        """Wait in an event loop without blocking it; cancelling the wait cancels the put."""
         import asyncio
 
         if not self.done():
@@ -69,7 +69,7 @@ class AwaitableFuture(Future[T]):
         waiting.set_result(None)
 
     def _invoke_callbacks(self) -> None:
-        """The base calls it once the state is final, unless :func:`settle` made it so."""
+        """Called by the base class in a final state, unless :func:`settle` set the result."""
         if self._awaited:
             _wake(self._awaited)
         if self._done_callbacks:
@@ -81,15 +81,15 @@ class AwaitableFuture(Future[T]):
 
 
 class PutFuture(AwaitableFuture[PutResult]):
-    """What becomes of one message."""
+    """The result of one message."""
 
 
 class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
-    """What becomes of a whole batch."""
+    """The results of one batch."""
 
 
 def begin(future: AwaitableFuture[Any]) -> bool:
-    """What ``set_running_or_notify_cancel`` does, which costs twice as much."""
+    """As ``set_running_or_notify_cancel``, at half the cost."""
     with future._condition:
         if future._state == PENDING:
             future._state = RUNNING
@@ -98,7 +98,7 @@ def begin(future: AwaitableFuture[Any]) -> bool:
 
 
 def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
-    """Give each its result, as ``set_result`` does, in a third of the time; each has begun."""
+    """Set each result, as ``set_result`` at a third of the cost; each future has begun."""
     awaited: list[asyncio.Future[None]] = []
     for future, result in zip(futures, results, strict=True):
         gate: Gate = future._condition  # type: ignore[assignment]  # of this class it is one
@@ -120,7 +120,7 @@ def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
 
 
 def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Wake each event loop once; one that is closed waits for nothing any more."""
+    """Wake each event loop once; a closed loop has no waiters any more."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for each in waiting:
         loops.setdefault(each.get_loop(), []).append(each)

@@ -1,4 +1,4 @@
-"""What a log holds, added up while it is read: the last store time, and the next queue offsets."""
+"""Collects, during a scan, the last store time and the next queue offsets of a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakelog.codec.recordbatch import RecordBatch
 
 INNER_NUMBER = "INNER_NUM"
-"""How many messages an inner batch holds, each of which takes a queue offset."""
+"""Property with the number of messages in an inner batch; each takes a queue offset."""
 _DISPATCHED = INNER_MULTI_DISPATCH.encode()
 _IMPOSSIBLE = 1 << 62
 _LOG = logging.getLogger("lakelog")
@@ -32,16 +32,16 @@ _LOG = logging.getLogger("lakelog")
 
 @attrs.define
 class Chain:
-    """The queue offsets that the records of one queue state, as they follow one another.
+    """Checks the sequence of queue offsets in the records of one queue.
 
-    No checksum covers a stated queue offset. One that is higher than records that fit between its
-    neighbours can explain counts only if a second record goes on with it.
+    No checksum covers a stored queue offset. An offset too high for the bytes between its record
+    and the neighbours is doubted: it counts only if a second record continues from it.
 
-    :ivar next: the offset that the next message takes
-    :ivar end: physical offset behind the last record that was not doubted
-    :ivar alone: only one record was seen, and nothing bears it out
+    :ivar next: the queue offset of the next message
+    :ivar end: physical offset behind the last record not in doubt
+    :ivar alone: only one record was seen, so nothing confirms its offset
     :ivar start: where the first record starts
-    :ivar doubt_next: behind the offset of the record that was doubted last; -1 without one
+    :ivar doubt_next: the next offset according to the last doubted record; -1 without one
     :ivar doubt_end: physical offset behind that record
     :ivar doubt_start: where it starts
     """
@@ -56,7 +56,7 @@ class Chain:
 
     @classmethod
     def of(cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False) -> Chain:
-        """Begin with the first record; one that states nothing possible counts for nothing."""
+        """Start with the first record; an impossible queue offset is ignored."""
         if stated < 0:
             return cls(0, -_IMPOSSIBLE, start, False, _IMPOSSIBLE, end, start)
         return cls(stated + taken, end, start, not free)
@@ -64,9 +64,9 @@ class Chain:
     def take(
         self, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
     ) -> None:
-        """Go on with a record from ``start`` to ``end``.
+        """Add a record from ``start`` to ``end``.
 
-        :param free: nobody can say how high it may be: behind an inner batch that was lost
+        :param free: no upper bound is known for its offset: it stands behind a lost inner batch
         """
         after = stated + taken
         if stated >= self.next and (free or explains(stated - self.next, start - self.end)):
@@ -79,7 +79,7 @@ class Chain:
             self.next, self.end, self.alone = max(self.next, after), end, False
 
     def doubt_first(self, right: int) -> None:
-        """The only record is not believed: the next message takes ``right``."""
+        """Reject the offset of the only record: the next message takes ``right``."""
         self.doubt_next, self.doubt_start, self.doubt_end = self.next, self.start, self.end
         self.next, self.alone = right, False
 
@@ -95,7 +95,7 @@ class Chain:
             )
 
     def join(self, behind: Chain) -> None:
-        """Go on with what was found of the records right behind, read without these."""
+        """Append the chain of the records right behind, read separately."""
         if behind.alone:
             self.take(behind.next - 1, behind.start, behind.end)
         elif self.alone and 0 < behind.next < self.next:
@@ -110,21 +110,21 @@ class Chain:
 
 
 def explains(missing: int, gap_bytes: int) -> bool:
-    """Whether so many records can have stood in so many bytes of the log."""
+    """Whether ``missing`` records can have fit into ``gap_bytes`` of the log."""
     return missing * RECORD_MIN_BYTES <= gap_bytes
 
 
 @attrs.define
 class Survey:
-    """What was read.
+    """The result of a scan.
 
     :ivar start_offset: where it began
     :ivar end_offset: behind the last whole record or blank
     :ivar last_timestamp_ms: store time of the last record
-    :ivar next_offsets: the offset that the next message of each queue takes
-    :ivar records: how many whole ones there are
-    :ivar highest_timestamp_ms: store time of the youngest record; a clock may have been set back
-    :ivar chains: by queue, what its next record is judged by
+    :ivar next_offsets: by queue, the queue offset of the next message
+    :ivar records: number of whole records
+    :ivar highest_timestamp_ms: highest store time; the clock may have been set back
+    :ivar chains: by queue, the state for checking the next record
     """
 
     start_offset: int
@@ -136,12 +136,12 @@ class Survey:
     chains: dict[Queue, Chain] = attrs.Factory(dict)
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
-        """The next offset of ``queue`` is at least this."""
+        """Raise the next offset of ``queue`` to at least ``next_offset``."""
         if self.next_offsets.get(queue, 0) < next_offset:
             self.next_offsets[queue] = next_offset
 
     def join(self, behind: Survey) -> None:
-        """Add what was read right behind."""
+        """Append the survey of the records right behind."""
         self.end_offset = behind.end_offset
         self.records += behind.records
         self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
@@ -155,9 +155,9 @@ class Survey:
             self.next_offsets[queue] = before.next
 
     def settle(self, queue: Queue, end: int, reached: int) -> None:
-        """Compare with the units of a queue: they end at ``end``, with a record before ``reached``.
+        """Compare with a queue's units: they end at ``end``, with a record before ``reached``.
 
-        A single record that states more than its queue can have come to since is not believed.
+        A single record with a higher offset than its queue can have reached since is rejected.
         """
         chain = self.chains.get(queue)
         if chain is not None and chain.alone and not self._fits(chain, end, reached):
@@ -176,7 +176,7 @@ class Survey:
         return missing <= 0 or explains(missing, max(0, chain.start - reached))
 
     def tell_doubts(self) -> None:
-        """Warn of the queue offsets that were not believed."""
+        """Log a warning for each rejected queue offset."""
         for queue, chain in self.chains.items():
             if chain.doubt_next >= 0:
                 _LOG.warning(
@@ -186,7 +186,7 @@ class Survey:
                 )
 
     def count(self, batch: RecordBatch) -> None:
-        """Add a run of records; prepared messages take no queue offset."""
+        """Add a run of records; prepared transaction messages take no queue offset."""
         from lakelog.codec.queue_groups import queue_groups  # brings NumPy
 
         self.end_offset = batch.end_offset
@@ -202,7 +202,7 @@ class Survey:
         self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)
 
     def _follow(self, batch: RecordBatch, queue: Queue, rows: NDArray[Any]) -> None:
-        """Add the records of one queue, by their places in a run."""
+        """Add the records of one queue, by their positions in a run."""
         chain, stated = self.chains.get(queue), batch.queue_offsets[rows]
         first, last = int(stated[0]), int(stated[-1])
         flags = batch.sys_flags[rows] & INNER_BATCH
@@ -255,13 +255,13 @@ class Survey:
 
 
 def _taken(batch: RecordBatch, at: int) -> int:
-    """How many queue offsets an inner batch takes."""
+    """The number of queue offsets that an inner batch takes."""
     number = batch.properties[at].get(INNER_NUMBER, "1")
     return int(number) if number.isdigit() else 1
 
 
 def _has_light_queues(batch: RecordBatch) -> bool:
-    """Whether any record may feed one; a search in all bytes at once costs next to nothing."""
+    """Whether any record may feed a light queue; one search in all bytes is cheap."""
     from lakelog.codec.propertyblocks import pays, property_blocks
 
     if pays(batch):

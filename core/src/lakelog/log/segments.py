@@ -1,6 +1,6 @@
-"""The log as files of one size: find, view, roll, truncate, delete (RocketMQ's MappedFileQueue).
+"""The log as files of equal size: find, view, roll, truncate, delete (RocketMQ's MappedFileQueue).
 
-Segments follow one another without a gap; deletion goes from the front, truncation from the back.
+Segments are contiguous. Deletion removes the first ones, truncation the last ones.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from lakelog.interfaces import Sealable, Writer
 from lakelog.log.open_segment import Opened, SealedSegment, Unsynced, Viewable, deleted
 
 MOST_MAPS: Final = 64
-"""How many sealed segments stay mapped for reading; each map holds a descriptor."""
+"""Number of sealed segments kept mapped for reading; each map holds a descriptor."""
 
 
 def _ignore(_start_offset: int) -> None:
-    """Nobody listens."""
+    """Do nothing."""
 
 
 class Segments:
-    """The segments of one log, the last of them open for writing.
+    """The segments of one log; the last one is open for writing.
 
-    :ivar size_bytes: length of each
-    :ivar staged: whether bytes reach the page cache only by ``commit``
-    :ivar first_offset: where the first one starts
-    :ivar active_offset: where the one that is being written starts
-    :ivar reserved_offset: an append that ends beyond it calls :meth:`reserve` first
-    :ivar window: what of it compiled code may write to: see ``Window``
-    :ivar open_segments: those that are mapped, or written, by where they start
-    :ivar on_roll: told where each further segment starts
+    :ivar size_bytes: length of each segment
+    :ivar staged: whether bytes reach the page cache by ``commit`` only
+    :ivar first_offset: start of the first segment
+    :ivar active_offset: start of the segment being written
+    :ivar reserved_offset: an append that ends beyond it must call :meth:`reserve` first
+    :ivar window: the part that compiled code may write to: see ``Window``
+    :ivar open_segments: mapped or writable segments, by start offset
+    :ivar on_roll: called with the start of each further segment
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Segments:
         """Open the last segment.
 
         :param position: bytes of records in it
-        :param positions: how far all processes have come that append
-        :param is_there: whether the last one was made, also where ``position`` is 0
+        :param positions: the positions shared by all appending processes
+        :param is_there: whether the last segment exists, even if ``position`` is 0
         """
         self.size_bytes = maker.size_bytes
         self.staged = writer.traits.staged
@@ -71,7 +71,7 @@ class Segments:
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}
         self._unsynced = [Unsynced(active_offset, self.active)]
         self._keeping = Lock()
-        self._maps: dict[int, None] = {}  # the oldest first
+        self._maps: dict[int, None] = {}  # least recently used first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore
 
@@ -79,7 +79,7 @@ class Segments:
         blocks = self._maker.adopt(start, position)
         try:
             writer = self._writer.open(blocks.file, self.size_bytes, position)
-        except BaseException:  # Ctrl-C too: nobody else could close it
+        except BaseException:  # Ctrl-C too: no caller has the file yet to close it
             blocks.file.close()
             raise
         return Opened(start, writer, blocks)
@@ -88,26 +88,26 @@ class Segments:
         try:
             return self._new(self.active_offset)
         except BaseException:  # Ctrl-C too: what was made must go
-            self._preallocator.close(lambda _: True)  # nobody else has the store open
+            self._preallocator.close(lambda _: True)  # no other process has the store open
             raise
 
     def _new(self, start: int, length: int = 0) -> Opened:
-        """Open a segment, with blocks for ``length`` bytes."""
+        """Open a segment with blocks for ``length`` bytes."""
         blocks = self._preallocator.take(start)
         try:
             self._preallocator.reach(blocks, length)
             opened = Opened(start, self._writer.open(blocks.file, self.size_bytes, 0), blocks)
             if blocks.end:
                 opened.extend(0)
-        except BaseException:  # Ctrl-C too: the next try, or the close, finds it in stock
+        except BaseException:  # Ctrl-C too: keep it in stock for the next attempt or the close
             self._preallocator.stock(start, blocks)
             raise
         return opened
 
     def _use(self, opened: Opened) -> None:
-        """Write there from now on.
+        """Make it the active segment.
 
-        No call stands between the stores: the handler of a signal sees none or all of them.
+        No call stands between the stores, so a signal handler sees none or all of them.
         """
         reserved = opened.start + opened.end // 2
         window = opened.window(self.size_bytes, reserved)
@@ -116,29 +116,31 @@ class Segments:
         self._prepared: Opened | None = None
 
     def starts(self) -> Sequence[int]:
-        """Where each segment starts, in order."""
+        """The start offset of each segment, in order."""
         return range(self.first_offset, self._last() + 1, self.size_bytes)
 
     def _last(self) -> int:
-        """Where the last one starts, of whatever process."""
+        """Start of the last segment, in any process."""
         end = max(self._positions.appended - 1, 0)
         return max(self.active_offset, end - end % self.size_bytes)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """At most ``length`` bytes from ``offset``, not beyond the end of its segment; no copy."""
+        """A view of at most ``length`` bytes at ``offset``, within one segment; no copy."""
         start = offset - offset % self.size_bytes
         position = offset - start
         length = min(length, self.size_bytes - position)
+        # Another thread may close or delete the segment at any time, without a lock here. A view is
+        # valid if the segment is still open after it was taken; otherwise the lookup is repeated.
         while True:
             segment = self._segment(start, offset)
             try:
                 found = segment.view(position, length)
-            except (OSError, ValueError):  # of a file that was closed
+            except (OSError, ValueError):  # the file was closed meanwhile
                 if self.open_segments.get(start) is segment:
                     raise
                 continue
             if self.open_segments.get(start) is segment:
-                return found  # or it was closed, and may have read elsewhere
+                return found  # else its descriptor may have been closed and reused
 
     def _segment(self, start: int, offset: int) -> Viewable:
         if offset < self.first_offset:
@@ -165,28 +167,28 @@ class Segments:
             self._alive[start] = [*held, made.alive]
             segment = self.open_segments.setdefault(start, made)
             self._keep(start)
-        if start < self.first_offset:  # deleted meanwhile: its disk space must come free
+        if start < self.first_offset:  # deleted meanwhile: free its disk space
             self._forget(start)
         return segment
 
     def _keep(self, start: int) -> None:
-        """Keep its map as the latest one, and let go of the oldest: never of this one."""
+        """Mark its map as the latest one, and close the oldest; never this one."""
         self._maps.pop(start, None)
         self._maps[start] = None
         if len(self._maps) > MOST_MAPS:
             oldest = next(iter(self._maps))
             del self._maps[oldest]
-            self.open_segments.pop(oldest, None)  # views that are held keep the map
+            self.open_segments.pop(oldest, None)  # held views keep the map alive
 
     def prepare_next(self) -> None:
-        """See to it that the next segment is made before it is needed."""
+        """Start making the next segment ahead of need."""
         self._preallocator.request(self.active_offset + self.size_bytes)
 
     def reserve(self, offset: int, end_offset: int) -> bool:
-        """Have blocks for the bytes from ``offset``, the end of the log, up to ``end_offset``.
+        """Allocate blocks from ``offset``, the end of the log, up to ``end_offset``.
 
-        More are asked for ahead of need once half of what there is is used. Returns whether the
-        writer was given more; raises ``OSError`` for want of room, and then nothing has changed.
+        The next step is requested once half of the present blocks are used. Returns whether the
+        writer got more blocks. Raises ``OSError`` for lack of space, and then nothing has changed.
         """
         opened, start = self._opened, self.active_offset
         is_more = end_offset - start > opened.end
@@ -201,20 +203,20 @@ class Segments:
         return is_more
 
     def hold_back(self, is_scarce: Callable[[int], bool]) -> None:
-        """Allocate nothing ahead of need while ``is_scarce`` says that so many bytes are."""
+        """Allocate nothing ahead of need while ``is_scarce(bytes)`` is true."""
         self._preallocator.is_scarce = is_scarce
 
     def prepare_roll(self, length: int = 0) -> None:
-        """Have the next segment open, with blocks for ``length`` bytes.
+        """Open the next segment, with blocks for ``length`` bytes.
 
-        Raises ``OSError`` where none can be made.
+        Raises ``OSError`` if it cannot be made.
         """
         if self._prepared is None:
-            self._preallocator.settle(self._opened.blocks)  # its file may be closed after the roll
+            self._preallocator.settle(self._opened.blocks)  # the roll may close its file
             self._prepared = self._new(self.active_offset + self.size_bytes, length)
 
     def roll(self) -> None:
-        """Go on in the segment that was prepared; again, where a roll was cut short."""
+        """Continue in the prepared segment; safe to repeat after an interrupted roll."""
         opened = self._prepared
         if opened is None:
             raise ValueError("no segment was prepared")
@@ -223,9 +225,10 @@ class Segments:
         self._go_on(opened)
 
     def follow(self, position: int) -> None:
-        """Go on where the log ends, at ``position``, in a segment that another process began.
+        """Continue at ``position``, the end of the log, in a segment begun by another process.
 
-        It is made where that one died before; raises ``OSError`` where that cannot be.
+        If that process died before it made the segment, it is made here; raises ``OSError`` if
+        that fails.
         """
         start = position - position % self.size_bytes
         self._let_go_of_prepared(but=start)
@@ -244,10 +247,10 @@ class Segments:
                 prepared.writer.close()
 
     def _go_on(self, opened: Opened) -> None:
-        """Write in another segment; nothing happens twice."""
+        """Make another segment the active one; idempotent."""
         start = opened.start
         with self._keeping:
-            self._maps.pop(start, None)  # it was read before, as another process wrote it
+            self._maps.pop(start, None)  # it was mapped to read another process's records
             self.open_segments[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(Unsynced(start, opened.writer))
@@ -258,7 +261,7 @@ class Segments:
             self.on_roll(each)
 
     def release(self) -> None:
-        """Let go of segments that this process has written, and that are durable by now."""
+        """Close durable segments that this process has written."""
         flushed = self._positions.flushed
         for each in list(self._unsynced):
             if each.start < self.active_offset and each.start + self.size_bytes <= flushed:
@@ -266,7 +269,7 @@ class Segments:
         self._preallocator.forget_before(self.active_offset)
 
     def overwrite(self, offset: int, data: bytes | memoryview) -> None:
-        """Write at ``offset`` past the writer, which has nothing in memory; within one segment."""
+        """Write at ``offset``, bypassing a writer without staged bytes; within one segment."""
         start = offset - offset % self.size_bytes
         if start == self.active_offset:
             self._opened.blocks.file.write_at(offset - start, data)
@@ -278,17 +281,17 @@ class Segments:
             file.close()
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache, in log order; the end of what others see."""
+        """Hand staged bytes to the page cache, in log order; return their end."""
         return [each.commit() for each in list(self._unsynced)][-1]
 
     def sync(self, start: int, end: int) -> None:
-        """Make durable what was committed between two offsets; for one caller at a time.
+        """Make the committed bytes between two offsets durable; one caller at a time.
 
-        A segment that was sealed before is closed then: it is read through a map from now on.
+        Segments sealed before are closed afterwards; they are then read through a map.
         """
-        unsynced = list(self._unsynced)  # at once: another thread may roll
+        unsynced = list(self._unsynced)  # a copy: another thread may roll
         for each in (sealed := unsynced[:-1]):
-            each.commit()  # its last bytes may have come after the last commit
+            each.commit()  # its last bytes may be newer than the last commit
         own = {each.start: each.writer for each in unsynced}
         starts = range(start - start % self.size_bytes, end, self.size_bytes)
         for at in starts:
@@ -297,13 +300,13 @@ class Segments:
             else:
                 self._sync_file(at)
         if any(at not in own for at in starts):
-            self._maker.files.sync_dir(self._maker.directory)  # who made it may have died before
+            self._maker.files.sync_dir(self._maker.directory)  # its maker may have died before this
         for each in sealed:
             if each.start + self.size_bytes <= end:
                 self._retire(each)
 
     def _sync_file(self, start: int) -> None:
-        """Of a segment that this process does not write."""
+        """Sync a segment that this process does not write."""
         file = self._maker.files.open(self._maker.path(start), write=True)
         try:
             file.sync()
@@ -311,7 +314,7 @@ class Segments:
             file.close()
 
     def _retire(self, sealed: Unsynced) -> None:
-        with suppress(ValueError):  # one that was deleted meanwhile
+        with suppress(ValueError):  # deleted meanwhile
             self._unsynced.remove(sealed)
             self.open_segments.pop(sealed.start, None)
             sealed.writer.close()
@@ -319,9 +322,9 @@ class Segments:
     # --- deletion ---
 
     def readers(self, start: int) -> int:
-        """How many maps of a sealed segment somebody still holds a view of.
+        """The number of maps of a sealed segment that still have views.
 
-        The map that is kept for the next reader is let go: nothing else tells who holds it.
+        Its own cached map is dropped first, since a map cannot tell its holders apart.
         """
         if start not in self._alive:
             return 0
@@ -335,17 +338,17 @@ class Segments:
         return len(held)
 
     def is_durable(self, start: int) -> bool:
-        """Whether a sync came behind the last byte of the segment that starts at ``start``."""
+        """Whether the whole segment at ``start`` has been synced."""
         self.release()
         return all(each.start != start for each in list(self._unsynced)) and (
             start + self.size_bytes <= self._positions.flushed
         )
 
     def retreat(self) -> int:
-        """Give up the first segment, and leave its file for :meth:`remove`; the new first offset.
+        """Give up the first segment, return the new first offset; :meth:`remove` deletes the file.
 
-        Views that are held stay; whoever asks for a new one is refused. One that no sync has come
-        behind, and the active one, are never given up: a sync may be at their files just now.
+        Held views stay valid; new ones are refused. A segment that is active or not durable is
+        never given up, since a sync may be using its file.
         """
         start = self.first_offset
         if start == self.active_offset:
@@ -357,28 +360,28 @@ class Segments:
         return self.first_offset
 
     def remove(self, start: int) -> None:
-        """Delete the file of a segment that was given up, durably; one that is gone is no error.
+        """Delete the file of a segment that was given up, durably; a missing file is no error.
 
-        Raises ``OSError`` where it cannot be deleted, and
-        :class:`~lakelog.files.preallocation.MakingFailed` where nobody knows.
+        Raises ``OSError`` if it cannot be deleted, and
+        :class:`~lakelog.files.preallocation.MakingFailed` if the outcome is unknown.
         """
         self._maker.remove(start)
 
     def _forget(self, start: int) -> None:
         with self._keeping:
-            # a writer of it was closed by the sync that retired it
+            # the sync that retired it has closed its writer
             self.open_segments.pop(start, None)
             self._maps.pop(start, None)
             self._alive.pop(start, None)
 
     def close(self, *, keep: bool = False) -> None:
-        """Let go of all files, and delete segments that were never used; once is enough.
+        """Close all files, and delete unused segments; a second call does nothing.
 
-        :param keep: delete none: other processes may use them
+        :param keep: delete none, as other processes may use them
         """
         self._let_go_of_prepared()
         self.window = None
-        with suppress(LakelogError):  # the store has failed, and says so itself
+        with suppress(LakelogError):  # the store has failed already, and reports it
             self._preallocator.settle(self._opened.blocks)
         while self.open_segments:
             _, segment = self.open_segments.popitem()
@@ -388,7 +391,7 @@ class Segments:
         self._preallocator.close(lambda start: not keep and start > end)
 
     def remove_unused(self) -> None:
-        """Delete segments behind the end of the log, whoever made them; for a process alone."""
+        """Delete segments behind the end of the log, of any process; for a process alone."""
         maker = self._maker
         for each in reversed(segment_files(maker.directory, maker.files.list(maker.directory))):
             if each.start_offset > self._positions.appended:

@@ -1,6 +1,6 @@
-"""What stands in a directory before it is opened: whether it is a store, and can be owned.
+"""Examines a directory before it is opened: whether it holds a store that can be owned.
 
-Nothing in here changes a byte, but for the mark in a directory where a store is being made.
+Nothing here changes a byte, except for the mark in a directory where a store is being created.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakelog.settings.model import StoreSettings
 
 @attrs.frozen
 class StoreDirectory:
-    """:ivar path: the store directory; :ivar commitlog: where its segments stand."""
+    """:ivar path: the store directory; :ivar commitlog: the directory of its segments."""
 
     files: FileSystem
     path: Path
@@ -45,7 +45,7 @@ class StoreDirectory:
         return cls(files, path, core.commitlog(path))
 
     def is_new(self) -> bool:
-        """Whether no store is there yet, and one can be made.
+        """Whether no store is there yet, and one can be created.
 
         Raises :class:`~lakelog.errors.NotAStore` if something else is there.
         """
@@ -57,7 +57,7 @@ class StoreDirectory:
             raise NotAStore("this is a file; a store is a directory", path=self.path)
         found = sorted(each.name for each in self.path.iterdir())
         if self._foreign(found) and not self._mark.exists():
-            if self.commitlog.is_dir():  # somebody has just made it
+            if self.commitlog.is_dir():  # created meanwhile by another process
                 return False
             raise NotAStore(
                 f"the directory holds {', '.join(found[:3])} and no {self.commitlog.name}/; "
@@ -67,7 +67,7 @@ class StoreDirectory:
         return True
 
     def is_new_or_being_made(self) -> bool | None:
-        """:meth:`is_new`; ``None`` where that cannot be known, since another owner is making it."""
+        """:meth:`is_new`; ``None`` if unknown because another owner is creating the store."""
         try:
             return self.is_new()
         except NotAStore:
@@ -77,10 +77,10 @@ class StoreDirectory:
 
     @contextmanager
     def beginning(self) -> Iterator[None]:
-        """Mark a new directory before strategies are made, which may make files in it.
+        """Mark a new directory before strategies are built, which may create files in it.
 
-        Without the mark, what an open leaves that fails or dies there would pass for a directory
-        of something else. The owner removes the mark once the log's folder is there.
+        Without the mark, the remains of a failed or interrupted open would look like a directory
+        of another program. The owner removes the mark once the log's folder exists.
 
         Raises :class:`~lakelog.errors.NotAStore` if something else is there.
         """
@@ -100,13 +100,13 @@ class StoreDirectory:
     def _make_mark(self) -> None:
         while True:
             self.files.make_dir(self._mark.parent)
-            with suppress(FileNotFoundError):  # another open failed, and removed the folder again
+            with suppress(FileNotFoundError):  # another open failed and removed the folder
                 self.files.open(self._mark, write=True, create=True).close()
                 self.files.sync_dir(self._mark.parent)
                 return
 
     def _withdraw(self, made: list[Path]) -> None:
-        """Leave no trace, unless there is something of a strategy."""
+        """Remove what was created, unless a strategy has left files."""
         if self.commitlog.is_dir() or self._foreign(each.name for each in self.path.iterdir()):
             return
         self.remove_mark()
@@ -114,7 +114,7 @@ class StoreDirectory:
             self.files.remove_dir(each)
 
     def remove_mark(self) -> None:
-        """The log's folder is there: from now on that is what makes this a store."""
+        """Remove the mark: the log's folder now identifies the directory as a store."""
         with suppress(FileNotFoundError):
             self.files.unlink(self._mark)
 
@@ -126,7 +126,7 @@ class StoreDirectory:
         return set(names) - self._left_by_a_beginning()
 
     def _left_by_a_beginning(self) -> set[str]:
-        """What may be there of a store that a power cut ended before it held anything."""
+        """Names that an interrupted creation of a store may leave before it holds data."""
         names = {OWN_DIR, LOCK_FILE, ABORT_FILE, ABORT_BACKUP_FILE, "lost+found"}
         is_unused = read_checkpoint(self.files, self.path) == StoreCheckpoint()
         return names | {CHECKPOINT_FILE} if is_unused else names
@@ -137,43 +137,43 @@ class StoreDirectory:
             raise NotAStore("no store is here; is the path right?", path=self.path)
 
     def check_segments(self, size_bytes: int) -> None:
-        """Raise :class:`~lakelog.errors.BadSegment` where not even a recovery can go on.
+        """Raise :class:`~lakelog.errors.BadSegment` if not even a recovery is possible.
 
-        That is over files that are no segments, segments of another size, and missing ones.
-        Changes nothing; wrong lengths alone are for the recovery to mend.
+        Causes are files that are not segments, segments of another size, and missing segments.
+        Changes nothing; recovery mends other wrong lengths.
         """
         for problem in hindrances(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
 
     def problems(self, size_bytes: int) -> list[BadSegment]:
-        """Everything odd about the segments."""
+        """All problems of the segment files."""
         return problems(self.commitlog, self.files.list(self.commitlog), size_bytes)
 
     def same_file_system(self) -> bool:
-        """Whether the segments stand on the file system of the store directory."""
+        """Whether the segments are on the file system of the store directory."""
         return self.commitlog.stat().st_dev == self.path.stat().st_dev
 
     def temporary(self) -> Path:
-        """A folder for unfinished segments, on their own file system."""
+        """The folder for unfinished segments, on the file system of the segments."""
         if self.same_file_system():
             return self.path / OWN_DIR / TMP_DIR
         return self.commitlog.parent / f".{self.commitlog.name}.{TMP_DIR}"
 
     def segment(self, start_offset: int) -> Path:
-        """Where the segment that starts at ``start_offset`` stands."""
+        """The path of the segment that starts at ``start_offset``."""
         return self.commitlog / segment_name(start_offset)
 
 
 def readable(error: OSError, path: Path) -> StoreError:
-    """The error for what the operating system does not let us do: file, operation, cause, advice.
+    """The error for a failure of the operating system: file, operation, cause, advice.
 
-    :param path: of the store, for an error that names no file
+    :param path: the store, for an error that names no file
     """
     return StoreError(_words(error), path=error.filename or path)
 
 
 def unread(error: OSError, path: Path) -> ReadFailed:
-    """The same for a read, which can be tried again."""
+    """The same for a failed read, which may be repeated."""
     return ReadFailed(_words(error), path=error.filename or path, error=error)
 
 
@@ -198,4 +198,4 @@ _ADVICE: Final = {
     errno.ENOLCK: "see to the locks of its file system",
     errno.ENFILE: "raise the system's limit of open files",
 }
-"""What to do, by the number of the error; where that depends on more, nothing."""
+"""What to do, by error number; empty where that depends on more."""

@@ -1,4 +1,4 @@
-"""Puts together what keeps house for an owner, and what only looks for a reader."""
+"""Builds disk-space maintenance: active for an owner, dry-run for a reader."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class House(Protocol):
-    """Whom a store asks about disk space."""
+    """Disk-space maintenance, as a store uses it."""
 
     def disk(self) -> DiskReport | None:
         """Look at the disks; ``None`` without a watcher."""
 
     def look(self) -> CleaningReport | None:
-        """Say what would be deleted; ``None`` without a cleaner."""
+        """Report what would be deleted; ``None`` without a cleaner."""
 
     def close(self) -> None:
         """Stop."""
@@ -57,11 +57,12 @@ def keep_house(
     events: Events,
     clock: Clock,
 ) -> Maintenance:
-    """What keeps house for an owner; it is for the caller to start it."""
+    """Build the maintenance of an owner; the caller starts it."""
     directory, health = owned.directory, owned.health
     paths = partial(_paths, directory.path, directory.commitlog)
     tell = owned.page.tell_pause
-    tell(None)  # of a process that had the services before
+    # The process that had the services before may have left a pause in the shared page.
+    tell(None)
     disks = None if watcher is None else Disks(watcher, paths, health, events, tell)
     cleaning = None if cleaner is None else _cleaning(owned, cleaner, settings, events, clock)
     go_on = partial(dispatch_again, owned.reput)
@@ -72,10 +73,10 @@ def keep_house(
 
 
 def dispatch_again(reput: Dispatches) -> None:
-    """Dispatch again if it stopped because a disk was full; a new failure is logged.
+    """Resume dispatching if a full disk stopped it; a new failure is logged.
 
-    The cleaner deletes no segment that was not dispatched. So this is tried while puts are still
-    refused, too: else neither would ever go on.
+    The cleaner deletes no segment before it is dispatched. This therefore also runs while puts are
+    refused: otherwise the cleaner and the dispatcher would wait for each other for ever.
     """
     error: BaseException | None = reput.failure
     while error is not None and getattr(error, "errno", None) not in _NO_ROOM:
@@ -113,10 +114,10 @@ def _cleaning(
 
 
 def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
-    """Remove the queues of topics of which nothing is left; their names.
+    """Remove the queues of topics without remaining records; return the topic names.
 
-    Called while nothing is dispatched, with what pausing that gave. What is not dispatched yet is
-    not buried: it makes queues again.
+    Dispatching must be paused; ``dispatchers`` come from ``reput.paused()``. The tombstone ends at
+    ``dispatched``: records that are dispatched later create the queues again.
     """
     readers = [each.dispatcher for each in dispatchers if isinstance(each.dispatcher, QueueReader)]
     positions, directory = owned.positions, owned.directory
@@ -124,7 +125,7 @@ def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
     for reader in readers[:1]:
         removed = unused_topics(reader, positions.minimum)
         if removed:
-            owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
+            owned.log.sync()  # a tombstone must not reach beyond the durable end
         for topic in removed:
             forget = forgetter(dispatchers)
             delete_topic(directory.files, directory.path, topic, positions.dispatched, forget)
@@ -133,9 +134,9 @@ def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
 
 @attrs.define(slots=False, eq=False)
 class Onlooker:
-    """Says what an owner's cleaner would do, beside one or where none is; changes nothing.
+    """Dry-run maintenance for a reader: reports what the owner's cleaner would delete.
 
-    :ivar make_cleaner: makes what the settings name; ``None`` where they name nothing
+    :ivar make_cleaner: builds the configured cleaner; ``None`` if none is configured
     """
 
     _path: Path
@@ -163,7 +164,7 @@ class Onlooker:
         return None if watcher is None else watcher.observe(_paths(self._path, self._commitlog))
 
     def look(self) -> CleaningReport | None:
-        """Say what would go."""
+        """Report what would be deleted."""
         cleaner = self._cleaner
         return None if cleaner is None else self._look(cleaner)
 
@@ -180,9 +181,9 @@ class Onlooker:
         return dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no thread runs."""
 
 
 def _nobody(_start: int) -> int:
-    """Readers of other processes are not known."""
+    """Number of views held: always 0, as views in other processes are unknown."""
     return 0

@@ -1,4 +1,4 @@
-"""The half of a store that reads the log in order, and says where it begins and ends."""
+"""The part of a store that reads the log in order, and its positions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakelog.store.queue_view import QueueStore
 
 
 class LogStore(QueueStore):
-    """What :class:`~lakelog.Store` says about its log.
+    """The log methods of :class:`~lakelog.Store`.
 
-    Where a file cannot be read, all of it raises :class:`~lakelog.errors.ReadFailed`.
+    Each raises :class:`~lakelog.errors.ReadFailed` where a file cannot be read.
     """
 
     @property
@@ -24,7 +24,7 @@ class LogStore(QueueStore):
 
     @reads
     def look_up(self, where: int | str) -> StoredMessage:
-        """The message whose record starts at an offset, or that has an offset message id.
+        """Read one message by the offset of its record or by its offset message id.
 
         Raises :class:`~lakelog.errors.OffsetOutOfRange`, :class:`~lakelog.errors.CorruptRecord`,
         and ``ValueError`` for text that is no message id.
@@ -39,15 +39,15 @@ class LogStore(QueueStore):
         *,
         on_damage: OnDamage | None = None,
     ) -> Iterator[StoredMessage]:
-        """Every message whose record starts from ``start`` up to ``end``, in the log's order.
+        """Yield the messages whose records start in ``[start, end)``, in log order.
 
-        :param start: an offset where a record starts; ``None`` and 0 are the first that is there
-        :param end: an offset; ``None`` is the end of what can be read
-        :param on_damage: told of bytes that are no whole record; without it they are logged. A
-            damaged record is never yielded; whole ones behind it are.
+        :param start: an offset where a record starts; ``None`` and 0 mean the first one present
+        :param end: an offset; ``None`` means the readable end
+        :param on_damage: called with each damaged range; by default damage is logged. Damaged
+            records are never yielded; whole records behind them are.
 
-        Raises :class:`~lakelog.errors.OffsetOutOfRange` where messages from ``start`` on were
-        deleted, also while it reads: it never passes over some in silence.
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` if messages from ``start`` on are deleted,
+        before or during the scan; no message is skipped silently.
         """
         reader = self._reader
         return reader.messages(reader.check_start(start), _end(end), on_damage)
@@ -63,53 +63,52 @@ class LogStore(QueueStore):
     @property
     @reads
     def min_offset(self) -> int:
-        """First byte of the log that is still there."""
+        """Offset of the first byte still in the log."""
         return self._reader.min_offset
 
     @property
     @reads
     def oldest_offset(self) -> int:
-        """First byte that can be read: of the archive, where the setting ``archive`` names one."""
+        """First readable offset, including the archive if the setting ``archive`` names one."""
         return self._reader.oldest_offset
 
     @property
     @reads
     def max_offset(self) -> int:
-        """Where reads stop: behind the last message that has its result."""
+        """Offset where reads stop: the end of the last acknowledged message."""
         return self._reader.max_offset
 
     @property
     @reads
     def flushed_offset(self) -> int:
-        """End of what is durable; 0 where that cannot be known, see :attr:`is_flushed_known`.
+        """Durable end of the log; 0 if unknown, see :attr:`is_flushed_known`.
 
-        The owner knows it. A reader takes it from the owner's shared page while one lives; after
-        a clean stop it is the end of the log; after a crash of lakelog what the checkpoint vouches
-        for, until a recovery has looked at the rest. Within one open store it never falls: what
-        was durable stays so, whatever becomes of the owner.
+        A reader takes it from the shared page while an owner lives. After a clean stop it is the
+        end of the log. After a crash of lakelog it is the checkpoint's offset, until a recovery has
+        run. Within one open store it never falls.
         """
         return self._known_flushed() or 0
 
     @property
     @reads
     def is_flushed_known(self) -> bool:
-        """Whether :attr:`flushed_offset` can be known.
+        """Whether :attr:`flushed_offset` is known.
 
-        It cannot in a store opened for reading beside a living RocketMQ, or after its crash; nor
-        after a crash of lakelog before its first checkpoint, which comes within 10 s. What this
-        reader knew before stays known.
+        It is unknown in a reader beside a living RocketMQ or after RocketMQ crashed. It is also
+        unknown if lakelog crashed before its first checkpoint, within 10 s of the start. A value
+        that this reader once had stays known.
         """
         return self._known_flushed() is not None
 
     @reads
     def wait_flushed(self, offset: int, timeout_ms: int = 10_000) -> bool:
-        """Wait, beside an owner in another process, until everything before ``offset`` is durable.
+        """Wait, in a non-owner process, until the log is durable up to ``offset``.
 
-        The owner wakes those who wait. ``False`` when the time is over, and at once where no living
-        owner tells how far it has come: the store is closed, it crashed, or RocketMQ owns it.
+        The owner wakes the waiters. ``False`` on timeout, and at once where no living owner
+        publishes its durable end: the store is closed, has crashed, or belongs to RocketMQ.
 
-        Raises :class:`~lakelog.errors.StoreClosed`, and ``ValueError`` in the owner, which waits
-        for its own puts, or calls :meth:`~lakelog.Store.flush`.
+        Raises :class:`~lakelog.errors.StoreClosed`. Raises ``ValueError`` in the owner, which waits
+        for its puts or calls :meth:`~lakelog.Store.flush`.
         """
         parts, end = self._current.now(), whole("offset", offset)
         if parts.owned is not None:

@@ -37,27 +37,29 @@ def open_store(  # all but the path are optional, and given by name
     clock: Clock | None = None,
     **arguments: Any,
 ) -> Store:
-    """Open the store in ``path``; unless for reading, make it if nothing is there.
+    """Open the store in ``path``; create it if missing, except for reading.
 
-    :param mode: ``write`` appends and reads, beside others or alone; one process has the services
-        (dispatching, retention, the checkpoint), and another one when that is gone. ``exclusive``
-        does so with nobody beside it but readers; ``read`` takes no lock, changes no byte, and
-        needs nobody. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
+    :param mode: ``write`` appends and reads, alone or beside other processes; one of them has the
+        services (dispatching, retention, checkpoint) and another takes over when it ends.
+        ``exclusive`` allows only readers beside it. ``read`` takes no lock, changes no byte, and
+        needs no owner. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
-    :param plugins: plugins to use instead of those that are installed
-    :param files: stands in for the operating system's files, for tests
-    :param clock: stands in for the clock by which the store keeps house, for tests
+    :param plugins: plugins to use in place of the installed ones
+    :param files: replaces the operating system's files, for tests
+    :param clock: replaces the clock of disk-space maintenance, for tests
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
-    Raises ``TypeError`` and ``ValueError`` for arguments that cannot be meant,
+    Raises ``TypeError`` and ``ValueError`` for invalid arguments,
     :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
-    :class:`~lakelog.errors.StoreError`; whatever is raised, no message was changed, and nothing is
-    held: no thread, descriptor or lock. Of a new store an empty one may be left. Among them:
-    :class:`~lakelog.errors.StoreLocked` where a process has the store for itself, or this one
-    would, and others have it open, :class:`~lakelog.errors.ThreadNotStarted`,
+    :class:`~lakelog.errors.StoreError`. Among the last:
+    :class:`~lakelog.errors.StoreLocked` if another process has the store exclusively, or if this
+    one asks for that while others have it open, :class:`~lakelog.errors.ThreadNotStarted`,
     and :class:`~lakelog.errors.ReadFailed` for a reader.
+
+    After an error no message has changed, and no thread, descriptor or lock is held. An empty
+    store may be left where a new one was to be created.
     """
     mode = known_mode(mode)
     place = _place(path)
@@ -85,10 +87,10 @@ def open_to_serve(
     plugins: Sequence[object] | None = None,
     arguments: Mapping[str, Any],
 ) -> Store:
-    """Open the store in ``path`` with its services, for ``lakelog serve``.
+    """Open the store in ``path`` and take its services, for ``lakelog serve``.
 
-    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` where another
-    process has them.
+    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` if another
+    process keeps the services.
     """
     place = _place(path)
     opening = prepare(
@@ -117,9 +119,9 @@ def prepare(
     arguments: Mapping[str, Any],
     clock: Clock | None = None,
 ) -> Opening:
-    """Find plugins and settings; nothing of the store is touched yet.
+    """Load plugins and settings; the store's files are not touched yet.
 
-    :param tolerate_missing: whether settings of plugins that are not installed are passed over
+    :param tolerate_missing: whether to ignore settings of plugins that are not installed
     """
     registry = Registry.load(_plugins(plugins), os.environ)
     effective = resolve(
@@ -155,23 +157,23 @@ def _plugins(plugins: Sequence[object] | None) -> Sequence[object] | None:
 
 @attrs.frozen
 class Opening(Prepared):
-    """The ways of opening one store."""
+    """The ways to open one store."""
 
     def in_mode(self, mode: Mode) -> Store:
-        """What :func:`lakelog.open` returns."""
+        """Open for :func:`lakelog.open`."""
         ways = Ways(self)
         return self._store(ways.found(mode), ways, mode)
 
     def with_services(self) -> Store:
-        """Have the services from the beginning."""
+        """Open with the services from the start."""
         ways = Ways(self)
         return self._store(ways.serve(), ways, "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
-        """Take over the directory, for oneself alone.
+        """Open as exclusive owner, for recovery commands.
 
-        :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
-        :param full: whether the recovery reads the whole log
+        :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.phases`
+        :param full: whether recovery reads the whole log
         """
         parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")
         return self._store(parts, Ways(self), "exclusive")

@@ -1,4 +1,4 @@
-"""The log as one process has it open for appending, beside others or alone."""
+"""The open log of an appending process, alone or beside others."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from lakelog.settings.model import StoreSettings
 from lakelog.store.strategies import Strategies
 
 MAKING: Final = 10
-"""The byte of ``lock`` that is locked while a segment is made."""
+"""Offset of the byte of ``lock`` that is locked while a segment is created."""
 _LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.define(eq=False, kw_only=True)
 class OpenLog:
-    """What a process appends with.
+    """The objects that one process needs to append.
 
-    :ivar lock: its share of the store
+    :ivar lock: its membership in the store
     """
 
     directory: StoreDirectory
@@ -53,7 +53,7 @@ class OpenLog:
     is_closed: bool = attrs.field(default=False, init=False)
 
     def part(self) -> bool:
-        """Begin to leave; whether nobody else has the store open, and it is to be closed."""
+        """Begin to leave; return whether this is the last process, which closes the store."""
         self.watch.close()
         if not self.lock.is_parting:
             try:
@@ -63,16 +63,16 @@ class OpenLog:
         return self.lock.is_alone
 
     def leave(self) -> None:
-        """Make durable what the flush strategy promises, and let the others go on."""
+        """Flush as the flush strategy promises, then close; the other processes continue."""
         try:
             self.appender.close()
         finally:
             self.let_go(keep=True)
 
     def let_go(self, *, keep: bool) -> None:
-        """Close files and give up the share; once is enough.
+        """Close files and release the membership; further calls do nothing.
 
-        :param keep: whether others have the store open
+        :param keep: whether other processes have the store open
         """
         if not self.is_closed:
             self.is_closed = True
@@ -82,9 +82,9 @@ class OpenLog:
 
 @attrs.frozen(kw_only=True)
 class LogMaker:
-    """Makes an :class:`OpenLog` from a page that is right.
+    """Builds an :class:`OpenLog` from a valid shared page.
 
-    :ivar undo: takes back what was made
+    :ivar undo: undoes the steps so far if opening fails
     """
 
     directory: StoreDirectory
@@ -96,7 +96,7 @@ class LogMaker:
     undo: ExitStack
 
     def segment_maker(self) -> SegmentMaker:
-        """What makes segments of this store."""
+        """Build the creator of segments for this store."""
         directory = self.directory
         maker = SegmentMaker(
             directory.files,
@@ -111,7 +111,7 @@ class LogMaker:
         return maker
 
     def segments(self, maker: SegmentMaker, *, alone: bool) -> Segments:
-        """The segments; alone, with those behind the end of the log in stock for the next rolls."""
+        """Open the segments; if ``alone``, files behind the end are kept for later rolls."""
         positions, size = Positions(self.page.words), self.core.segment_size_bytes
         first, end = positions.minimum, positions.appended
         active = max(first, end - end % size)
@@ -120,7 +120,7 @@ class LogMaker:
             for segment in segment_files(maker.directory, maker.files.list(maker.directory)):
                 if segment.start_offset > active or (segment.start_offset == active == end):
                     preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))
-        elif not maker.is_there(active):  # a roll to there is not over
+        elif not maker.is_there(active):  # another process is rolling to this segment
             active -= size
         made = Segments(
             maker,
@@ -138,7 +138,7 @@ class LogMaker:
         return made
 
     def make(self, segments: Segments, on_turn: Callable[[], None]) -> OpenLog:
-        """The log, with its flush strategy and replicator begun, and a thread that watches."""
+        """Build the log; start its flush strategy and replicator; create the watch thread."""
         directory, strategies, page = self.directory, self.strategies, self.page
         positions = Positions(page.words)
         table = QueueTable(directory.files, directory.path, page.words[TABLE_GENERATION])
@@ -188,11 +188,11 @@ def join_log(
     page: SharedPage,
     on_turn: Callable[[], None],
 ) -> OpenLog:
-    """The log of a store that other processes have open, too.
+    """Open the log of a store that other processes may have open too.
 
-    :param lock: a share that nobody else joins beside until this has let them in
+    :param lock: a membership that keeps others from joining until ``let_in`` is called here
 
-    Where it fails nothing is held, but for the share.
+    On failure only the membership is still held.
     """
     with ExitStack() as undo:
         maker = LogMaker(
@@ -220,6 +220,6 @@ def join_log(
 
 
 def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:
-    """What is told is why the store cannot be opened, and no failure on the way back."""
+    """Run one undo step without raising: the first error says why opening failed."""
     with suppress(LakelogError, OSError):
         undo(*arguments, **named)

@@ -1,7 +1,7 @@
 """Opens a directory for its owner: look, lock, look again, recover, then wire everything.
 
-What goes wrong before the recovery changes nothing, but for empty folders; what goes wrong later
-leaves a directory that the next open recovers.
+An error before recovery changes nothing except empty folders. An error after that leaves a
+directory that the next open recovers.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _FORMER: Final = ("positions", "owner.sock")
 class OwnedLog(OpenLog):
     """The log of the process that has the services of its store.
 
-    :ivar dispatch_lock: says that queues and index are written here, if they are
-    :ivar dispatchers: none where another process has them; ``reput.paused()`` gives them here
+    :ivar dispatch_lock: held while this process writes queues and index
+    :ivar dispatchers: empty if another process has them; ``reput.paused()`` returns them here
     """
 
     identity: StoreIdentity
@@ -78,11 +78,11 @@ class OwnedLog(OpenLog):
     publisher: Publisher
 
     def close(self) -> None:
-        """Flush, write the checkpoint, then ``abort`` may go: RocketMQ's clean stop.
+        """Flush, write the checkpoint, then remove ``abort``: RocketMQ's clean stop.
 
-        Where others have the store open, they go on, and one of them has the services next. A store
-        that failed keeps ``abort``, so that the next open recovers it; raises
-        :class:`~lakelog.errors.StoreFailed` then.
+        If other processes have the store open, they continue, and one takes the services. A failed
+        store keeps ``abort``, so that the next open recovers it; it raises
+        :class:`~lakelog.errors.StoreFailed`.
         """
         if self.is_closed:
             return
@@ -104,9 +104,9 @@ class OwnedLog(OpenLog):
             self.let_go(keep=not alone)
 
     def give_up(self) -> None:
-        """Let another process have the services; this one goes on to append.
+        """Release the services to another process; this one continues to append.
 
-        What fails is told by who has them next: nothing is lost that the log has.
+        Errors are not raised here: the next process with the services rebuilds from the log.
         """
         try:
             self._end_of_dispatching().close()
@@ -133,7 +133,7 @@ class OwnedLog(OpenLog):
 
     def _write_checkpoint(self) -> None:
         if self.log.sync() < self.positions.appended and self.lock.is_alone:
-            raise StoreError(  # a signal's handler that closes cannot wait for the sync around it
+            raise StoreError(  # closed by a signal handler, inside the sync that it would wait for
                 "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
@@ -153,14 +153,14 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     full: bool = False,
     alone: str | None = None,
 ) -> OwnedLog:
-    """Take over ``directory``, which is new or holds a store, and recover it.
+    """Take over a new or existing store in ``directory`` and recover it.
 
-    :param settings: which all processes of the store go by
+    :param settings: the settings shared by all processes of the store
     :param progress: see :mod:`lakelog.recovery.phases`
     :param full: read the whole log
-    :param alone: why no other process may join, once it returns; ``None`` lets them join
+    :param alone: why no other process may join after this returns; ``None`` lets them join
 
-    Queues and index are complete when it returns, unless a dispatcher fails.
+    Queues and index are complete on return, unless a dispatcher fails.
     """
     begun = time.monotonic()
     with ExitStack() as undo:
@@ -219,9 +219,9 @@ def with_services(
     report: RecoveryReport,
     start: int,
 ) -> tuple[OwnedLog, Reput]:
-    """``opened`` with what a process has beside it that dispatches for all.
+    """Add the services to ``opened``: dispatching, publishing, checkpoint.
 
-    :param start: what is before it is dispatched
+    :param start: the offset up to which the log is already dispatched
     """
     directory, positions = opened.directory, opened.positions
     files, path = directory.files, directory.path
@@ -262,7 +262,7 @@ def with_services(
 
 
 def begin_services(owned: OwnedLog, reput: Reput) -> None:
-    """Dispatch what comes; what is there was dispatched."""
+    """Start dispatching new records; existing ones are dispatched already."""
     owned.lock.take_services()
     if reput.failure is None and any(
         isinstance(each.dispatcher, QueueReader) for each in owned.dispatchers
@@ -279,7 +279,7 @@ def take_services(
     dispatch_lock: DispatchLock,
     arrivals: Signal,
 ) -> OwnedLog:
-    """Go on where a process that had the services came to; the log is whole.
+    """Take over the services from a process that released them or died; the log is whole.
 
     :param dispatch_lock: held by this process
     """
@@ -302,7 +302,7 @@ def take_services(
 def _take(
     directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
 ) -> tuple[Membership, bool]:
-    """Look, lock, look again; the lock, and whether nothing was there."""
+    """Look, lock, look again; return the lock, and whether the store is new."""
     is_new = directory.is_new_or_being_made()
     if not (directory.path / LOCK_FILE).exists():
         directory.check_segments(core.segment_size_bytes)
@@ -317,7 +317,7 @@ def _take(
 
 @attrs.frozen
 class _Taking:
-    """What is needed to take a directory over that was looked at."""
+    """Takes over a directory that was examined."""
 
     directory: StoreDirectory
     core: StoreSettings
@@ -328,7 +328,7 @@ class _Taking:
     undo: ExitStack
 
     def open(self, plan: Plan, settings: Mapping[str, Any], *, is_new: bool) -> tuple[OpenLog, int]:
-        """Change what must be changed, then wire everything; and from where to dispatch."""
+        """Mend, then wire the log; also return the offset to dispatch from."""
         directory, strategies = self.directory, self.strategies
         directory.files.make_dir(directory.commitlog)
         directory.remove_mark()
@@ -355,7 +355,7 @@ class _Taking:
         )
 
     def _mark(self, *, is_new: bool) -> None:
-        """Write what says that the store is open."""
+        """Mark the store as open."""
         files, path = self.directory.files, self.directory.path
         if read_identity(files, path) is None:
             make_identity(files, path, new=is_new)
@@ -363,12 +363,12 @@ class _Taking:
         if self.strategies.decoder is not None:
             note_callback(files, path, self.core.append)
         if not (path / ABORT_FILE).exists():
-            self.undo.callback(quietly, remove_abort, files, path)  # maybe half written
+            self.undo.callback(quietly, remove_abort, files, path)  # may be partly written
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
 
     def _publish(self, plan: Plan, dispatched: int, settings: Mapping[str, Any]) -> None:
-        """The positions of the log as it was recovered, and the ends of its queues."""
+        """Publish the positions of the recovered log and its queue ends."""
         files, path, page = self.directory.files, self.directory.path, self.publisher.page
         strategies = self.strategies
         page.reset(self.core.segment_size_bytes, settings)

@@ -1,4 +1,4 @@
-"""Puts messages of one topic, without an object for each: the fastest way for one at a time."""
+"""Puts messages of one topic without building objects: the fastest way for single messages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lakelog.store.roles.parts import Bindable, Puts
 class Producer:
     """Puts messages of one topic into one store; made by :meth:`lakelog.Store.producer`.
 
-    May be used from several threads, for as long as the store is open.
+    Thread-safe; usable as long as the store is open.
 
     :ivar topic: of all its messages; :ivar tags: the same
-    :ivar queue: of all its messages; ``None`` lets the store choose one for each
+    :ivar queue: of all its messages; ``None`` lets the store choose a queue per message
     """
 
     def __init__(self, topic: str, tags: str | None, queue: int | None) -> None:
         """Check the topic, the tags and the queue.
 
-        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for those
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
         that no message can have.
         """
         topic_block(topic)
@@ -34,7 +34,7 @@ class Producer:
         self.queue = None if queue is None else whole("queue", queue)
 
     def bind(self, puts: Puts) -> None:
-        """Put by ``puts`` from now on; called by the store."""
+        """Put through ``puts`` from now on; called by the store."""
         self._puts = puts
         if isinstance(puts, Bindable):
             self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
@@ -42,7 +42,7 @@ class Producer:
             self.__dict__.pop("put", None)
 
     def put(self, body: Body, keys: str | Sequence[str] | None = None) -> PutResult:
-        """Append one message; else as :meth:`lakelog.Store.put`.
+        """Append one message, as :meth:`lakelog.Store.put`.
 
         :param keys: one key, or several
         """
@@ -51,10 +51,10 @@ class Producer:
     def put_many(
         self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None
     ) -> Sequence[PutResult]:
-        """Append many messages side by side; else as :meth:`lakelog.Store.put_columns`.
+        """Append many messages contiguously, as :meth:`lakelog.Store.put_columns`.
 
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
-        :param keys: the same for all, or a list of one for each body
+        :param keys: one value for all bodies, or a list with one entry per body
         """
         from lakelog.codec.bodycolumn import body_column  # brings NumPy
 

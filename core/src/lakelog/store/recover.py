@@ -1,4 +1,4 @@
-"""``lakelog.recover``: what opening does after any stop, followed by a clean close."""
+"""``lakelog.recover``: recovers a store as opening does, then closes it cleanly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING_IS_PUT: Final = {
     "disk_watcher": None,
     "services": {"dispatch": "thread"},
 }
-"""What decides how messages are written and kept plays no part, and need not be installed."""
+"""Settings that only matter for writing and retention; their plugins need not be installed."""
 
 
 def recover(
@@ -40,20 +40,20 @@ def recover(
     progress: Progress | None = None,
     **arguments: Any,
 ) -> RecoveryReport:
-    """Recover a store that nobody owns, complete its queues and index, and leave a clean stop.
+    """Recover a store that no process has open, complete its queues and index, and stop cleanly.
 
     A second call finds nothing to do. The other arguments are those of :func:`lakelog.open`.
 
-    :param dry_run: change nothing, and say what would be done
-    :param full: read the whole log; else only what a stop can have left in disorder is read, and
-        the report vouches for nothing before ``read_from``
-    :param progress: told how many bytes of the log were read, and how many there are at most; then
-        the same of the bytes from which queues and index are completed. If it has a method
-        ``phase``, that is told before which of the two begins, in words
+    :param dry_run: change nothing and report what would be done
+    :param full: read the whole log; by default only the part that a stop can have damaged is read,
+        and the report guarantees nothing before ``read_from``
+    :param progress: called with the bytes of the log read so far and their maximum, then with the
+        same for queues and index. If it has a method ``phase``, that receives a description before
+        each of the two
 
     Raises :class:`~lakelog.errors.StoreLocked` while an owner lives,
-    :class:`~lakelog.errors.NotAStore`, :class:`~lakelog.errors.BadSegment` where segments are
-    missing, or over damage with ``on_damage="refuse"``, :class:`~lakelog.errors.DispatchStopped` if
+    :class:`~lakelog.errors.NotAStore`, :class:`~lakelog.errors.BadSegment` for missing segments
+    or, with ``on_damage="refuse"``, for damage, :class:`~lakelog.errors.DispatchStopped` if
     queues or index could not be completed, and any other :class:`~lakelog.errors.StoreError`.
     """
     opening = prepare(
@@ -87,7 +87,7 @@ def _planned(
 
 
 def _check_writable(directory: StoreDirectory) -> None:
-    """What would stop a recovery that writes, as far as it can be told without writing."""
+    """Raise if a recovery could not write, as far as a check without writing can find out."""
     path = directory.path
     for name in (ABORT_FILE, ABORT_BACKUP_FILE, CHECKPOINT_FILE, LOCK_FILE):
         if (path / name).is_dir():

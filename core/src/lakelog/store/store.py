@@ -1,4 +1,4 @@
-"""The store: wiring and lifecycle only; every duty is another module's."""
+"""The store: wiring and lifecycle only; other modules do the work."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class Store(LogStore):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
-    All methods may be called from several threads.
+    Thread-safe.
 
     :ivar path: the store directory
-    :ivar settings: what it was opened with, and where each value came from
+    :ivar settings: the settings in force, each with its origin
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Store(LogStore):
         super().__init__(Current(path, parts, events, again))
         self.path = path
         self.settings = settings
-        self._left_of: set[str] = set()  # topics that were deleted, and files may be left
+        self._left_of: set[str] = set()  # deleted topics of which files may be left
         self._producers = WeakSet[Producer]()
         self._current.on_swap = _binder(ref(self))
         self._bind(parts)
 
     def _bind(self, parts: Parts) -> None:
-        """Let puts of who writes go straight to their place, which saves a call per message."""
+        """Bind ``put`` of a writing store straight to its target: saves a call per message."""
         if parts.owned is None and parts.joined is None:
             self.__dict__.pop("put", None)
         else:
@@ -71,20 +71,20 @@ class Store(LogStore):
     def put(self, message: Message) -> PutResult:
         """Append one message.
 
-        :returns: where it is; its status is ``PUT_OK``, or says what could not be had in time
+        :returns: its position and status: ``PUT_OK``, or the guarantee that was not met in time
             although the message is in the log
 
-        Raises :class:`~lakelog.PutRefused` when the message is not in the log, and
-        :class:`~lakelog.errors.StoreFailed` when a write or sync failed.
+        Raises :class:`~lakelog.PutRefused` if the message is not in the log, and
+        :class:`~lakelog.errors.StoreFailed` if a write or sync failed.
         """
         return self._current.last().puts.put(message)
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many messages of any topics and queues, in their order and side by side.
+        """Append many messages of any topics and queues contiguously, in their order.
 
-        All are appended or none, and one wait covers all of them. A batch that does not fit into
-        one segment goes in pieces, one wait each; :class:`~lakelog.PutRefused` then has the
-        results of what is in the log already in ``accepted``.
+        Either all are appended or none, with one wait for all. A batch larger than the space in
+        one segment is split, with one wait per part. :class:`~lakelog.PutRefused` then holds the
+        results of the parts already in the log in ``accepted``.
         """
         return self._current.last().puts.put_batch(_sequence(messages))
 
@@ -98,13 +98,13 @@ class Store(LogStore):
         keys: str | Sequence[str | Sequence[str] | None] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Sequence[PutResult]:
-        """Append many messages of one topic, without an object for each: the fastest way in.
+        """Append many messages of one topic from columns: the fastest way to write.
 
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
-        :param queue_ids: one for all, or one per body; so are ``tags`` and ``keys``
+        :param queue_ids: one for all, or one per body; the same holds for ``tags`` and ``keys``
         :param properties: the same for all
 
-        Else as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
+        Otherwise as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
         """
         from lakelog.codec.bodycolumn import body_column  # brings NumPy
 
@@ -115,13 +115,13 @@ class Store(LogStore):
     def producer(
         self, topic: str, *, tags: str | None = None, queue: int | None = None
     ) -> Producer:
-        """What puts messages of one topic from their bodies and keys: the way for loops.
+        """Return a producer, which puts messages of one topic from bodies and keys: fast in loops.
 
-        :param tags: of all of them
-        :param queue: of all of them; without one the store chooses a queue for each
+        :param tags: of all its messages
+        :param queue: of all its messages; by default the store chooses a queue per message
 
-        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for what no
-        message can have.
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
+        that no message can have.
         """
         made = Producer(topic, tags, queue)
         self._producers.add(made)
@@ -131,29 +131,29 @@ class Store(LogStore):
     def put_async(self, message: Message) -> PutFuture:
         """Append one message in the background, in the order of the calls.
 
-        :returns: a :class:`concurrent.futures.Future`, which can be awaited too; it gets what
-            :meth:`put` would return or raise
+        :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
+            :meth:`put`
 
-        A callback of the future may put again, and wait for it; it runs in the thread that answers,
-        so that what takes long there holds others up.
+        A callback of the future may put again and wait for the result. Callbacks run in the
+        answering thread: a slow callback delays the other results.
         """
         return self._current.last().puts.put_async(message)
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """:meth:`put_batch` in the background, in the order of the calls.
 
-        :returns: a :class:`concurrent.futures.Future` of what :meth:`put_batch` would return or
-            raise; it can be awaited too
+        :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
+            :meth:`put_batch`
         """
         return self._current.last().puts.put_batch_async(_sequence(messages))
 
     def flush(self) -> int:
-        """Make durable what was put before this call, whatever the flush strategy does.
+        """Make all earlier puts durable, with any flush strategy.
 
-        :returns: the end of what is durable, an offset of the log
+        :returns: the durable end, an offset of the log
 
-        Raises :class:`~lakelog.errors.StoreFailed` if that fails, and
-        :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading.
+        Raises :class:`~lakelog.errors.StoreFailed` if the sync fails, and
+        :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading.
         """
         return self._current.now().flush()
 
@@ -161,9 +161,9 @@ class Store(LogStore):
 
     @property
     def role(self) -> Role:
-        """``owner``, ``attach`` beside an owner in another process, or ``read``.
+        """``owner``, ``attach`` (an owner runs in another process), or ``read``.
 
-        One that writes turns from ``attach`` to ``owner`` when it takes the services over.
+        A writing store changes from ``attach`` to ``owner`` when it takes over the services.
         """
         return self._current.last().role
 
@@ -173,7 +173,7 @@ class Store(LogStore):
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What was found and done when this owner took the store; ``None`` where it is none."""
+        """The report of the recovery by this owner; ``None`` in any other role."""
         owned = self._owned
         return None if owned is None else owned.recovery
 
@@ -182,7 +182,7 @@ class Store(LogStore):
     @property
     @reads
     def dispatched_offset(self) -> int:
-        """End of what queues and index know, in bytes from the start of the log."""
+        """Offset up to which the log is dispatched to queues and index."""
         return self._current.last().waits.offset
 
     @property
@@ -194,52 +194,51 @@ class Store(LogStore):
     @property
     @reads
     def dispatch_failure(self) -> DispatchStopped | None:
-        """Why queues and index stand still, if a dispatcher failed; puts go on."""
+        """The dispatcher's error if dispatching has stopped; puts go on."""
         return self._current.last().waits.failure
 
     @reads
     def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
-        """Wait until queues and index know everything before ``offset``.
+        """Wait until the log before ``offset`` is dispatched to queues and index.
 
-        :param offset: such as a result's ``end_offset``; ``None`` is what can be read now
-        :returns: whether they did in time
+        :param offset: such as a result's ``end_offset``; ``None`` is the readable end
+        :returns: whether it was dispatched in time
 
-        Raises :class:`~lakelog.errors.DispatchStopped` if they do not get on.
+        Raises :class:`~lakelog.errors.DispatchStopped` if dispatching has stopped.
         """
         end = self.max_offset if offset is None else whole("offset", offset)
         return self._current.now().waits.wait(end, span_ms("timeout_ms", timeout_ms) / 1000)
 
     def resume_dispatch(self) -> None:
-        """Go on after a dispatcher failed and what it failed at was seen to.
+        """Resume dispatching after the cause of a dispatcher's failure was removed.
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
         self._current.manager().resume_dispatch()
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of ``topic`` for good; its records stay in the log, without a queue.
+        """Remove the queues of ``topic`` permanently; its records stay in the log, without a queue.
 
-        What is put from now on makes queues again, which go on with the same queue offsets. A
-        tombstone keeps a recovery from bringing the old ones back; ``lakelog rebuild`` does. It is
-        durable before anything is removed, and from then on nobody finds a message of the topic by
-        queue, time or key, in other processes neither.
+        Later puts create new queues, which continue the queue offsets. A tombstone keeps a
+        recovery from restoring the old queues; ``lakelog rebuild`` ignores it. It is
+        durable before anything is removed. From then on no process finds the old messages by queue,
+        time or key.
 
-        In a process without the services, the one that has them does it, as with
-        :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All four
-        raise :class:`~lakelog.errors.StoreReadOnly` where the store is open for reading,
-        :class:`~lakelog.errors.NoOwner` where nobody has the services for long, and
-        :class:`~lakelog.errors.StoreLocked` where who has them does not answer.
+        A process without the services passes the call to the process that has them. The same holds
+        for :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All
+        four raise :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading,
+        :class:`~lakelog.errors.NoOwner` if no process has the services within the time limit, and
+        :class:`~lakelog.errors.StoreLocked` if the process with the services does not answer.
 
-        Raises ``ValueError`` where no queue of ``topic`` is,
-        :class:`~lakelog.errors.DispatchStopped` where that cannot be known, and
-        :class:`~lakelog.errors.StoreError` where the disk fails: either nothing has changed, or the
-        topic is gone and files of it are left, as the message says. Then the next call of this, or
-        the next open, removes them.
+        Raises ``ValueError`` for an unknown topic, :class:`~lakelog.errors.DispatchStopped` if the
+        topics cannot be determined, and :class:`~lakelog.errors.StoreError` if the disk fails. In
+        the last case either nothing has changed, or the topic is gone and some files remain; the
+        message says which. The next call, or the next open, removes those files.
         """
         manager, known = self._current.manager(), self.topics()
         known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
-            known = self.topics()  # what was put just before this call counts
+            known = self.topics()  # dispatches earlier puts first
         if topic not in known:
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
             raise WrongValue(
@@ -255,7 +254,7 @@ class Store(LogStore):
         self._left_of.discard(topic)
 
     def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics of which the log holds nothing any more; their names."""
+        """Remove the queues of topics without remaining records; return the topic names."""
         try:
             return self._current.manager().delete_unused_topics()
         except OSError as error:
@@ -264,13 +263,13 @@ class Store(LogStore):
     # --- disk space ---
 
     def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
-        """Delete now what the store's cleaner lets go, without waiting for its hour.
+        """Run the store's cleaner now instead of at its set hour.
 
-        It stops at the first segment that has to stay, and says why.
+        It stops at the first segment that must stay, and the report gives the reason.
 
-        :param dry_run: only say what would go; works in a store opened for reading, too
+        :param dry_run: only report what would be deleted; also allowed in a reader
 
-        Raises :class:`~lakelog.errors.SettingsError` where no cleaner is set, and
+        Raises :class:`~lakelog.errors.SettingsError` without a cleaner, and
         :class:`~lakelog.errors.StoreReadOnly`.
         """
         try:
@@ -289,15 +288,15 @@ class Store(LogStore):
 
     @reads
     def disk(self) -> DiskReport | None:
-        """How full the disks are, and what follows from it; ``None`` without a watcher.
+        """Check how full the disks are; ``None`` without a watcher.
 
-        It looks now: an owner's puts are refused, or taken again, by what is found.
+        In an owner the result pauses or resumes puts.
         """
         return self._current.now().house.disk()
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken; not by a reader, after a failure, or while a disk is full."""
+        """True if ``put`` is accepted: not read-only, not failed, disk not full."""
         parts = self._current.last()
         log = parts.owned or parts.joined
         return log is not None and log.health.takes_puts
@@ -310,10 +309,10 @@ class Store(LogStore):
     # --- lifecycle ---
 
     def close(self) -> None:
-        """Flush and close; nothing happens to a store that is closed.
+        """Flush and close; a second call does nothing.
 
-        Raises :class:`~lakelog.errors.StoreError` in a callback of a put, which it would wait for;
-        the store stays open then.
+        Raises :class:`~lakelog.errors.StoreError` in a callback of a put, since closing waits for
+        that put; the store stays open then.
         """
         if is_called_back():
             raise StoreError(
@@ -343,7 +342,7 @@ _STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "r
 
 
 def _binder(store: ref[Store]) -> Callable[[Parts], None]:
-    """What binds a store's puts anew, if it is still there."""
+    """Return a function that rebinds the puts of ``store`` if it still exists."""
 
     def bind(parts: Parts) -> None:
         found = store()
@@ -354,7 +353,7 @@ def _binder(store: ref[Store]) -> Callable[[Parts], None]:
 
 
 def _sequence(messages: Sequence[Message]) -> Sequence[Message]:
-    """``messages``, if they are several that can be counted."""
+    """Return ``messages`` if it is a sized collection of messages; raise otherwise."""
     if not isinstance(messages, Sequence):
         several = "a list of messages; put() takes a single one"
         raise wrong_type("messages", messages, several)

@@ -1,4 +1,4 @@
-"""The strategies that a store's settings choose, made and checked before any file is touched."""
+"""Builds and checks the configured strategies before any file is touched."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from lakelog.settings.effective import Settings
 
 AUTO = "auto"
 _AUTO_FLUSH = ("timed", "none")
-"""What ``flush = "auto"`` chooses: the first of these that is installed."""
+"""The choices of ``flush = "auto"``: the first one installed."""
 _AUTO_DISPATCHERS = ("consume-queue", "hash-index")
-"""What ``dispatchers = "auto"`` chooses: those of these that are installed."""
+"""The choices of ``dispatchers = "auto"``: all that are installed."""
 _log = logging.getLogger("lakelog")
 
 
 @attrs.frozen
 class Strategies:
-    """One object per choice.
+    """The strategies of one store.
 
-    :ivar flush_failed: makes the error for a put behind whose append the flush strategy failed
+    :ivar flush_failed: makes the error of a put whose flush strategy raised after the append
     :ivar replicator_failed: the same for the replicator
-    :ivar decoder: gives bodies as they were put, if the append callback stores them otherwise
+    :ivar decoder: restores bodies if the append callback stores them encoded
     """
 
     append: AppendCallback
@@ -60,9 +60,9 @@ class Strategies:
 def make_strategies(
     registry: Registry, settings: Settings, context: Context, *, services: bool = True
 ) -> Strategies:
-    """Build what ``settings`` name; raises :class:`~lakelog.errors.PluginError`.
+    """Build the strategies named by ``settings``; raises :class:`~lakelog.errors.PluginError`.
 
-    :param services: whether with dispatchers, cleaner and watcher; see :func:`add_services`
+    :param services: whether to build dispatchers, cleaner and watcher; see :func:`add_services`
     """
     core = settings.core
 
@@ -91,7 +91,7 @@ def make_strategies(
 def add_services(
     strategies: Strategies, registry: Registry, settings: Settings, context: Context
 ) -> Strategies:
-    """The same, with what a process needs that dispatches and deletes for all."""
+    """Return ``strategies`` with dispatchers, cleaner and disk watcher added."""
     return attrs.evolve(
         strategies,
         dispatchers=make_dispatchers(registry, settings, context),
@@ -101,9 +101,9 @@ def add_services(
 
 
 def with_accelerator(registry: Registry, settings: Settings, context: Context) -> Context:
-    """``context`` with the accelerator that ``settings`` choose, which this process then uses.
+    """Return ``context`` with the accelerator that ``settings`` choose, and activate it.
 
-    What is installed but cannot be used is told in the log, and raises only where it was named.
+    An accelerator that is installed but unusable is logged. It raises only if it was named.
     """
     for name in accelerator_names(registry, settings):
         try:
@@ -119,7 +119,7 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
 
 
 def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
-    """The accelerators of which the first one is used that can be."""
+    """Names of accelerators to try in order; the first usable one is used."""
     name = settings.core.accelerator
     if name == AUTO:
         return registry.names(Kind.ACCELERATOR)
@@ -141,7 +141,7 @@ def _accelerator(
 
 
 def make_decoder(registry: Registry, settings: Settings, context: Context) -> Decoder | None:
-    """What gives bodies as they were put, for who only reads; without the plugin, nothing."""
+    """Build the decoder of bodies for a reader; ``None`` if its plugin is not installed."""
     name = settings.core.append
     if name not in registry.names(Kind.APPEND_CALLBACK):
         _log.warning(
@@ -154,7 +154,7 @@ def make_decoder(registry: Registry, settings: Settings, context: Context) -> De
 
 
 def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:
-    """Build the cleaner that ``settings`` name, if they name one."""
+    """Build the configured cleaner, if any."""
     name = settings.core.cleaner
     made: Cleaner | None = _made(registry, settings, context, Kind.CLEANER, name)
     return made
@@ -163,7 +163,7 @@ def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cl
 def make_disk_watcher(
     registry: Registry, settings: Settings, context: Context
 ) -> DiskWatcher | None:
-    """Build the disk-space watcher that ``settings`` name, if they name one."""
+    """Build the configured disk watcher, if any."""
     name = settings.core.disk_watcher
     made: DiskWatcher | None = _made(registry, settings, context, Kind.DISK_WATCHER, name)
     return made
@@ -179,7 +179,7 @@ def _made(
 
 
 def make_dispatchers(registry: Registry, settings: Settings, context: Context) -> tuple[Named, ...]:
-    """Build the dispatchers in their order; a reader does without those that are not installed."""
+    """Build the dispatchers in their order; a reader ignores those that are not installed."""
     installed = registry.names(Kind.DISPATCHER)
 
     def make(name: str) -> Named:
@@ -195,7 +195,7 @@ def make_dispatchers(registry: Registry, settings: Settings, context: Context) -
 
 
 def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
-    """Build what serves deleted segments, if any; a reader does without one not installed."""
+    """Build the source of deleted segments, if any; a reader ignores a missing plugin."""
     name = settings.core.archive
     if name is None or (context.read_only and name not in registry.names(Kind.SEGMENT_SOURCE)):
         return None
@@ -205,7 +205,7 @@ def make_archive(registry: Registry, settings: Settings, context: Context) -> Se
 
 
 def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
-    """The dispatchers that are used, in their order."""
+    """Names of the dispatchers in use, in their order."""
     if AUTO not in settings.core.dispatchers:
         return settings.core.dispatchers
     installed = registry.names(Kind.DISPATCHER)
@@ -213,7 +213,7 @@ def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
 
 
 def flush_name(registry: Registry, settings: Settings) -> str:
-    """The flush strategy that is used; where lakelog chooses it, the log says so."""
+    """Name of the flush strategy in use; an automatic choice is logged."""
     if settings.core.flush != AUTO:
         return settings.core.flush
     installed = registry.names(Kind.FLUSH_STRATEGY)

@@ -1,1 +1,1 @@
-"""Mapped pages by which the processes of one store see how far it has come."""
+"""Mapped pages through which the processes of one store share its positions."""

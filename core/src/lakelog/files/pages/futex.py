@@ -1,6 +1,6 @@
-"""The system call ``futex`` on words of 32 bits in memory that processes share; see futex(2).
+"""The system call ``futex`` on 32-bit words in shared memory; see futex(2).
 
-Where it cannot be had, :func:`futex` gives ``None``, and who waits looks again and again.
+Where the call is not available, :func:`futex` returns ``None`` and waiters poll.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ctypes
 
 _NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
-"""The call's number, by machine, from the kernel's tables of system calls."""
+"""The number of the system call, by machine, from the kernel's tables."""
 _WAIT: Final = 0
 _WAKE: Final = 1
 _ALL: Final = 0x7FFF_FFFF
@@ -26,10 +26,10 @@ _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 
 @attrs.define
 class Futex:
-    """Waits at one word, and wakes those who do.
+    """Waits at one word, and wakes its waiters.
 
-    Waiting lets go of the interpreter lock; waking does not, as it is over before another thread
-    could do anything.
+    Waiting releases the interpreter lock. Waking keeps it, since the call is shorter than a
+    switch of threads.
     """
 
     _number: int
@@ -40,7 +40,7 @@ class Futex:
     _kept: object
 
     def wait(self, value: int, timeout_s: float) -> bool:
-        """Sleep while the word is ``value``; ``False`` where the system does not let us."""
+        """Sleep while the word equals ``value``; ``False`` if the system refuses the call."""
         import ctypes
 
         seconds = max(timeout_s, 0.0)
@@ -50,12 +50,12 @@ class Futex:
         return ctypes.get_errno() not in _NO_MORE
 
     def wake(self, most: int = _ALL) -> None:
-        """Wake those who sleep at the word, ``most`` of them at most."""
+        """Wake at most ``most`` waiters of the word."""
         self._wakes(self._number, self._address, _WAKE, most, None, None, 0)
 
 
 def futex(memory: memoryview, at: int) -> Futex | None:
-    """A futex at byte ``at`` of writable, shared ``memory``; ``None`` where there is no such call.
+    """A futex at byte ``at`` of writable, shared ``memory``; ``None`` if not available.
 
     :param at: a multiple of 4
     """
@@ -70,7 +70,7 @@ def futex(memory: memoryview, at: int) -> Futex | None:
 
 
 def _call(library: ctypes.CDLL) -> Callable[..., int]:
-    """``syscall``, as an object whose types are nobody else's."""
+    """``syscall`` from a private copy of the library, since its types are set here."""
     import ctypes
 
     call = library["syscall"]

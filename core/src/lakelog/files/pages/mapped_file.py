@@ -1,4 +1,4 @@
-"""Files that are mapped to be shared: made with room, and told from others of their name."""
+"""Files mapped as shared memory: allocated in full, and identified across replacement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Identity: TypeAlias = tuple[int, int]
 
 
 def identity_of(path: Path, least_bytes: int) -> Identity | None:
-    """What tells a file from another of its name; ``None`` for one that is gone or cut short."""
+    """The identity of a file under ``path``; ``None`` if it is missing or too short."""
     try:
         found = os.stat(path)
     except OSError:
@@ -22,11 +22,11 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
 
 
 def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:
-    """The first ``length`` bytes of ``path``, made if it is not there, to be read and written.
+    """Map the first ``length`` bytes of ``path`` read-write; create the file if missing.
 
-    They are allocated first: a store into a hole would kill the process on a full disk.
+    The bytes are allocated first: a write into a hole would kill the process on a full disk.
 
-    Raises ``OSError``, and then leaves no new file behind.
+    Raises ``OSError``, and then leaves no new file.
     """
     is_new = not path.exists()
     file = files.open(path, write=True, create=True)

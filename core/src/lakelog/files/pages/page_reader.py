@@ -1,4 +1,4 @@
-"""What a reader can believe of a store's positions while it is open somewhere, or after that."""
+"""Positions of a store as a reader may trust them, while it is open elsewhere and afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRUSTED_S: Final = 0.001
 
 
 class Belief:
-    """One reader's view of the page of those that have the store open."""
+    """A reader's view of the shared page while some process has the store open."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         self._files = files
@@ -30,17 +30,16 @@ class Belief:
         self._until = 0.0
 
     def page(self) -> PageView | None:
-        """The page of processes that have the store open; ``None`` where none has.
+        """The page, if a process has the store open; else ``None``.
 
-        The lock is looked at again after a millisecond, within which one answer may ask for many
-        positions; those of processes that died stay right for longer. The state is looked at each
-        time.
+        The lock is checked at most once per millisecond, as one call may need many positions, and
+        positions of a dead process stay valid for longer than that. The state is checked each time.
         """
         if time.monotonic() >= self._until:
             self._is_published = is_published(self._files, self._path)
             self._until = time.monotonic() + TRUSTED_S
             if page_identity(self._path) != self._identity:
-                self._page = None  # the owner made another one
+                self._page = None  # the owner created another file
         if not self._is_published:
             self._page = None
             return None
@@ -58,9 +57,9 @@ class Belief:
 
 
 class ReaderFlushed:
-    """Up to where a reader knows the log to be durable; what was durable once stays so.
+    """The durable end of the log as a reader knows it; it never falls.
 
-    :param page: gives the page to go by now, if any
+    :param page: returns the current page, if any
     """
 
     def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:
@@ -71,7 +70,7 @@ class ReaderFlushed:
         self._lock = Lock()
 
     def end(self, log_end: Callable[[], int]) -> int | None:
-        """End of what is durable; ``None`` if nobody says. It never falls."""
+        """The durable end; ``None`` if unknown."""
         found = self._found(log_end)
         with self._lock:
             if found is not None:
@@ -79,35 +78,35 @@ class ReaderFlushed:
             return self._known
 
     def _found(self, log_end: Callable[[], int]) -> int | None:
-        """What can be told now.
+        """The durable end from the present sources.
 
-        A clean stop leaves everything durable. After a crash of lakelog, or while it recovers,
-        the checkpoint's ``confirm_offset`` moved after syncs only; RocketMQ's is no such promise.
-        One that never moved says nothing.
+        After a clean stop the whole log is durable. After a crash of lakelog, or during recovery,
+        the checkpoint's ``confirm_offset`` is valid, since it moves after syncs only; 0 means
+        unknown. RocketMQ's ``confirm_offset`` gives no such guarantee.
         """
         page = self._page()
         if page is not None:
             return page.flushed
         if self._is_stopped():
             end = log_end()
-            if self._is_stopped():  # an owner that came meanwhile may have moved the end
+            if self._is_stopped():  # else a new owner may have moved the end meanwhile
                 return end
         if not self._ran_lakelog_last():
             return None
         return min(self._confirmed(), log_end()) or None
 
     def _is_stopped(self) -> bool:
-        """Whether nobody owns the store, and its last owner closed it."""
+        """Whether the store has no owner and was closed cleanly."""
         return not (self._path / ABORT_FILE).exists() and not is_owned(self._files, self._path)
 
     def _confirmed(self) -> int:
         try:
             return read_checkpoint(self._files, self._path).confirm_offset
-        except OSError:  # what cannot be read vouches for nothing
+        except OSError:  # an unreadable checkpoint proves nothing
             return 0
 
     def _ran_lakelog_last(self) -> bool:
-        """RocketMQ locks byte 0 only, and leaves a process id in ``abort``, but no page."""
+        """Whether lakelog ran last: RocketMQ locks byte 0, writes ``abort``, and makes no page."""
         if is_owned(self._files, self._path):
             return is_published(self._files, self._path)
         page = PageView.open(self._files, self._path)

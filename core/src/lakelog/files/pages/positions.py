@@ -1,4 +1,4 @@
-"""How far a log has come: the words of the shared page, by name.
+"""The positions of a log: the words of the shared page, by name.
 
 Every position is an offset in bytes from the start of the log.
 ``minimum <= dispatched <= readable <= appended`` and ``flushed <= committed <= appended``.
@@ -31,7 +31,7 @@ from lakelog.files.pages.shared_page import (
 )
 
 Words: TypeAlias = "memoryview[int] | list[int]"
-"""Words of 8 bytes: of a page that other processes see, or of nobody else's."""
+"""Words of 8 bytes: of the shared page, or of a private list."""
 
 _WORD: Final = (1 << 64) - 1
 
@@ -40,11 +40,11 @@ _WORD: Final = (1 << 64) - 1
 class Positions:
     """The positions of one store.
 
-    :ivar words: of the shared page; who moves a position stores it there
-    :ivar asked: its first number is not 0 while somebody in another process waits for a position
-    :ivar wake: wakes them; called by who has moved one and finds that
-    :ivar sleeper: wakes a thread of this process; called once when a position has moved, then
-        forgotten
+    :ivar words: the words of the shared page, where each position is stored
+    :ivar asked: the first number is not 0 while another process waits for a position
+    :ivar wake: wakes those waiters; called after a position has moved while ``asked`` is set
+    :ivar sleeper: wakes a thread of this process; called once after a position has moved, then
+        dropped
     """
 
     words: Words = attrs.field(factory=lambda: [0] * WORDS, repr=False)
@@ -62,10 +62,10 @@ class Positions:
         durable: bool,
         staged: bool = False,
     ) -> None:
-        """Begin with a log that holds ``minimum`` to ``end``, all of it durable.
+        """Set the positions of a log from ``minimum`` to ``end``, which is durable in full.
 
-        :param durable: whether puts wait until they are durable, and reads as well
-        :param staged: whether bytes reach the page cache only by a commit
+        :param durable: whether puts and reads wait until messages are durable
+        :param staged: whether bytes reach the page cache by a commit only
         """
         words = self.words
         words[FLAGS] = DURABLE * durable | STAGED * staged
@@ -75,7 +75,7 @@ class Positions:
 
     @property
     def minimum(self) -> int:
-        """First byte that is still there."""
+        """Offset of the first byte still in the log."""
         return self.words[MINIMUM]
 
     @minimum.setter
@@ -84,37 +84,37 @@ class Positions:
 
     @property
     def appended(self) -> int:
-        """End of what was appended."""
+        """End of the appended bytes."""
         return self.words[APPENDED]
 
     @property
     def committed(self) -> int:
-        """End of what is in the page cache or beyond, where other processes see it."""
+        """End of the bytes in the page cache or on disk, where other processes see them."""
         words = self.words
         return words[COMMITTED] if words[FLAGS] & STAGED else words[APPENDED]
 
     @property
     def flushed(self) -> int:
-        """End of what a sync that returned has made durable."""
+        """End of the bytes that a completed sync has made durable."""
         return self.words[FLUSHED]
 
     @property
     def readable(self) -> int:
-        """Where reads in the process that appends stop."""
+        """Where reads stop in an appending process."""
         words = self.words
         return words[FLUSHED] if words[FLAGS] & DURABLE else words[APPENDED]
 
     @property
     def readable_elsewhere(self) -> int:
-        """Where those of other processes stop, queues and index included.
+        """Where reads stop in other processes, queues and index included.
 
-        Those must never know more than the files of the log: a kill would leave them ahead of it.
+        Queues and index must not cover more than the log's files: a kill would leave them ahead.
         """
         return readable_end(self.words)
 
     @property
     def dispatched(self) -> int:
-        """End of what queues and index know."""
+        """End of the bytes dispatched to queues and index."""
         return self.words[DISPATCHED]
 
     @dispatched.setter
@@ -128,27 +128,27 @@ class Positions:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes append as well."""
+        """Whether other processes append too."""
         return bool(self.words[SEVERAL])
 
     def count_sync(self, took_us: int) -> None:
-        """Let others see that one more sync returned, and how long it took."""
+        """Count one completed sync and its duration in the shared page."""
         words = self.words
         words[SYNCS] = (words[SYNCS] + 1) & _WORD
         words[SYNC_US] = (words[SYNC_US] + took_us) & _WORD
 
     def count_records(self, count: int) -> None:
-        """Let others see that ``count`` more records were dispatched."""
-        self.words[RECORDS] = (self.words[RECORDS] + count) & _WORD  # whoever has written to it
+        """Count ``count`` more dispatched records in the shared page."""
+        self.words[RECORDS] = (self.words[RECORDS] + count) & _WORD  # the page may be damaged
 
     def moved(self) -> None:
-        """Wake who waits: a position has moved."""
+        """Wake the waiters after a position has moved."""
         sleeper = self.sleeper
         if sleeper is not None:
             try:
                 self.sleeper = None
                 sleeper()
-            except BaseException:  # of a signal's handler: the next call wakes it
+            except BaseException:  # from a signal handler: the next call wakes the thread
                 self.sleeper = sleeper
                 raise
         if self.asked[0]:

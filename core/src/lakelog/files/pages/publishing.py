@@ -1,8 +1,7 @@
-"""An owner's pages while its store is open: state, a heartbeat, and who is to be woken.
+"""An owner's page while its store is open: state, heartbeat, and wake-up of waiters.
 
-The positions are stored by whoever moves them. At each turn of a thread the owner says that it
-lives, and moves the checkpoint over what was made durable meanwhile: at most ``CHECKPOINT_MS``
-behind.
+Positions are stored by the code that moves them. At each turn of a thread the owner stores a
+heartbeat. It also advances the checkpoint to the durable end, at most ``CHECKPOINT_MS`` late.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ CHECKPOINT_MS: Final = 5_000
 
 
 class Publisher:
-    """One owner's page.
+    """Publishes one owner's state.
 
-    :ivar page: the page
+    :ivar page: the shared page
     """
 
     def __init__(
@@ -48,10 +47,10 @@ class Publisher:
     ) -> None:
         """Sign the page.
 
-        :param page: of those that have the store open; without it one is made in state ``OPENING``,
-            for a process that has the store for itself
+        :param page: the page of the processes that have the store open; without it, a page in state
+            ``OPENING`` is created for an exclusive owner
 
-        Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+        Raises ``OSError`` if a page cannot be allocated, and then leaves no new file.
         """
         self._checkpoint = checkpoint
         self._files = files
@@ -64,9 +63,9 @@ class Publisher:
         self._written = time.monotonic()
 
     def start(self, positions: Positions) -> None:
-        """Publish the positions of a log that is in order from now on; nobody moves one yet.
+        """Publish the positions of a recovered log, before any of them moves.
 
-        The owner has written its ``abort`` by now.
+        The owner has already written ``abort``.
         """
         for at, word in zip(PROOF, proof_words(self._path), strict=True):
             self.page.words[at] = word
@@ -74,27 +73,27 @@ class Publisher:
         self.tell(State.OPEN)
 
     def go_on(self, positions: Positions) -> None:
-        """Let others wait for positions here."""
+        """Enable waiting for positions in other processes."""
         self._let_wait(positions)
         self._beat()
 
     def tell(self, state: State) -> None:
-        """Say what the owner is doing; a store that failed stays so until it is closed."""
+        """Publish the owner's state; ``FAILED`` stays until the store is closed."""
         words = self.page.words
         if words[STATE] != State.FAILED or state in (State.CLOSED, State.OPENING):
             words[STATE] = state
 
     def failed(self, cause: BaseException) -> None:
-        """The store takes no more puts, of no process."""
+        """Publish the failure: no process may put any more."""
         self.page.fail(str(cause))
         self.tell(State.FAILED)
 
     def close(self) -> None:
-        """Say that nobody has the store open; its lock is let go after this."""
+        """Publish that the store is closed; the lock is released afterwards."""
         self.tell(State.CLOSED)
 
     def abandon(self) -> None:
-        """Leave the page as it was found: the store could not be opened."""
+        """Restore the page as it was found, after a failed open."""
         self.close()
         if self._former is None:
             with suppress(OSError):
@@ -103,7 +102,7 @@ class Publisher:
             self.page.memory[:] = self._former[:PAGE_BYTES].ljust(PAGE_BYTES, b"\x00")
 
     def _let_wait(self, positions: Positions) -> None:
-        """Where there is no room for a page to wait at, readers look again and again."""
+        """Create the wake page; if it cannot be allocated, readers poll."""
         try:
             self._wake = page = WakePage.make(self._files, self._path)
         except OSError as error:
@@ -113,20 +112,20 @@ class Publisher:
         self._positions = positions
 
     def turn(self) -> None:
-        """Say that the owner lives, and move the checkpoint now and then."""
+        """Store a heartbeat, and advance the checkpoint periodically."""
         if self._wake is not None and not self._is_prepared:
-            self._wake.prepare()  # it takes a while, which no put should
+            self._wake.prepare()  # slow: done here rather than in a put
             self._is_prepared = True
-        with suppress(OSError):  # there is time to try again
+        with suppress(OSError):  # tried again at the next turn
             self._mend_wake()
         self._beat()
         if time.monotonic() - self._written >= CHECKPOINT_MS / 1000:
-            with suppress(OSError):  # the keeper has told the store
+            with suppress(OSError):  # the keeper has reported it to the store
                 self._checkpoint.advance()
             self._written = time.monotonic()
 
     def _mend_wake(self) -> None:
-        """Where the page to wait at is gone or replaced, make another."""
+        """Create a new wake page if the file is missing or was replaced."""
         if self._wake is None:
             return
         if self._wake.is_at(self._path):

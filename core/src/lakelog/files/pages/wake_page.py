@@ -1,27 +1,29 @@
-"""The wake page ``lakelog/wake``: who waits in another process says so there, and is woken.
+"""The wake page ``lakelog/wake``: waiters in other processes set a flag there and are woken.
 
-One page of 4,096 bytes, mapped by the owner and by those who wait; nothing of it has to last, and
-it is never synced. Numbers are in the machine's own order::
+One page of 4,096 bytes, mapped by the owner and by the waiters; it is never synced, and its
+content need not survive. Numbers are in machine byte order::
 
-    bytes  0..3    flag        not 0: somebody waits. Stored by who waits, cleared by who wakes
-    bytes  4..7    sequence    the futex word; another number after each waking
-    bytes  8..15   magic       MAGIC; where it is missing the page counts for nothing
+    bytes  0..3    flag        not 0: a process waits. Set by waiters, cleared by wakers
+    bytes  4..7    sequence    the futex word; changed by each wake-up
+    bytes  8..15   magic       MAGIC; without it the page is ignored
     bytes 16..     zeros
 
-Who waits for a position of the shared page, in any language:
+To wait for a position of the shared page, in any language:
 
-1. read the sequence, 2. store 1 in the flag, 3. only then read the position once more, with a full
-fence between (x86 may pass a load over a store), 4. if it is not there yet, call
-``futex(&sequence, FUTEX_WAIT, what 1. read, 100 ms)``, not private to the process; then from 1.
+1. read the sequence, 2. store 1 in the flag, 3. after a full fence, read the position once more
+(x86 may reorder a load before a store), 4. if it is not reached, call
+``futex(&sequence, FUTEX_WAIT, value of step 1, 100 ms)``, not process-private; then repeat.
 
-Whoever appends what can be read at once, syncs, commits staged bytes, or moves ``dispatched`` looks
-at the flag only, and makes no system call while it is 0; else it clears the flag, adds 1 to the
-sequence, and wakes all that wait there. A waking can be lost, since flag and sequence are stored by
-several and without a lock: so nobody sleeps for longer than 100 ms without a look at what it waits
-for (500 ms where a while does not matter), and nothing depends on the page. One that is damaged,
-missing or replaced is made anew by the owner's heartbeat. Who may not write to it polls.
+A process that appends readable bytes, syncs, commits staged bytes, or moves ``dispatched`` checks
+the flag; while it is 0, it makes no system call. Otherwise it clears the flag, adds 1 to the
+sequence, and wakes all waiters.
 
-Like every file that is mapped, it must not be made shorter while an owner lives.
+Wake-ups can be lost, since several processes store both words without a lock. Hence a waiter
+sleeps at most 100 ms (500 ms if a delay does not matter) before it reads the position again, and
+correctness does not depend on the page. The owner's heartbeat replaces a damaged or missing page.
+A process without write permission polls.
+
+Like every mapped file, it must not be truncated while an owner lives.
 """
 
 from __future__ import annotations
@@ -48,14 +50,14 @@ _MOST: Final = 0xFFFF_FFFF
 
 
 def wake_path(path: Path) -> Path:
-    """Where the page of the store directory ``path`` stands."""
+    """The path of the page of the store directory ``path``."""
     return path / OWN_DIR / WAKE_FILE
 
 
 class WakePage:
-    """A page that is mapped, for those who wake and those who wait; any thread may use it.
+    """A mapped wake page, for waiters and wakers; thread-safe.
 
-    :ivar asked: 32-bit words, of which the first is the flag
+    :ivar asked: 32-bit words; the first is the flag
     """
 
     def __init__(self, memory: memoryview, identity: Identity | None) -> None:
@@ -69,9 +71,9 @@ class WakePage:
 
     @classmethod
     def make(cls, files: FileSystem, path: Path) -> WakePage:
-        """The owner's, made or taken over.
+        """Create the owner's page, or map the existing one.
 
-        Raises ``OSError`` where there is no room, and then leaves no new file behind.
+        Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
         memory = make_mapped(files, wake_path(path), WAKE_BYTES)
         page = cls(memory, identity_of(wake_path(path), WAKE_BYTES))
@@ -80,7 +82,7 @@ class WakePage:
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> WakePage | None:
-        """To wait at; ``None`` where none is, or none that we may write to."""
+        """Map the page to wait at; ``None`` if it is missing or not writable."""
         try:
             file = files.open(wake_path(path), write=True)
         except OSError:
@@ -100,49 +102,49 @@ class WakePage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its magic number is there."""
+        """Whether its magic number is present."""
         return self._magic[0] == MAGIC
 
     def is_at(self, path: Path) -> bool:
-        """Whether the file of the store directory ``path`` is this one, and long enough."""
+        """Whether this page is the current file of the store directory ``path``, in full length."""
         return identity_of(wake_path(path), WAKE_BYTES) == self.identity
 
     def mend(self) -> None:
-        """Store the magic number, if it is not there."""
+        """Store the magic number if it is missing."""
         if not self.is_whole:
             self._magic[0] = MAGIC
 
     def prepare(self) -> bool:
-        """Get ready to sleep or wake; whether that can be."""
+        """Prepare to sleep or wake; ``False`` if futexes are not available."""
         if not self._is_prepared:
             self._futex = futex(self._memory, 4 * SEQUENCE)
             self._is_prepared = True
         return self._futex is not None
 
     def wake(self) -> None:
-        """Wake all who wait now, if anybody does."""
+        """Wake all waiters if the flag is set."""
         if not self.asked[FLAG]:
             return
         self.asked[FLAG] = 0
         self.rouse()
 
     def rouse(self) -> None:
-        """Wake all who sleep, whether they said so or not."""
+        """Wake all waiters, whether the flag is set or not."""
         self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
         if self.prepare() and self._futex is not None:
             self._futex.wake()
 
     def ask(self) -> int:
-        """Say that somebody waits; what the sequence was before."""
+        """Set the flag; return the sequence from before."""
         seen = self.asked[SEQUENCE]
         self.asked[FLAG] = 1
-        with self._fence:  # what is looked at next is looked at after the store
+        with self._fence:  # a full fence: the caller's next read must not pass the store
             return seen
 
     def sleep(self, seen: int, timeout_s: float, longest_s: float = LONGEST_SLEEP_S) -> bool:
-        """Sleep until the sequence is not ``seen``; ``False`` where that cannot be.
+        """Sleep until the sequence differs from ``seen``; ``False`` if that is not possible.
 
-        :param longest_s: how late a waking may be seen that was lost
+        :param longest_s: the longest sleep, and so the longest delay after a lost wake-up
         """
         if not self.prepare() or self._futex is None:
             return False
@@ -150,7 +152,7 @@ class WakePage:
 
 
 class Sleeper:
-    """Waits at the page of whoever owns a store now, if there is one to wait at."""
+    """Waits at the wake page of the store's current owner, if there is one."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         self._files = files
@@ -158,9 +160,9 @@ class Sleeper:
         self._page: WakePage | None = None
 
     def ask(self) -> tuple[WakePage, int] | None:
-        """Say that somebody waits; what to hand to :meth:`sleep`, after one more look.
+        """Set the flag; return the argument of :meth:`sleep`, to be called after one more check.
 
-        ``None``: poll, since nobody would wake us.
+        ``None`` means poll: no process would wake this one.
         """
         if not is_published(self._files, self._path):
             return None
@@ -177,11 +179,11 @@ class Sleeper:
         timeout_s: float,
         longest_s: float = LONGEST_SLEEP_S,
     ) -> bool:
-        """Sleep until somebody wakes us, ``longest_s`` at most; ``False`` where that cannot be."""
+        """Sleep until woken, at most ``longest_s``; ``False`` if that is not possible."""
         page, seen = asked
         return page.sleep(seen, timeout_s, longest_s)
 
     def rouse(self) -> None:
-        """Wake those who sleep here, to see what else has changed."""
+        """Wake the sleepers, so that they notice another change."""
         if self._page is not None:
             self._page.rouse()

@@ -1,14 +1,16 @@
 """The section in which records are appended: one thread of all processes at a time.
 
-:meth:`AppendSection.check` and :meth:`~AppendSection.enter`; :meth:`~AppendSection.begin` with the
-end of what is written next; the bytes; :meth:`~AppendSection.commit`; the queue ends;
-:meth:`~AppendSection.finish` and :meth:`~AppendSection.leave`. A process that dies in between
-leaves its intent standing, and whoever enters next repairs: what was not committed is zeroed, of
-what was the queue ends are raised. So there is never a hole, and a record is in the log with its
-place in a queue, or not at all.
+The order is :meth:`AppendSection.check`, :meth:`~AppendSection.enter`,
+:meth:`~AppendSection.begin` with the end offset, write the bytes,
+:meth:`~AppendSection.commit`, raise the queue ends, :meth:`~AppendSection.finish`,
+:meth:`~AppendSection.leave`.
 
-A process alone keeps the lock on the byte from one append to the next; where the page says that
-there are several, it lets go behind each. ``tests/protocol`` walks this with deaths at every step.
+If a process dies in between, its intent stays in the shared page, and the next process repairs the
+log. Uncommitted bytes are zeroed; for committed ones the queue ends are raised. So the log never
+has a hole, and each record has both its bytes and its queue offset, or neither.
+
+A process alone keeps the byte locked between its appends. Otherwise each append releases it.
+``tests/protocol`` checks this with deaths at every step.
 """
 
 from __future__ import annotations
@@ -38,25 +40,25 @@ _IN_A_PUT: Final = "a put inside of a put: the handler of a signal cannot append
 
 
 class RepairedLog(Protocol):
-    """The log as a repair sees it; both may be done again, as often as a repair is cut short."""
+    """The log as a repair uses it; both methods are idempotent, as a repair may be interrupted."""
 
     def zero(self, start: int, end: int) -> None:
         """Write zeros from ``start`` to ``end``; raises ``OSError``."""
 
     def raise_ends(self, start: int, end: int) -> int:
-        """Let each queue end behind its last record between ``start`` and ``end``, at least.
+        """Raise each queue end at least to the end of its last record from ``start`` to ``end``.
 
-        :returns: store time of the last one, in ms since 1970; 0 where there is none
+        :returns: store time of the last record, in ms since 1970; 0 without a record
 
-        Raises ``OSError`` where the records cannot be read.
+        Raises ``OSError`` if the records cannot be read.
         """
 
 
 class AppendSection:
-    """One process's way in.
+    """The append section in one process.
 
-    :ivar is_mine: whether this thread is inside
-    :ivar local: keeps the threads of this process apart
+    :ivar is_mine: whether this thread is in the section
+    :ivar local: the lock between threads of this process
     :ivar keeps: whether this process has the byte locked
     """
 
@@ -70,9 +72,9 @@ class AppendSection:
     ) -> None:
         """Prepare; nothing is locked yet.
 
-        :param fail: makes the store fail by an error of this process or, with ``None``, by one in
-            another; the error to raise
-        :param busy_timeout_ms: a put is refused once a single other append has taken longer
+        :param fail: fails the store with an error of this process or, given ``None``, of another
+            process; returns the exception to raise
+        :param busy_timeout_ms: limit for a single append elsewhere, after which a put is refused
         """
         self._words = page.words
         self._lock = lock
@@ -85,18 +87,18 @@ class AppendSection:
         self.is_mine = self.local.is_mine
 
     def check(self) -> None:
-        """Raise :class:`~lakelog.errors.PutRefused` where this thread is inside.
+        """Raise :class:`~lakelog.errors.PutRefused` if this thread is already in the section.
 
-        To be called before what calls :meth:`enter` and, thrown out of it, :meth:`leave`.
+        Call it outside of the ``try`` whose handler calls :meth:`leave`.
         """
         if self.is_mine():
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, _IN_A_PUT)
 
     def enter(self) -> None:
-        """Wait for the section; behind this, the log is whole.
+        """Wait for the section, and repair the log if an append was interrupted.
 
-        Raises :class:`~lakelog.errors.PutRefused` where somebody takes too long in it, and what
-        ``fail`` gives.
+        Raises :class:`~lakelog.errors.PutRefused` if another append takes too long, and the error
+        that ``fail`` returns.
         """
         local, words = self.local, self._words
         try:
@@ -113,30 +115,36 @@ class AppendSection:
                 raise self._fail(None)
             if words[INTENT_END]:
                 self._repair()
-        except BaseException:  # of a signal's handler, too, in the middle of anything
+        except BaseException:  # including one from a signal handler, at any point
             if self.is_mine():
                 self.leave()
             raise
 
     def begin(self, end_offset: int) -> None:
-        """Note that bytes from the end of the log up to ``end_offset`` are written next."""
+        """Note the intent to write from the end of the log up to ``end_offset``."""
+        # INTENT_END is stored last: a repair runs only if it is not 0, and then needs the start.
         words = self._words
         words[INTENT_START] = words[APPENDED]
         words[INTENT_END] = end_offset
 
     def commit(self, end_offset: int, timestamp_ms: int) -> None:
-        """What was written is in the log; a time that is read first is of a record in it."""
+        """Move the end of the log over the written bytes.
+
+        A reader that loads the time before the end gets the time of a record before that end.
+        """
+        # The end is the commit point. If the process dies before it, the bytes are zeroed; if it
+        # dies after it, only the queue ends are missing.
         self._words[APPENDED] = end_offset
         self._words[LAST_TIMESTAMP] = timestamp_ms
 
     def finish(self) -> None:
-        """The queues end behind what was committed."""
+        """Clear the intent: the queue ends cover the committed records."""
         self._words[INTENT_END] = 0
 
     def leave(self) -> None:
-        """Let the next one in; in whatever state, and once too often is no error.
+        """Release the section, in any state; a second call does no harm.
 
-        A byte that another process has locked stays locked.
+        The byte is not unlocked if another process holds it.
         """
         if self._words[SEVERAL] or not self.keeps:
             self.keeps = False
@@ -144,7 +152,7 @@ class AppendSection:
         self.local.release()
 
     def let_go(self) -> None:
-        """Give a lock back that is kept; for another thread, once several processes are there."""
+        """Unlock a kept byte from another thread, once there are several processes."""
         with self.local:
             if self.keeps:
                 self.keeps = False
@@ -161,10 +169,11 @@ class AppendSection:
                 words[LAST_TIMESTAMP] = max(timestamp_ms, words[LAST_TIMESTAMP])
         except OSError as error:
             raise self._fail(error) from error
+        # Last: if this process dies in the repair, the next one repeats it.
         words[INTENT_END] = 0
 
     def _wait(self, acquire: Callable[[float], bool]) -> None:
-        """Wait on, unless it is one append that takes all the time."""
+        """Wait for the lock; give up only if no append completes during the timeout."""
         words = self._words
         before = words[APPENDED]
         while not acquire(self._busy_seconds):

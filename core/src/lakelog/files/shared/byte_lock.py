@@ -1,14 +1,13 @@
-"""A lock on one byte of a file, for short sections that threads of several processes take in turn.
+"""A lock on one byte of a file, for short sections shared by threads of several processes.
 
-It is an open-file-description lock (fcntl(2), ``F_OFD_SETLK``): the kernel ends it with the process
-that holds it, whatever the process died of, and it needs no memory that a dead process could leave
-in disorder. The lock belongs to the open file; so each process opens the file itself, and a lock in
-front of this one keeps the threads of a process apart.
+It is an open-file-description lock (fcntl(2), ``F_OFD_SETLK``): the kernel releases it when the
+holder dies, and it needs no shared memory that a dead process could corrupt. The lock belongs to
+the open file. So each process opens the file itself, and a local lock separates its threads.
 
-The calls that take it and let it go do not wait, and keep the interpreter lock: a process that gave
-that up inside of the section could wait for it for milliseconds while all others wait for the
-section. Whoever finds the byte taken sleeps at a word (futex(2)) that is counted up when it is free
-again. A holder that dies counts nothing, so no sleep is longer than :data:`LONGEST_SLEEP_S`.
+The lock and unlock calls do not block, and keep the interpreter lock. Releasing it inside the
+section could cost milliseconds to get it back, while all other processes wait. A waiter sleeps at a
+futex word, which is incremented on release. A dead holder does not increment it, so no sleep is
+longer than :data:`LONGEST_SLEEP_S`.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from lakelog.files.shared.ofd_lock import FLOCK, set_lock
 LONGEST_SLEEP_S: Final = 0.002
 _TURN_SECONDS: Final = 0.001
 _TRIES: Final = 5
-"""How often the byte is asked for before the first sleep: most sections are over by then."""
+"""Attempts before the first sleep: most sections are over by then."""
 _MOST: Final = 0xFFFF_FFFF
 
 
 class Turn:
-    """A byte that is locked for work that takes a while; threads of a process take turns, too."""
+    """A byte lock for longer work, with a local lock between the threads of a process."""
 
     def __init__(self, file: File, at: int) -> None:
         self._file = file
@@ -42,7 +41,7 @@ class Turn:
         self._local = Lock()
 
     def __enter__(self) -> None:
-        """Wait for it."""
+        """Acquire it."""
         self._local.acquire()
         try:
             while not set_lock(self._file, self._at, fcntl.F_WRLCK):
@@ -52,8 +51,8 @@ class Turn:
             raise
 
     def __exit__(self, *_: object) -> None:
-        """Let the next one have it."""
-        for _try in range(2):  # once more: what stays locked holds all up
+        """Release it."""
+        for _try in range(2):  # retry: a byte that stays locked blocks all processes
             with suppress(OSError):
                 set_lock(self._file, self._at, fcntl.F_UNLCK)
                 break
@@ -61,20 +60,20 @@ class Turn:
 
 
 class ByteLock:
-    """Not fair: who comes first need not be first. A thread must not take it twice.
+    """The lock. Not fair and not reentrant.
 
-    :ivar take: takes the lock if it is free; 0 where it did. Bound to the system's function, since
-        a call through Python costs a tenth of what a short section does
-    :ivar give: lets it go; to be followed by :meth:`wake` where :attr:`waited` says so
-    :ivar waited: its first number is not 0 while somebody may sleep
+    :ivar take: tries to lock; 0 on success. Bound to the system's function, since a Python frame
+        costs a tenth of a short section
+    :ivar give: unlocks; call :meth:`wake` afterwards if :attr:`waited` is set
+    :ivar waited: the first number is not 0 while a thread may sleep
     """
 
     def __init__(self, file: File, at: int, shared: memoryview, words_at: int) -> None:
         """Prepare; nothing is locked yet.
 
-        :param at: which byte of ``file``
-        :param shared: memory that all processes map; 8 bytes of it at ``words_at``, a multiple of
-            4, are this lock's, and 0 at first
+        :param at: the byte of ``file``
+        :param shared: memory mapped by all processes; the 8 bytes at ``words_at``, a multiple of 4,
+            belong to this lock and are 0 at first
         """
         self._file = file
         self._at = at
@@ -85,15 +84,15 @@ class ByteLock:
         self._futex = futex(shared, words_at + 4)
 
     def acquire(self, timeout_s: float) -> bool:
-        """Wait for the lock; ``False`` if it could not be had in time.
+        """Acquire the lock; ``False`` on timeout.
 
-        Raises ``OSError`` where the system gives no such locks.
+        Raises ``OSError`` if the system does not support such locks.
         """
         take, waited = self.take, self.waited
         for _ in range(_TRIES):
             if not take():
                 return True
-        if set_lock(self._file, self._at, fcntl.F_WRLCK):  # raises where there are no such locks
+        if set_lock(self._file, self._at, fcntl.F_WRLCK):  # raises if not supported
             return True
         deadline = time.monotonic() + timeout_s
         while True:
@@ -105,7 +104,7 @@ class ByteLock:
                 return False
             self.sleep(seen, min(left, LONGEST_SLEEP_S))
             if not take():
-                waited[0] = 1  # whoever woke us took it for all
+                waited[0] = 1  # the wake-up cleared the flag, and others may still sleep
                 return True
 
     def ask(self) -> int:
@@ -120,13 +119,13 @@ class ByteLock:
             time.sleep(min(seconds, 50e-6))
 
     def release(self) -> None:
-        """Let it go, and wake one who waits."""
+        """Release the lock, and wake one waiter."""
         self.give()
         if self.waited[0]:
             self.wake()
 
     def wake(self) -> None:
-        """Wake one who waits; called behind :attr:`give`."""
+        """Wake one waiter; called after :attr:`give`."""
         self.waited[0] = 0
         self._sequence[0] = (self._sequence[0] + 1) & _MOST
         if self._futex is not None:
@@ -134,7 +133,7 @@ class ByteLock:
 
 
 def _calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[], int], object]:
-    """What locks byte ``at``, what unlocks it, and the memory that both need."""
+    """Functions that lock and unlock byte ``at``, and the memory that they use."""
     lock, unlock = (
         FLOCK.pack(kind, os.SEEK_SET, at, 1, 0) for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
     )

@@ -1,6 +1,6 @@
-"""Who may write queues and index: a lock on byte 3 of ``lock``.
+"""The lock of the process that writes queues and index, on byte 3 of ``lock``.
 
-The process with the services holds it beside them. The next one waits for it, so that two never
+The process with the services holds it. The next one waits for it, so that two processes never
 write queues at once.
 """
 
@@ -29,16 +29,16 @@ DISPATCHING: Final = 3
 
 @attrs.define(eq=False)
 class DispatchLock:
-    """The lock of one who writes queues and index; gone when it is released or the process ends."""
+    """The held lock; gone when it is released or the process ends."""
 
     _file: File
     _is_open: bool = attrs.field(default=True, init=False)
 
     @classmethod
     def take(cls, files: FileSystem, path: Path, wait_s: float | None = None) -> DispatchLock:
-        """Lock, and wait for who holds it; raises :class:`~lakelog.errors.StoreLocked`.
+        """Acquire the lock; raises :class:`~lakelog.errors.StoreLocked` on timeout.
 
-        :param wait_s: how long; ``None`` is :data:`WAIT_SECONDS`
+        :param wait_s: the timeout; ``None`` is :data:`WAIT_SECONDS`
         """
         wait_s = WAIT_SECONDS if wait_s is None else wait_s
         lock = cls(files.open(path / LOCK_FILE, write=True, create=True))
@@ -58,14 +58,14 @@ class DispatchLock:
         return set_lock(self._file, DISPATCHING, kind)
 
     def release(self) -> None:
-        """Let another one write queues and index; nothing happens if that was done."""
+        """Release the lock; a second call does nothing."""
         if self._is_open:
-            with suppress(OSError):  # to close it lets go too, but not while a child has it open
+            with suppress(OSError):  # closing also unlocks, but not while a child has the file open
                 self._try(fcntl.F_UNLCK)
             self.forked()
 
     def forked(self) -> None:
-        """Let go in a forked child, which would hold it with its parent."""
+        """Close the copy in a forked child, which would otherwise keep the lock alive."""
         if self._is_open:
             self._is_open = False
             self._file.close()

@@ -1,16 +1,16 @@
-"""Group commit of all processes: one syncs for all that need durability, the others wait for it.
+"""Group commit across processes: one of them syncs for all that need durability.
 
-The words are in memory that all processes map, each in the machine's byte order::
+The words are in memory mapped by all processes, in machine byte order::
 
-    word 0  flushed    end of what a sync that returned has made durable; an offset of the log
-    word 1  marked     end of what a sync is to make durable; above flushed until it has returned
-    word 2  failed     not 0 once a write or sync has failed, and nothing counts as durable any more
-    word 3  u32 sequence, counted up behind each sync; u32 not used
+    word 0  flushed    end of the bytes that a completed sync has made durable; an offset of the log
+    word 1  marked     end of the bytes of the current sync; above flushed until it has returned
+    word 2  failed     not 0 once a write or sync has failed; nothing more becomes durable then
+    word 3  u32 sequence, incremented after each sync; u32 not used
 
-A leader that finds a mark above ``flushed`` has come after one that died, and nobody knows what its
-sync gave. The kernel reports a failed write once, and then takes the pages for clean. So the leader
-has all up to the mark read, checked and written again, before it syncs itself. ``tests/protocol``
-walks this.
+If a leader finds ``marked`` above ``flushed``, the previous leader died in a sync with unknown
+outcome. The kernel reports a failed write once, and then treats the pages as clean. So the leader
+reads and checks everything up to the mark, writes it again, and only then syncs.
+``tests/protocol`` checks this.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MARKED: Final = 1
 FAILED: Final = 2
 _SEQUENCE: Final = 6
 _LONGEST_NAP_S: Final = 0.05
-"""A leader that dies wakes nobody, so that no sleep is longer."""
+"""The longest sleep, since a leader that dies does not wake the waiters."""
 _MOST: Final = 0xFFFF_FFFF
 
 
 class SyncedLog(Protocol):
-    """The log as group commit sees it."""
+    """The log as group commit uses it."""
 
     def end_to_sync(self) -> int:
-        """End of what was appended, by all processes; the next :meth:`sync` is up to there."""
+        """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
@@ -50,9 +50,9 @@ class SyncedLog(Protocol):
 
 
 class GroupSync:
-    """One process's part in it; all its threads use the same one.
+    """Group commit in one process, shared by its threads.
 
-    :ivar flushed: end of what is durable
+    :ivar flushed: the durable end
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class GroupSync:
     ) -> None:
         """Prepare; nothing is synced yet.
 
-        :param lock: held by who syncs
-        :param shared: memory that all processes map; :data:`BYTES` of it at ``at``, a multiple of
-            8, are for this
-        :param fail: makes the store fail in this process, by an error of its own or, with
-            ``None``, by one in another process; the error to raise
+        :param lock: held by the syncing process
+        :param shared: memory mapped by all processes; :data:`BYTES` of it at ``at``, a multiple of
+            8, belong to this object
+        :param fail: fails the store with an error of this process or, given ``None``, of another
+            process; returns the exception to raise
         """
         self._log = log
         self._lock = lock
@@ -82,21 +82,21 @@ class GroupSync:
 
     @property
     def flushed(self) -> int:
-        """End of what is durable."""
+        """The durable end."""
         return self._words[FLUSHED]
 
     def reach(self, end_offset: int, timeout_s: float) -> bool:
-        """Wait until all before ``end_offset`` is durable, or sync it; whether it was in time.
+        """Wait until the log is durable up to ``end_offset``; sync if needed; ``False`` on timeout.
 
-        A sync of its own is waited for, however long it takes. In the handler of a signal that came
-        while its thread locked or unlocked the byte, it is not in time. Raises what ``fail`` gives.
+        A sync by this thread is not limited by the timeout. It also returns ``False`` in a signal
+        handler that interrupted this thread in locking or unlocking. Raises what ``fail`` returns.
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         while words[FLUSHED] < end_offset:
             self._check()
             if self._lead(end_offset):
                 continue
-            if self._leading.is_mine():  # only what the handler has interrupted could go on
+            if self._leading.is_mine():  # a signal handler: it cannot wait for itself
                 return False
             seen = self._halves[_SEQUENCE]
             if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
@@ -108,11 +108,11 @@ class GroupSync:
         return True
 
     def wait(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
-        """Wait until all before ``end_offset`` is durable; whether it was in time.
+        """Wait until other threads have synced up to ``end_offset``; ``False`` on timeout.
 
-        This thread syncs nothing, so that a sync that hangs cannot hold it up.
+        This thread never syncs, so that a hanging sync cannot block it beyond the timeout.
 
-        :param ask: has another thread call :meth:`lead`; called again where that came to nothing
+        :param ask: has another thread call :meth:`lead`; called again if that had no effect
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         before, nap = -1, LONGEST_SLEEP_S
@@ -123,7 +123,7 @@ class GroupSync:
                 nap = min(2 * nap, _LONGEST_NAP_S)
             if words[FLUSHED] >= end_offset:
                 break
-            if seen == before or words[MARKED] <= words[FLUSHED]:  # else a sync is under way
+            if seen == before or words[MARKED] <= words[FLUSHED]:  # no sync seems to be running
                 ask()
             before, left = seen, deadline - time.monotonic()
             if left <= 0:
@@ -132,7 +132,7 @@ class GroupSync:
         return True
 
     def lead(self, end_offset: int) -> bool:
-        """Sync for all, unless somebody does so now; whether this did, or nothing was to do."""
+        """Sync for all unless another sync is running; ``True`` if done or not needed."""
         self._check()
         return self._words[FLUSHED] >= end_offset or self._lead(end_offset)
 
@@ -145,9 +145,9 @@ class GroupSync:
             time.sleep(min(seconds, 50e-6))
 
     def _lead(self, end_offset: int) -> bool:
-        """Sync for all, unless somebody does; whether to look again."""
+        """Sync for all unless another sync is running; return whether to check again."""
         leading, words = self._leading, self._words
-        if leading.is_mine():  # the handler of a signal puts, somewhere in here in its thread
+        if leading.is_mine():  # a put in a signal handler that interrupted this thread in here
             if self._holds:
                 self._sync()
             return self._holds
@@ -161,14 +161,14 @@ class GroupSync:
             if words[FLUSHED] < end_offset and not words[FAILED]:
                 self._sync()
             self._let_go()
-        except BaseException:  # of a signal's handler, too, in the middle of anything
+        except BaseException:  # including one from a signal handler, at any point
             if leading.is_mine():
                 self._let_go()
             raise
         return True
 
     def _let_go(self) -> None:
-        """Let the others see, or lead; a byte that another process has locked stays so."""
+        """Release and wake the waiters; the byte is not unlocked if another process holds it."""
         self._holds = False
         self._lock.release()
         self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
@@ -179,6 +179,8 @@ class GroupSync:
     def _sync(self) -> None:
         words, log = self._words, self._log
         start = words[FLUSHED]
+        # The mark is stored before the sync, and flushed after it. A process that dies in between
+        # leaves mark > flushed, which makes the next leader write these bytes again.
         try:
             if words[MARKED] > start:
                 log.write_again(start, words[MARKED])

@@ -1,14 +1,15 @@
-"""Who has a store open for writing: each process shares byte 0 of ``lock``, as RocketMQ sees it.
+"""The processes that have a store open for writing: each shares byte 0 of ``lock``.
 
-RocketMQ asks for byte 0 exclusively (``DefaultMessageStore.start``), and so is refused while one of
-these processes lives, and refuses them while it runs itself. Joining and leaving go one at a time,
-under byte :data:`SET_UP`: a process takes its share of byte 0, and only then asks whether it could
-have all of it. If so, nobody else is there, whatever the files say, and it recovers the store
-before it lets others in. If not, a process lives that has joined before, and what that process
-works with holds. Asked the other way round, the last process could die between the two questions,
-and RocketMQ append. The kernel makes a lock another kind in one step, with nobody in between.
+RocketMQ locks byte 0 exclusively (``DefaultMessageStore.start``). So it is refused while one of
+these processes lives, and refuses them while it runs.
 
-``tests/protocol/joining.py`` walks this with deaths at every step.
+Joining and leaving are serialised by a lock on byte :data:`SET_UP`. A process first takes a shared
+lock on byte 0, and then tries to make it exclusive. If that succeeds, no other process has the
+store open, whatever the files say: it recovers the store before it lets others join. Otherwise an
+earlier member lives, and the shared state is valid. In the reverse order the last member could die
+between the two steps, and RocketMQ append. The kernel converts a lock in one step.
+
+``tests/protocol/joining.py`` checks this with deaths at every step.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ from lakelog.runtime.forks import tell_of_forks
 
 OPEN: Final = 0
 FOLLOWED: Final = 1
-"""The byte that is locked while queues follow the log."""
+"""The byte that is locked while the queues are complete up to the log."""
 PUBLISHED: Final = 2
-"""The byte that all share for whom the shared page is right."""
+"""The byte shared by all processes whose shared page is valid."""
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
 ALONE: Final = "alone"
-"""The key in the shared page of why a process lets nobody in."""
+"""The key in the shared page for the reason why a process excludes others."""
 _LOOK_SECONDS: Final = 0.002
 _LONGEST_LOOK_SECONDS: Final = 0.05
-"""Hundreds may wait, and must leave the processors to those whom they wait for."""
+"""The longest sleep between two attempts: hundreds of waiters must not use up the processors."""
 
 
 @attrs.define(eq=False)
 class Membership:
-    """The share of one process in one store; it ends with the process.
+    """One process's membership in a store; the system ends it with the process.
 
-    :ivar is_alone: whether no other process had the store open when this was asked; no other one
-        joins until :meth:`let_in`
+    :ivar is_alone: whether this was the only process at the last check; no other one joins
+        until :meth:`let_in`
     :ivar is_parting: whether it has begun to leave
     """
 
@@ -61,12 +62,11 @@ class Membership:
 
     @classmethod
     def join(cls, files: FileSystem, path: Path, timeout_s: float) -> Membership:
-        """Take a share; nobody joins or leaves until :meth:`let_in`.
+        """Become a member; no other process joins or leaves until :meth:`let_in`.
 
-        :param timeout_s: how long others may take to join or leave, the recovery of one included
+        :param timeout_s: how long others may take to join or leave, including a recovery
 
-        Raises :class:`~lakelog.errors.StoreLocked` where another program has the store, or
-        somebody takes too long.
+        Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
         """
         membership = cls(path, False, files.open(path / LOCK_FILE, write=True, create=True))
         tell_of_forks(membership)
@@ -86,11 +86,11 @@ class Membership:
     def alone(
         cls, files: FileSystem, path: Path, timeout_s: float = 1.0, why: str | None = None
     ) -> Membership:
-        """Have the store for oneself; nobody joins until :meth:`let_in`.
+        """Have the store exclusively; no other process joins until :meth:`let_in`.
 
-        :param why: this process lets nobody in; it is told where somebody else is
+        :param why: why this process excludes others, for their error message
 
-        Raises :class:`~lakelog.errors.StoreLocked` where anybody else has it open.
+        Raises :class:`~lakelog.errors.StoreLocked` if another process has it open.
         """
         membership = cls.join(files, path, timeout_s)
         if not membership.is_alone:
@@ -100,7 +100,7 @@ class Membership:
 
     @property
     def file(self) -> File:
-        """The file ``lock``, on whose other bytes this process may take locks of its own."""
+        """The file ``lock``, for further locks of this process on other bytes."""
         return self._file
 
     def _set(self, at: int, kind: int) -> bool:
@@ -119,7 +119,7 @@ class Membership:
             look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
 
     def let_in(self, *, share: bool = True) -> None:
-        """Let others join and leave: what they need is there by now.
+        """Let others join and leave; the shared state must be complete.
 
         :param share: whether they may have the store open beside this process
         """
@@ -129,24 +129,24 @@ class Membership:
         self._set(SET_UP, fcntl.F_UNLCK)
 
     def publish(self) -> None:
-        """Let readers know that the shared page is right."""
+        """Publish that the shared page is valid, for readers."""
         self._set(PUBLISHED, fcntl.F_RDLCK)
 
     def take_services(self) -> bool:
-        """Become the one who dispatches, deletes and writes the checkpoint; whether nobody is."""
+        """Take the services (dispatching, deletion, checkpoint); ``False`` if they are taken."""
         return self._set(SERVICES, fcntl.F_WRLCK)
 
     def drop_services(self) -> None:
-        """Let another process have them."""
+        """Release the services."""
         self._set(FOLLOWED, fcntl.F_UNLCK)
         self._set(SERVICES, fcntl.F_UNLCK)
 
     def tell_followed(self, yes: bool = True) -> None:
-        """Let readers know that queues were complete, and follow the log from now on; or not."""
+        """Publish whether the queues are complete and follow the log, for readers."""
         self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
 
     def if_alone(self, action: Callable[[], None]) -> None:
-        """Call ``action`` while nobody else has the store open, or joins; else do nothing."""
+        """Call ``action`` if no other process has the store open; none can join meanwhile."""
         if self._set(SET_UP, fcntl.F_WRLCK):
             try:
                 if self._set(OPEN, fcntl.F_WRLCK):
@@ -156,11 +156,11 @@ class Membership:
                 self._set(SET_UP, fcntl.F_UNLCK)
 
     def part(self, timeout_s: float) -> bool:
-        """Begin to leave: nobody joins or leaves until :meth:`leave`.
+        """Begin to leave: no process joins or leaves until :meth:`leave`.
 
-        :returns: whether nobody else has the store open, so that this process is to close it
+        :returns: whether this is the last process, which has to close the store
 
-        Raises :class:`~lakelog.errors.StoreLocked` where somebody takes too long.
+        Raises :class:`~lakelog.errors.StoreLocked` on timeout.
         """
         self.is_alone = False
         self._begin(timeout_s)
@@ -168,21 +168,21 @@ class Membership:
         return self.is_alone
 
     def leave(self) -> None:
-        """Give the share back; nothing happens if that was done."""
+        """End the membership; a second call does nothing."""
         if self._is_open:
-            with suppress(OSError):  # a child that is just beginning may have the file open, too
+            with suppress(OSError):  # a child between fork and exec may have the file open too
                 unlock_all(self._file)
             self.forked()
 
     def forked(self) -> None:
-        """Let go in a forked child: the share is its parent's, and must end with that."""
+        """Close the copy in a forked child: the membership is its parent's."""
         if self._is_open:
             self._is_open = False
             self._file.close()
 
 
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
-    """Nobody opens or closes it now, so that the page is of who has it, if that is lakelog."""
+    """The error for a store in use; nobody joins or leaves now, so a lakelog page is current."""
     why = None
     if is_published(files, path):
         with suppress(StoreError, OSError):
@@ -191,7 +191,7 @@ def _taken(files: FileSystem, path: Path) -> StoreLocked:
 
 
 def alone(files: FileSystem, path: Path) -> Membership:
-    """Have a store to oneself that is not opened; raises as :meth:`Membership.alone`."""
+    """Exclude all other processes without opening the store; raises as :meth:`Membership.alone`."""
     found = Membership.alone(files, path)
     found.let_in(share=False)
     return found

@@ -1,8 +1,8 @@
 """Open-file-description locks on bytes of a file (fcntl(2), ``F_OFD_SETLK``).
 
-POSIX lockers, Java's included, see them; a second open in the same process is refused; and closing
-another descriptor of the file does not release them. The kernel ends them with the process. A
-forked child would hold them with its parent, so it closes its copy of the descriptor.
+They conflict with POSIX locks, Java's included, and with a second open in the same process. Closing
+another descriptor of the file does not release them. The kernel releases them when the process
+ends. A forked child closes its copy of the descriptor, which would keep them alive.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FLOCK: Final = Struct("hhqqi4x")
 
 
 def set_lock(file: File, at: int, kind: int) -> bool:
-    """Take, change or let go of this open file's lock on byte ``at``, without waiting.
+    """Set, convert or release this open file's lock on byte ``at``, without blocking.
 
-    :param kind: ``F_RDLCK`` to share it, ``F_WRLCK`` to have it alone, ``F_UNLCK`` to let it go
-    :returns: whether it was done; where another open file is in the way, what was held stays
+    :param kind: ``F_RDLCK`` for shared, ``F_WRLCK`` for exclusive, ``F_UNLCK`` to release
+    :returns: whether it was done; on a conflict the former lock stays
 
-    Raises ``OSError`` where the system gives no such locks.
+    Raises ``OSError`` if the system does not support such locks.
     """
     try:
         fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(kind, os.SEEK_SET, at, 1, 0))
@@ -37,12 +37,12 @@ def set_lock(file: File, at: int, kind: int) -> bool:
 
 
 def unlock_all(file: File) -> None:
-    """Let go of all of this open file's locks."""
+    """Release all locks of this open file."""
     fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def is_locked(file: File, at: int, kind: int) -> bool:
-    """Whether another open file's lock on byte ``at`` is in the way of one of ``kind``."""
+    """Whether a lock of another open file on byte ``at`` conflicts with one of ``kind``."""
     asked = FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
     try:
         answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked)

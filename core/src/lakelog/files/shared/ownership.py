@@ -1,6 +1,6 @@
-"""Who has a store directory open: locks on bytes of ``lock``, and ``abort`` while a store runs.
+"""Whether a store directory is open: locks on bytes of ``lock``, and the file ``abort``.
 
-RocketMQ takes ``abort`` for the sign of an unclean stop; it holds the process id of who wrote it.
+``abort`` holds the process id of its writer; for RocketMQ it is the sign of an unclean stop.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ checkpoint.
 """
 _OWNED: Final = 0
 _FOLLOWED: Final = 1
-"""The byte of ``lock`` that is locked once queues follow the log; RocketMQ has none."""
+"""The byte of ``lock`` that is locked once queues follow the log; never by RocketMQ."""
 _PUBLISHED: Final = 2
-"""The byte that is locked by those for whom the shared page is right; RocketMQ has none."""
+"""The byte that processes with a valid shared page lock; never locked by RocketMQ."""
 
 
 def is_owned(files: FileSystem, path: Path) -> bool:
-    """Whether somebody owns the store directory ``path`` now; changes nothing."""
+    """Whether a process has the store directory ``path`` open; changes nothing."""
     return is_held(files, path, _OWNED)
 
 
 def is_followed(files: FileSystem, path: Path) -> bool:
-    """Whether a living owner said that its queues follow its log; changes nothing.
+    """Whether a living owner has published that its queues follow its log; changes nothing.
 
-    It does not say so while it completes what a crash left, and RocketMQ never does.
+    False while it completes the queues after a crash, and always for RocketMQ.
     """
     return is_held(files, path, _FOLLOWED)
 
 
 def is_published(files: FileSystem, path: Path) -> bool:
-    """Whether a living owner keeps the shared page; changes nothing. RocketMQ never does."""
+    """Whether a living owner keeps the shared page; changes nothing. False for RocketMQ."""
     return is_held(files, path, _PUBLISHED)
 
 
 def is_served(files: FileSystem, path: Path) -> bool:
-    """Whether a living process dispatches and deletes for all; changes nothing."""
+    """Whether a living process has the services; changes nothing."""
     return is_held(files, path, SERVICES)
 
 
 def is_held(files: FileSystem, path: Path, at: int) -> bool:
-    """Whether anybody has a lock on byte ``at`` of ``lock``; changes nothing."""
+    """Whether byte ``at`` of ``lock`` is locked; changes nothing."""
     try:
         file = files.open(path / LOCK_FILE)
     except OSError:
@@ -70,9 +70,9 @@ _STOP_IT: Final = "; stop it first: this is done while nobody has the store open
 
 @contextmanager
 def unowned(files: FileSystem, path: Path) -> Iterator[None]:
-    """What nobody can do beside a living owner, however it was opened: the error says so.
+    """Guard of work that excludes a living owner: raises ``StoreLocked`` if there is one.
 
-    Outside of whatever takes the lock, which is let go by then.
+    It must enclose the code that takes the lock, so that the lock is released when this checks.
     """
     try:
         yield
@@ -83,9 +83,9 @@ def unowned(files: FileSystem, path: Path) -> Iterator[None]:
 
 
 def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLocked:
-    """The error for a store directory that somebody has open.
+    """The error for a store directory that is open.
 
-    :param advice: what else there is to say of it, and what to do
+    :param advice: further facts, and what to do
     """
     if advice is None:
         advice = CLOSE_IT
@@ -94,9 +94,9 @@ def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLoc
 
 
 def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked:
-    """The error for a store directory that somebody has for itself.
+    """The error for a store directory that a process has exclusively.
 
-    :param why: as that process says; ``None`` where it says nothing
+    :param why: the reason given by that process; ``None`` without one
     """
     pid = owner_pid(files, path)
     why = why or "it is RocketMQ, or repairs or rebuilds the store"
@@ -121,13 +121,13 @@ def _command(pid: int) -> str:
 
 
 def owner_pid(files: FileSystem, path: Path) -> int | None:
-    """The process that the ``abort`` file names, if any."""
+    """The process id in the ``abort`` file, if any."""
     content = read_file(files, path / ABORT_FILE) or b""
     return int(content) if content.strip().isdigit() else None
 
 
 def write_abort(files: FileSystem, path: Path) -> None:
-    """Mark the store as running; its former content goes to ``abort.bak``, as in RocketMQ."""
+    """Mark the store as open; the former content goes to ``abort.bak``, as in RocketMQ."""
     former = read_file(files, path / ABORT_FILE) or b""
     overwrite_file(files, path / ABORT_BACKUP_FILE, former)
     overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode())
@@ -135,6 +135,6 @@ def write_abort(files: FileSystem, path: Path) -> None:
 
 
 def remove_abort(files: FileSystem, path: Path) -> None:
-    """Mark the store as cleanly stopped; everything else is durable by now."""
+    """Mark the store as cleanly stopped; all else must be durable already."""
     files.unlink(path / ABORT_FILE)
     files.sync_dir(path)

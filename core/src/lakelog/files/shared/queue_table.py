@@ -1,22 +1,22 @@
-"""The table of queue ends in shared memory: the queue offset that the next message takes.
+"""The table of queue ends in shared memory: the queue offset of the next message of each queue.
 
-A file that all processes map, read and changed inside of the append section only. All numbers are
+A file mapped by all processes, and accessed only inside the append section. All numbers are
 in the machine's byte order::
 
     byte  0  u64  magic and version
-    byte  8  u64  generation: counted up by each file that takes the place of another
-    byte 16  u64  slots: how many, a power of two
+    byte  8  u64  generation: incremented by each file that replaces another
+    byte 16  u64  number of slots, a power of two
     byte 24  u64  end of the entries, in words of 8 bytes from the start of the file
-    byte 32  u64  how many entries there are
-    byte 40  u64  how many of them are light queues
+    byte 32  u64  number of entries
+    byte 40  u64  number of light queues among them
     byte 64  u64  per slot: word where an entry starts; 0 is a free slot
     ...           entries, one behind the other, each a multiple of 8 bytes:
                   u64 next queue offset | u32 hash | i32 queue id | u32 length | topic in UTF-8
 
-Hash: CRC-32 of the topic, then of the queue id as 4 bytes; the first slot is the hash modulo the
-slots, and the next one is tried while another key is there (Knuth, "Sorting and Searching", 6.4,
-algorithm L). An entry counts once its slot says where it is, so that a process that dies in between
-leaves nothing. A table that is full is written anew, larger, beside the old one.
+Hash: CRC-32 of the topic, then of the queue id as 4 bytes. The first slot is the hash modulo the
+slots; the next one is tried while another key is there (Knuth, "Sorting and Searching", 6.4,
+algorithm L). An entry is valid once a slot points to it, so a process that dies before that
+leaves no trace. A full table is replaced by a new, larger file.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _GROWTH: Final = 4
 _GENERATION, _SLOTS, _END, _COUNT, _LIGHT = 1, 2, 3, 4, 5
 _HEAD_WORDS: Final = 8
 _BYTES_PER_SLOT: Final = 8 + 32
-"""Room for entries: half of the slots are used, with 64 bytes for each."""
+"""Bytes per slot: half of the slots are used, with 64 bytes for each entry."""
 _ENTRY: Final = Struct("=QIiI")
 _ID: Final = Struct("=i")
 _AS_IT_IS: Final = "surrogatepass"
-"""Of topics that are no UTF-8."""
+"""The error handler for topics that are not valid UTF-8."""
 
 
 class QueueTable(QueueOffsets):
-    """One process's view of the table.
+    """The table as mapped by one process.
 
-    :ivar generation: of the file that is mapped; where the page shows another, see :meth:`reopen`
-    :ivar wanted: queues that were asked for, and are not there; see :meth:`make_room`
+    :ivar generation: of the mapped file; if the page shows another one, call :meth:`reopen`
+    :ivar wanted: requested queues that are missing; see :meth:`make_room`
     """
 
     __slots__ = ("_bytes", "_files", "_known", "_path", "_words", "generation", "wanted")
@@ -68,7 +68,7 @@ class QueueTable(QueueOffsets):
     def make(
         cls, files: FileSystem, path: Path, generation: int, start: Mapping[Queue, int]
     ) -> QueueTable:
-        """Write a table with the queues of ``start``; it counts once the page shows its generation.
+        """Write a table with the queues of ``start``; valid once the page shows its generation.
 
         Raises ``OSError``.
         """
@@ -77,7 +77,7 @@ class QueueTable(QueueOffsets):
         return cls(files, path, generation)
 
     def reopen(self, generation: int) -> None:
-        """Map the file of ``generation``; what was known of the former one is forgotten."""
+        """Map the file of ``generation``, and drop cached entries of the former one."""
         file = self._files.open(table_path(self._path, generation), write=True)
         try:
             self._bytes = memoryview(file.map(file.size(), writable=True))
@@ -98,26 +98,26 @@ class QueueTable(QueueOffsets):
         return 0
 
     def advance(self, queue: Queue, count: int) -> None:
-        """Count ``count`` messages more in ``queue``, for which there is room."""
+        """Advance the end of ``queue``, which has an entry, by ``count`` messages."""
         at = self._known.get(queue) or self._find(queue) or self._add(queue)
         self._words[at] += count
 
     def raise_to(self, queue: Queue, next_offset: int) -> None:
-        """Let ``queue`` end at ``next_offset`` at least: as often as somebody finds its record."""
+        """Raise the end of ``queue`` to at least ``next_offset``; idempotent."""
         at = self._known.get(queue) or self._find(queue) or self._add(queue)
         self._words[at] = max(self._words[at], next_offset)
 
     def word_of(self, queue: Queue) -> int:
-        """The word of :attr:`memory` where ``queue`` ends; 0 where it is not in the table."""
+        """The word of :attr:`memory` with the end of ``queue``; 0 if it is not in the table."""
         return self._known.get(queue) or self._find(queue)
 
     @property
     def memory(self) -> memoryview:
-        """The whole table; of the file of :attr:`generation`."""
+        """The whole file of :attr:`generation`."""
         return self._bytes
 
     def new_light_queues(self, topics: Iterable[str]) -> int:
-        """How many light queues there would be with those of ``topics`` added."""
+        """The number of light queues after adding those of ``topics``."""
         return self._words[_LIGHT] + sum(not self._find((topic, 0)) for topic in topics)
 
     def snapshot(self) -> dict[Queue, int]:
@@ -127,11 +127,11 @@ class QueueTable(QueueOffsets):
     # --- room ---
 
     def make_room(self, page: memoryview[int]) -> None:
-        """See to it that all that is wanted fits, and let the others see it if the table grows.
+        """Make room for the wanted queues; if the table grows, publish its new generation.
 
         :param page: the words of the shared page
 
-        Raises ``OSError`` for want of room, and then nothing has changed.
+        Raises ``OSError`` if it cannot be allocated, and then nothing has changed.
         """
         topics, former = [topic for topic, _ in self.wanted], self.generation
         if not self.has_room(topics):
@@ -141,7 +141,7 @@ class QueueTable(QueueOffsets):
         self.wanted.clear()
 
     def has_room(self, topics: Iterable[str]) -> bool:
-        """Whether new queues of these topics fit, whatever of them is there."""
+        """Whether one new queue for each of these topics fits."""
         topics, words = list(topics), self._words
         return (
             words[_END] + _words_of_all(topics) <= len(words)
@@ -149,9 +149,9 @@ class QueueTable(QueueOffsets):
         )
 
     def grown(self, topics: Iterable[str]) -> QueueTable:
-        """A larger table beside this one, with the same queues and room for ``topics``, too.
+        """Write a larger table with the same queues and room for ``topics``.
 
-        Raises ``OSError``; this one goes on then.
+        Raises ``OSError``; the present table stays in use then.
         """
         topics, words = list(topics), self._words
         slots = _slots(
@@ -165,7 +165,7 @@ class QueueTable(QueueOffsets):
     # --- entries ---
 
     def _find(self, queue: Queue) -> int:
-        """The word where its entry starts; 0 where there is none."""
+        """The word where the entry of ``queue`` starts; 0 if there is none."""
         topic, number = queue
         key = _key(topic)
         wanted, words = _hash(key, number), self._words
@@ -199,18 +199,18 @@ class QueueTable(QueueOffsets):
 
 
 def table_path(path: Path, generation: int) -> Path:
-    """Where the table of the store directory ``path`` stands."""
+    """The path of the table of this generation in the store directory ``path``."""
     return path / OWN_DIR / f"queues.{generation}"
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of that name is a table; ``queues.json`` is none."""
+    """Whether a file name is that of a table; ``queues.json`` is not."""
     kind, _, number = name.partition(".")
     return kind == "queues" and number.isdigit()
 
 
 def remove_tables(files: FileSystem, path: Path) -> None:
-    """Delete every table of the store directory ``path``, of processes that died, too."""
+    """Delete all tables of the store directory ``path``, including those of dead processes."""
     for name, _ in files.list(path / OWN_DIR):
         if is_table(name):
             with suppress(FileNotFoundError):
@@ -218,7 +218,7 @@ def remove_tables(files: FileSystem, path: Path) -> None:
 
 
 def remove_table(files: FileSystem, path: Path, generation: int) -> None:
-    """Delete a table that another one has taken the place of; one that is gone is no error."""
+    """Delete a replaced table; a missing one is no error."""
     with suppress(FileNotFoundError):
         files.unlink(table_path(path, generation))
 
@@ -236,7 +236,7 @@ def _words_of_all(topics: Iterable[str]) -> int:
 
 
 def _slots(least: int, count: int, entry_words: int) -> int:
-    """How many slots there must be, for so many queues with entries of so many words in all."""
+    """The number of slots needed for ``count`` queues with ``entry_words`` words of entries."""
     slots = least
     while slots < 2 * count or _file_bytes(slots) < 8 * (_HEAD_WORDS + slots + entry_words):
         slots *= _GROWTH
@@ -278,7 +278,7 @@ def _write(
 
 
 def _add(data: memoryview, words: memoryview[int], queue: Queue, next_offset: int) -> int:
-    """Add an entry, for which there is room; the word where it starts."""
+    """Add an entry, for which there must be room; return the word where it starts."""
     topic, number = queue
     key = _key(topic)
     wanted, at = _hash(key, number), words[_END]

@@ -1,10 +1,10 @@
-"""Requests to the process with the services: a file ``lakelog/request.ID`` while one waits.
+"""Requests to the process with the services: a file ``lakelog/request.ID`` per waiting client.
 
-It holds lines of JSON: the request; ``{"taken": PID}`` of each process that begins with it; and the
-answer. The asker holds a lock on the file's first byte, which ends with it. So nobody does what a
-dead one has asked for, and what a dead process with the services has begun, the next one does
-again. Hence only what may be done twice can be asked for, while somebody waits. Nothing is synced:
-after a power cut nobody waits any more.
+It holds lines of JSON: the request, ``{"taken": PID}`` of each process that begins to serve it, and
+the answer. The client holds a lock on the first byte, which ends with the client: requests of dead
+clients are not served. If the serving process dies, the next one with the services starts the
+request again. Hence requests must be idempotent. Nothing is synced, as no client waits any longer
+after a power cut.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PREFIX: Final = "request."
 
 
 class Request:
-    """As its asker has it."""
+    """A request in its client."""
 
     def __init__(self, files: FileSystem, path: Path, what: Mapping[str, Any]) -> None:
-        """Leave it in the store directory ``path``; raises ``OSError``."""
+        """Write the request in the store directory ``path``; raises ``OSError``."""
         self._files = files
         self._file = _locked(files, path / OWN_DIR)
         self._is_open = True
@@ -43,35 +43,35 @@ class Request:
             raise
 
     def takers(self) -> int:
-        """How many processes have begun with it."""
+        """How many processes have begun to serve it."""
         return sum(TAKEN in each for each in _lines(self._file)[1:])
 
     def answer(self) -> dict[str, Any] | None:
-        """What came of it; ``None`` before there is an answer."""
+        """The answer; ``None`` until there is one."""
         return _answer(_lines(self._file))
 
     def give_up(self) -> bool:
-        """Wait no more; whether somebody has begun with it, and may do it still."""
+        """Stop waiting; return whether a process has begun to serve it and may still finish."""
         set_lock(self._file, 0, fcntl.F_UNLCK)
         return self.takers() > 0
 
     def close(self) -> None:
-        """Remove it."""
-        with suppress(FileNotFoundError):  # who has answered removes it, too
+        """Remove the file."""
+        with suppress(FileNotFoundError):  # the serving process removes it after the answer, too
             self._files.unlink(self._file.path)
         self.forked()
 
     def forked(self) -> None:
-        """Let go in a forked child: it is the parent that waits."""
+        """Close the copy in a forked child: the parent waits."""
         if self._is_open:
             self._is_open = False
             self._file.close()
 
 
 class Asked:
-    """As the process with the services has it.
+    """A request in the process that serves it.
 
-    :ivar what: the request
+    :ivar what: the content of the request
     """
 
     def __init__(self, files: FileSystem, file: File, what: Mapping[str, Any]) -> None:
@@ -80,15 +80,15 @@ class Asked:
         self._file = file
 
     def answer(self, said: Mapping[str, Any]) -> None:
-        """Say what came of it; raises ``OSError``."""
+        """Write the answer; raises ``OSError``."""
         _append(self._file, said)
         _remove(self._files, self._file)
 
 
 def asked(files: FileSystem, path: Path) -> Iterator[Asked]:
-    """Each request in the store directory ``path`` whose asker waits, to be done now.
+    """Yield the pending requests in the store directory ``path``, each to be served at once.
 
-    Those of the dead, and those that were answered, are removed.
+    Answered requests, and those of dead clients, are removed.
     """
     for name, _ in files.list(path / OWN_DIR):
         if name.startswith(_PREFIX):
@@ -103,12 +103,12 @@ def asked(files: FileSystem, path: Path) -> Iterator[Asked]:
 
 
 def is_asked(files: FileSystem, path: Path) -> bool:
-    """Whether any request is in the store directory ``path``."""
+    """Whether the store directory ``path`` has any request."""
     return any(name.startswith(_PREFIX) for name, _ in files.list(path / OWN_DIR))
 
 
 def is_busy(files: FileSystem, path: Path) -> bool:
-    """Whether somebody has begun with a request, and not answered it yet."""
+    """Whether a process serves a request that has no answer yet."""
     for name, _ in files.list(path / OWN_DIR):
         if name.startswith(_PREFIX):
             with suppress(FileNotFoundError):
@@ -123,7 +123,7 @@ def is_busy(files: FileSystem, path: Path) -> bool:
 
 
 def _begun(files: FileSystem, file: File) -> dict[str, Any] | None:
-    """Say that this process begins; ``None`` where there is nothing to do, or not yet."""
+    """Mark the request as taken by this process; ``None`` if it is not to be served, or not yet."""
     if _is_dead(files, file):
         return None
     lines = _lines(file)
@@ -131,18 +131,18 @@ def _begun(files: FileSystem, file: File) -> dict[str, Any] | None:
         _remove(files, file)
         return None
     if not lines:
-        return None  # its asker is about to write it
+        return None  # the client is about to write it
     _append(file, {TAKEN: os.getpid()})
-    return None if _is_dead(files, file) else lines[0]  # it gave up, and saw nobody begin
+    return None if _is_dead(files, file) else lines[0]  # it gave up before this mark
 
 
 def _is_dead(files: FileSystem, file: File) -> bool:
-    """Whether nobody waits for it any more; then it is gone."""
+    """Whether its client is gone; the file is removed then."""
     if not set_lock(file, 0, fcntl.F_WRLCK):
         return False
     _remove(
         files, file
-    )  # under the lock: an asker that is just making it sees that, and starts anew
+    )  # under the lock: a client that is creating the file notices, and starts again
     return True
 
 
@@ -152,7 +152,7 @@ def _remove(files: FileSystem, file: File) -> None:
 
 
 def _locked(files: FileSystem, folder: Path) -> File:
-    """A new file that nobody takes for a dead one's."""
+    """A new file, locked before it could be taken for that of a dead client."""
     while True:
         file = files.open(folder / f"{_PREFIX}{secrets.token_hex(8)}", write=True, create=True)
         try:
@@ -167,7 +167,7 @@ def _locked(files: FileSystem, folder: Path) -> File:
 
 
 def _append(file: File, what: Mapping[str, Any]) -> None:
-    """Add a line behind what a dead process may have left half written."""
+    """Append a line, after any partial line of a dead process."""
     file.write_at(file.size(), b"\n" + _line(what))
 
 
@@ -176,7 +176,7 @@ def _line(what: Mapping[str, Any]) -> bytes:
 
 
 def _lines(file: File) -> list[dict[str, Any]]:
-    """All that are whole."""
+    """All complete lines."""
     found = []
     for line in file.read_at(0, file.size()).split(b"\n")[:-1]:
         with suppress(ValueError):

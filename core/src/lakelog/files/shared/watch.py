@@ -1,8 +1,8 @@
-"""A thread of each process that has a store open: sees who else comes and goes.
+"""A thread of each writing process that notices other processes joining and leaving.
 
-A process alone keeps the append lock between its appends. A newcomer stores a word of the shared
-page, and wakes this thread, which lets go of the lock. Once nobody else is left, it clears the
-word.
+A process alone keeps the append lock between its appends. A process that joins sets a word of the
+shared page, and wakes this thread, which releases the lock. Once the process is alone again, the
+thread clears the word.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from lakelog.runtime.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 TURN_S: Final = 0.5
-"""A service of a process that died is without a holder for no longer than this."""
+"""Seconds between turns; services of a dead process are taken over within this time."""
 _JOIN_S: Final = 0.002
 _AT: Final = 8 * SEVERAL
 
 
 class MemberWatch:
-    """The thread.
+    """The watch thread.
 
-    :ivar on_turn: called each half of a second
+    :ivar on_turn: called every :data:`TURN_S`
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MemberWatch:
     ) -> None:
         """Prepare; nothing runs yet.
 
-        :param let_go: gives the append lock back
+        :param let_go: releases the append lock
         """
         self._page = page
         self._lock = lock
@@ -51,14 +51,14 @@ class MemberWatch:
         self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
 
     def start(self) -> None:
-        """Begin; raises :class:`~lakelog.errors.ThreadNotStarted`."""
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
         started(self._thread)
 
     def close(self) -> None:
-        """End; not from its own thread."""
+        """Stop the thread; must not be called from it."""
         self._over = True
         while self._thread.is_alive() and self._thread is not current_thread():
-            announce(self._page)  # again and again: it may be about to sleep
+            announce(self._page)  # repeatedly: the thread may be about to sleep
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
@@ -77,7 +77,7 @@ class MemberWatch:
                 _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
-        """Half a second; or until there is a newcomer, where there was none."""
+        """Sleep half a second, or while alone until another process joins."""
         if self._futex is None or not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
             time.sleep(TURN_S)
 
@@ -86,7 +86,7 @@ class MemberWatch:
 
 
 def announce(page: SharedPage) -> None:
-    """Let the others know of a newcomer."""
+    """Notify the other processes that one has joined."""
     word = futex(page.memory, _AT)
     if word is not None:
         word.wake()

@@ -1,4 +1,4 @@
-"""A log and what was deleted from it, as one: the older segments come from where they were kept."""
+"""The log and its archive as one source: older segments are read from the archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Bounds(Protocol):
 
 @attrs.define
 class ArchivedExtent:
-    """One segment that is not in the log any more; every byte counts as data."""
+    """An archived segment; all of its bytes count as data."""
 
     archive: SegmentSource
     start: int
@@ -32,29 +32,29 @@ class ArchivedExtent:
         return memoryview(self.archive.read(self.start, offset - self.start, length))
 
     def next_data(self, offset: int) -> int | None:
-        """Nobody knows of holes there."""
+        """Return ``offset``: holes are not known in an archive."""
         return offset
 
 
 @attrs.frozen
 class WithOlder:
-    """A ``Source``: ``log``, and before it what ``archive`` has."""
+    """A ``Source``: the archive's segments, then ``log``."""
 
     log: Source
     archive: SegmentSource
     size_bytes: int
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """That of the log."""
+        """The known damage of the log."""
         return self.log.known_damage()
 
     def starts(self) -> list[int]:
-        """Where each segment starts."""
+        """The start offset of each segment."""
         here = self.log.starts()
         return [*(each for each in self.archive.starts() if not here or each < here[0]), *here]
 
     def extents(self, start: int) -> Iterator[Extent]:
-        """Each segment; what is deleted meanwhile is in the archive, where it was put first."""
+        """Yield each segment; one deleted meanwhile is in the archive, as archiving comes first."""
         at: int | None = start
         while at is not None:
             older = self._older(at)
@@ -65,7 +65,7 @@ class WithOlder:
                 yield ArchivedExtent(self.archive, older, at)
 
     def _of_log(self, at: int) -> Generator[Extent, None, int | None]:
-        """Those of the log; where to go on if the one there went into the archive meanwhile."""
+        """Yield the log's segments; return the offset of a segment archived meanwhile, if any."""
         for extent in self.log.extents(at):
             if extent.start > at and self._older(at) is not None:
                 return at
@@ -74,7 +74,7 @@ class WithOlder:
         return None
 
     def _older(self, at: int) -> int | None:
-        """The next segment from ``at`` on that only the archive has."""
+        """The next segment from ``at`` that only the archive has."""
         here = next(iter(self.log.starts()), None)
         if here is not None and at >= here:
             return None
@@ -85,16 +85,16 @@ class WithOlder:
 
 @attrs.frozen
 class OlderBounds:
-    """From the first byte that the archive has to the end of the log."""
+    """The bounds from the start of the archive to the end of the log."""
 
     log: _Bounds
     archive: SegmentSource
 
     def minimum(self) -> int:
-        """Where the first segment of both starts."""
+        """First offset of archive and log."""
         here = self.log.minimum()
         return min(next(iter(self.archive.starts()), here), here)
 
     def end(self) -> int | None:
-        """Where the log ends."""
+        """End of the log."""
         return self.log.end()

@@ -1,4 +1,4 @@
-"""Between which offsets a log can be read: an owner knows it, everybody else goes by the files."""
+"""The readable range of a log: an owner's positions, or what the files show."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from lakelog.log.reading.source import FileSource
 
 @attrs.frozen
 class OwnedBounds:
-    """The owner knows where its log begins and ends."""
+    """The bounds of an owner, from its positions."""
 
     positions: Positions
 
     def minimum(self) -> int:
-        """First byte that is still there."""
+        """Offset of the first byte still in the log."""
         return self.positions.minimum
 
     def end(self) -> int | None:
-        """End of what can be read."""
+        """The readable end."""
         return self.positions.readable
 
 
 @attrs.frozen
 class FileBounds:
-    """Everybody else goes by the files."""
+    """The bounds according to the files."""
 
     source: FileSource
 
     def minimum(self) -> int:
-        """Where the first segment starts; 0 where none is."""
+        """Start of the first segment; 0 without segments."""
         return self.source.first() or 0
 
     def end(self) -> int | None:
-        """To be found out by reading."""
+        """``None``: found by reading."""
         return None
 
 
 @attrs.frozen
 class ReaderBounds:
-    """A reader goes by the page of a living owner, and without one by the files.
+    """The bounds of a reader: from a living owner's page, else from the files.
 
-    :ivar page: the page to go by now, if any
-    :ivar clean_end: where the log ends by what a clean stop noted, if that still counts
+    :ivar page: returns the current page, if any
+    :ivar clean_end: returns the end noted by a clean stop, while the note is valid
     """
 
     source: FileSource
@@ -54,11 +54,11 @@ class ReaderBounds:
     clean_end: Callable[[], int | None]
 
     def minimum(self) -> int:
-        """What the page says, or where the first segment starts."""
+        """The page's minimum, or the start of the first segment."""
         page = self.page()
         return FileBounds(self.source).minimum() if page is None else page.minimum
 
     def end(self) -> int | None:
-        """End of what can be read; or to be found out."""
+        """The readable end; ``None`` if it must be found by reading."""
         page = self.page()
         return self.clean_end() if page is None else page.readable

@@ -1,9 +1,8 @@
-"""``lakelog/damage.json``: places of the log that are no whole record, and stay in it.
+"""``lakelog/damage.json``: ranges of the log that are not whole records, and stay in it.
 
 ``{"damage": [{"offset": N, "end_offset": N, "what": TEXT, "unproven": BOOL, "head": HEX,
-"to_fill": BOOL}]}``; see ``Damage``. Readers pass over it without judging
-again. A recovery that reads a part of the log says anew what is damaged there, and leaves the rest
-as it was.
+"to_fill": BOOL}]}``; see ``Damage``. Readers skip these ranges without checking them again. A
+recovery that reads a part of the log replaces the entries of that part and keeps the others.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 def read_damage(files: FileSystem, path: Path) -> tuple[Damage, ...]:
-    """What the store directory ``path`` knows; nothing where the list cannot be read."""
+    """The damage listed in the store directory ``path``; empty if the list is not readable."""
     content = read_file(files, path / OWN_DIR / DAMAGE_FILE)
     if content is None:
         return ()
@@ -51,7 +50,7 @@ def _parse(rows: Iterable[dict[str, Any]]) -> Iterator[Damage]:
 def noted_before(
     directory: StoreDirectory, size_bytes: int, minimum: int, start: int
 ) -> tuple[Damage, ...]:
-    """Known damage of a log that begins at ``minimum``, as far as it begins before ``start``."""
+    """Listed damage of a log that begins at ``minimum``, limited to entries before ``start``."""
     return tuple(
         attrs.evolve(
             each,
@@ -66,7 +65,7 @@ def noted_before(
 def keep_damage(
     files: FileSystem, path: Path, start: int, minimum: int, found: Iterable[Damage]
 ) -> None:
-    """Replace what is known of the log from ``start`` on, durably; a list that is right stays."""
+    """Replace the entries from ``start`` on, durably; an unchanged list is not written."""
     before = read_damage(files, path)
     known = [each for each in before if minimum < each.end_offset and each.offset < start]
     known += found

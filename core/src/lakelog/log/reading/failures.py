@@ -1,4 +1,4 @@
-"""What the public verbs that read a store raise where the operating system fails: one error."""
+"""Turns errors of the operating system into ``ReadFailed``, for all public read methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Let ``verb`` raise :class:`~lakelog.errors.ReadFailed` in the place of ``OSError``."""
+    """Make ``verb`` raise :class:`~lakelog.errors.ReadFailed` in place of ``OSError``."""
 
     @wraps(verb)
     def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -33,7 +33,7 @@ def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
             return verb(self, *arguments, **named)
         except (StoreClosed, OSError) as error:
             if self._current.parts is not parts and not self._current.closed:
-                return guarded(self, *arguments, **named)  # what it read by was given up meanwhile
+                return guarded(self, *arguments, **named)  # its parts were replaced meanwhile
             if isinstance(error, LakelogError):
                 raise
             raise unread(error, self._current.path) from error
@@ -61,7 +61,7 @@ def reads_async(
 def iterates(
     verb: Callable[Concatenate[S, P], Iterator[T]],
 ) -> Callable[Concatenate[S, P], Iterator[T]]:
-    """:func:`reads` for what gives an iterator: for the call, and for every step."""
+    """As :func:`reads` for a method that returns an iterator: guards the call and every step."""
 
     @wraps(verb)
     def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
@@ -83,7 +83,7 @@ def _steps(found: Iterator[T], path: Path) -> Iterator[T]:
 def iterates_async(
     verb: Callable[Concatenate[S, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
-    """:func:`iterates` for an asynchronous iterator."""
+    """As :func:`iterates` for an asynchronous iterator."""
 
     @wraps(verb)
     def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:

@@ -1,4 +1,4 @@
-"""Waits until a log is durable up to a place, beside an owner that says so."""
+"""Waits until another process has made the log durable up to an offset."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lakelog.files.pages.page_view import PageView
 from lakelog.files.pages.wake_page import Sleeper, WakePage
 
 LONGEST_SLEEP_S: Final = 0.5
-"""A waking that is lost costs no more than this; who waits for a sync is in no great hurry."""
+"""The longest sleep, which bounds the delay after a lost wake-up."""
 _FIRST_NAP_S: Final = 0.005
 _LONGEST_NAP_S: Final = 0.1
 _NOBODY: Final = -1
 
 
 class FlushWait:
-    """For those beside an owner, which wakes them; nothing of the log is read.
+    """Waits for a living owner, which wakes the waiters; reads nothing of the log.
 
-    :param page: the shared page to go by now, if any
+    :param page: returns the current shared page, if any
     """
 
     def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:
@@ -29,10 +29,10 @@ class FlushWait:
         self._sleeper = Sleeper(files, path)
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Whether everything before ``offset`` is durable in time.
+        """Whether the log is durable up to ``offset`` in time.
 
-        ``False`` at once where no living owner says how far it has come, or none any more. Who is
-        woken in vain, since positions move that it does not wait for, naps before it asks again.
+        ``False`` at once if no living owner publishes its positions, or it stops doing so. A waiter
+        woken by another position's move sleeps briefly before it waits again.
         """
         end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
         while True:
@@ -47,7 +47,7 @@ class FlushWait:
                 nap = min(2 * nap, _LONGEST_NAP_S)
 
     def _slept(self, asked: tuple[WakePage, int], seconds: float) -> bool:
-        """Whether the time went by; not if we were woken, or cannot sleep there."""
+        """Whether the full time passed; ``False`` if woken early, or if it cannot sleep there."""
         begun = time.monotonic()
         slept = self._sleeper.sleep(asked, seconds, LONGEST_SLEEP_S)
         return slept and time.monotonic() - begun >= seconds

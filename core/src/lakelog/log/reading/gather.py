@@ -1,9 +1,9 @@
-"""Records at given places of the log, many at once; what is not whole is named, never served.
+"""Reads many records at given offsets at once; reports records that are missing or broken.
 
-From memory of the files themselves, records of one segment are one batch over one view. From
-files that nobody vouches for, they are read: neighbours with less than 64 KiB between them at one
-go, all of a call into one buffer. A :class:`RecordBatch` made here has ``starts`` anywhere in its
-buffer, so its ``base_offset`` and ``end_offset`` mean nothing.
+In the owner's mapped segments, the records of one segment form one batch over one view. Other files
+are read: records with less than 64 KiB between them in one read, all of a call into one buffer. A
+:class:`RecordBatch` made here has ``starts`` anywhere in its buffer, so its ``base_offset`` and
+``end_offset`` have no meaning.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Longs = NDArray[np.int64]
 Ints = NDArray[np.int32]
 _GAP_BYTES: Final = 64 << 10
 _LONGEST_RUN_BYTES: Final = 8 << 20
-"""No single read is longer, but for one record that is."""
+"""The longest single read, except for a longer record."""
 
 WHOLE: Final = 0
 GONE: Final = 1
-"""The log does not hold that place any more."""
+"""State: the log no longer holds that offset."""
 BROKEN: Final = 2
-"""No whole record of that size stands there, or the log ends before."""
+"""State: no whole record of that size is there, or the log ends before it."""
 
 
 @attrs.frozen(eq=False)
 class Gathered:
-    """What was found.
+    """The result.
 
     :ivar batches: the whole records; each batch in the order of ``rows``
-    :ivar rows: for each batch, which of the places asked for its records stand at
-    :ivar states: ``int8`` for each place: ``WHOLE``, ``GONE`` or ``BROKEN``
+    :ivar rows: for each batch, the indexes of its records in the requested offsets
+    :ivar states: ``int8`` for each offset: ``WHOLE``, ``GONE`` or ``BROKEN``
     """
 
     batches: list[RecordBatch]
@@ -63,12 +63,12 @@ def gather(
     known: NDArray[np.bool_] | None = None,
     decoder: Decoder | None = None,
 ) -> Gathered:
-    """The records at ``offsets``, in any order, each ``sizes`` bytes long.
+    """Read the records at ``offsets``, in any order, each ``sizes`` bytes long.
 
-    :param minimum: the log's first byte
-    :param end: where reading stops; ``None`` is where the files end
-    :param known: which places are known to be damaged, whatever stands there
-    :param decoder: of the batches
+    :param minimum: offset of the log's first byte
+    :param end: where reading stops; ``None`` is the end of the files
+    :param known: mask of the offsets in known damage, which are not served
+    :param decoder: restores the bodies of the batches
     """
     states = np.full(len(offsets), BROKEN, np.int8)
     states[offsets < minimum] = GONE
@@ -95,15 +95,15 @@ def few(
     *,
     verify: bool = True,
 ) -> list[StoredMessage] | None:
-    """The messages at ``offsets``; ``None`` where :func:`gather` has to look.
+    """The messages at ``offsets``; ``None`` if :func:`gather` must be used.
 
-    That is where one is not whole, and where they do not stand in one segment, or too far apart to
-    be read at one go.
+    That is the case if a record is not whole, or if the records are not in one segment and close
+    enough for one read.
     """
     first, last = int(offsets[0]), int(offsets[-1]) + int(sizes[-1])
     if first < max(minimum, 0) or (end is not None and last > end):
         return None
-    extents = source.extents(first)  # open for as long as it is held
+    extents = source.extents(first)  # keep it: its file is open as long as it lives
     view = _stretch(next(extents, None), first, last)
     if view is None:
         return None
@@ -111,7 +111,7 @@ def few(
 
 
 def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
-    """The bytes of one segment from ``first`` to ``last``, if they are not too many to read."""
+    """The bytes of one segment from ``first`` to ``last``, if short enough for one read."""
     if extent is None or not extent.start <= first < last <= extent.end:
         return None
     if last - first > _GAP_BYTES and not isinstance(extent, ViewExtent):
@@ -127,7 +127,7 @@ def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
 class _Piece:
     """Records in one buffer.
 
-    :ivar starts: where each starts in ``buffer``; -1 where not all of it was there
+    :ivar starts: where each record starts in ``buffer``; -1 if it is incomplete
     """
 
     buffer: memoryview
@@ -136,7 +136,7 @@ class _Piece:
     rows: Longs
 
     def check(self, parts: _Parts, verify: bool) -> None:
-        """Sort the whole ones from the others."""
+        """Split whole records from broken ones."""
         there = self.starts >= 0
         rows, starts = self.rows[there], self.starts[there]
         if not len(rows):
@@ -151,7 +151,7 @@ class _Piece:
 
 
 class _Parts:
-    """What is being gathered."""
+    """The state of one call of :func:`gather`."""
 
     def __init__(
         self, offsets: Longs, sizes: Ints, states: NDArray[np.int8], decoder: Decoder | None
@@ -164,7 +164,7 @@ class _Parts:
         self.rows: list[Longs] = []
 
     def add(self, batch: RecordBatch, rows: Longs) -> None:
-        """Keep a batch, its records in the order in which they were asked for."""
+        """Add a batch, with its records in the requested order."""
         if (rows[1:] < rows[:-1]).any():
             order = np.argsort(rows)
             batch, rows = batch.take(order), rows[order]
@@ -172,11 +172,11 @@ class _Parts:
         self.rows.append(rows)
 
     def by_segment(self, source: Source, order: Longs) -> Iterator[_Piece]:
-        """The bytes of the records whose rows ``order`` has by rising offset."""
+        """Yield the bytes of the records, segment by segment; ``order`` sorts rows by offset."""
         read = _Read()
         while len(order):
             first = int(self.offsets[order[0]])
-            extents = source.extents(first)  # open for as long as it is held
+            extents = source.extents(first)  # keep it: its file is open as long as it lives
             extent = next(extents, None)
             if extent is None:
                 break
@@ -197,9 +197,9 @@ class _Parts:
             yield read.piece()
 
     def _inside(self, extent: Extent, order: Longs) -> tuple[Longs, Longs]:
-        """The rows whose records stand wholly in ``extent``, and those behind it."""
+        """Split the rows: records that lie wholly in ``extent``, and those behind it."""
         count = int(np.searchsorted(self.offsets[order], extent.end))
-        count = count or 1  # a segment that was cut short: this one is nowhere
+        count = count or 1  # a truncated segment: this record is in none
         rows, rest = order[:count], order[count:]
         whole = self.offsets[rows] + self.sizes[rows] <= extent.end
         return rows[whole], rest
@@ -216,7 +216,7 @@ class _Parts:
 
 
 class _Read:
-    """Bytes read from files, one run behind the other."""
+    """Bytes read from files, concatenated."""
 
     def __init__(self) -> None:
         self.rows: list[Longs] = []
@@ -225,7 +225,7 @@ class _Read:
         self._length = 0
 
     def add(self, extent: Extent, offsets: Longs, sizes: Ints, rows: Longs) -> None:
-        """Read some records of one segment, by rising offset."""
+        """Read the given records of one segment, in order of offset."""
         ends = np.maximum.accumulate(offsets + sizes)
         for begin, stop in _runs(offsets, ends):
             first, end = int(offsets[begin]), int(ends[stop - 1])
@@ -238,13 +238,13 @@ class _Read:
         self.rows.append(rows)
 
     def piece(self) -> _Piece:
-        """Everything in one buffer."""
+        """All bytes in one buffer."""
         buffer = self._runs[0] if len(self._runs) == 1 else memoryview(b"".join(self._runs))
         return _Piece(buffer, 0, np.concatenate(self._starts), np.concatenate(self.rows))
 
 
 def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
-    """Which records to read at one go: those with little between them, and not too many."""
+    """Group the records into single reads: small distances, and limited length."""
     far = np.flatnonzero(offsets[1:] - ends[:-1] > _GAP_BYTES) + 1
     bounds = [0, *far.tolist(), len(offsets)]
     for begin, stop in pairwise(bounds):

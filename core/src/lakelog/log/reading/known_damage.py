@@ -1,8 +1,8 @@
-"""Which places of a log are known to be no part of it, for reads that go straight to a record.
+"""Checks offsets against known damage, for reads that go straight to a record.
 
-A scan meets known damage on its way. A unit of a queue, the key index, or an offset that somebody
-kept lead right into it, where old, whole records may stand that nothing proves. As in a scan, what
-is known counts only while the bytes are those that were judged.
+A scan skips known damage on its way. A queue unit, an index entry or a saved offset may point into
+it, where old, whole records can stand that do not belong to the log. As in a scan, an entry counts
+only while the damaged bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KnownDamage:
-    """What one source knows; false where that is nothing, so that nobody need ask."""
+    """The known damage of one source; falsy if there is none."""
 
     __slots__ = ("_damage", "_source", "_starts")
 
@@ -34,9 +34,9 @@ class KnownDamage:
         return bool(self._damage)
 
     def at(self, offset: int, *, verify: bool = True) -> Damage | None:
-        """The damage that a record at ``offset`` stands in.
+        """The damage that contains ``offset``, if any.
 
-        :param verify: whether checksums are computed; without them, what is damaged looks whole
+        :param verify: whether checksums are computed; without them, damaged records look whole
         """
         found = self._last_before(offset)
         if found is None or offset >= found.end_offset or not (found.unproven or not verify):
@@ -44,8 +44,8 @@ class KnownDamage:
         return found if self._stands(found) else None
 
     def hits(self, offsets: NDArray[np.int64], *, verify: bool) -> NDArray[np.bool_]:
-        """For each of some places in any order, whether it is inside of known damage."""
-        import numpy as np  # a store that only writes can do without
+        """For each offset, in any order, whether it lies in known damage."""
+        import numpy as np  # not needed by a store that only writes
 
         hit = np.zeros(len(offsets), np.bool_)
         numbers = np.searchsorted(self._starts, offsets, side="right") - 1
@@ -57,9 +57,9 @@ class KnownDamage:
         return hit
 
     def rest(self, offset: int, *, verify: bool) -> Damage | None:
-        """What follows ``offset`` of the damage that it is in; ``None`` where it is in none.
+        """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
 
-        Nothing of damage that begins at ``offset``: a scan that begins there meets it.
+        ``None`` also for damage that begins at ``offset``: a scan from there finds it itself.
         """
         found = self.at(offset, verify=verify)
         return attrs.evolve(found, offset=offset) if found and found.offset < offset else None
@@ -69,8 +69,8 @@ class KnownDamage:
         return self._damage[number] if number >= 0 else None
 
     def _stands(self, damage: Damage) -> bool:
-        """Whether the bytes are still those that were judged."""
-        for extent in self._source.extents(damage.offset):  # open for as long as the loop holds it
+        """Whether the damaged bytes are unchanged."""
+        for extent in self._source.extents(damage.offset):  # open as long as the loop runs
             if extent.start <= damage.offset < extent.end:
                 return damage.is_at(extent.read(damage.offset, len(damage.head)))
             break

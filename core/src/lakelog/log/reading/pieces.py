@@ -1,4 +1,4 @@
-"""What a scan finds between the records of a log: blanks, and damage with its place."""
+"""What a scan yields between records: blanks, and damage with its range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Blank:
-    """The record that fills the rest of a segment: ``size`` bytes from ``offset``."""
+    """The record that fills the rest of a segment: ``size`` bytes at ``offset``."""
 
     offset: int
     size: int
@@ -23,14 +23,14 @@ class Blank:
 
 @attrs.frozen
 class Damage:
-    """Bytes that are no whole record.
+    """A range of bytes that is not a whole record.
 
     :ivar offset: first byte
-    :ivar end_offset: behind the last one; a record, a segment or nothing follows
-    :ivar path: the segment file, where it is known
-    :ivar unproven: whether whole records are among them that nothing proves to belong to the log
-    :ivar head: the first of the bytes, by which they are known again
-    :ivar to_fill: whether the recovery that noted it was about to put records in its place
+    :ivar end_offset: behind the last byte; a record, a segment or nothing follows
+    :ivar path: the segment file, if known
+    :ivar unproven: whether it contains whole records not proved to belong to the log
+    :ivar head: its first bytes, to detect a change
+    :ivar to_fill: whether the recovery that noted it was about to fill it with records
     """
 
     offset: int
@@ -42,11 +42,11 @@ class Damage:
     to_fill: bool = False
 
     def is_at(self, data: memoryview) -> bool:
-        """Whether ``data`` begins as these bytes did when they were judged."""
+        """Whether ``data`` still begins with the same bytes."""
         return bool(self.head) and bytes(data[: len(self.head)]) == self.head
 
     def __str__(self) -> str:
-        """What is wrong, and where."""
+        """The problem and its place."""
         place = f"{self.path}: " if self.path else ""
         return f"{place}{self.error}; passed over {self.offset} to {self.end_offset}"
 

@@ -1,6 +1,6 @@
-"""Finds the next whole record behind damage, by its magic number and by every check there is.
+"""Finds the next whole record behind damage, by its magic number and all other checks.
 
-That it is whole does not prove that it belongs to the log: who looks for it decides that.
+A whole record need not belong to the log: the caller decides that.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _WINDOW_BYTES: Final = 1 << 20
 _MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]
 
 Accepts: TypeAlias = Callable[[memoryview, int], bool]
-"""Whether a whole record, given its bytes and its offset, belongs to the log."""
+"""Decides whether a whole record, given its bytes and offset, belongs to the log."""
 
 
 def find_record(
     extent: Extent, damaged: int, accepts: Accepts, *, sealed: bool = False
 ) -> int | None:
-    """Where the next whole record, or the blank, of the segment starts behind ``damaged``.
+    """The offset of the next whole record or blank of the segment behind ``damaged``.
 
-    :param sealed: whether a record without a record checksum is none
+    :param sealed: whether to reject records without a record checksum
     """
     for offset in _candidates(extent, damaged + 1):
         if _is_whole(extent, offset, accepts, sealed=sealed):
@@ -36,7 +36,7 @@ def find_record(
 
 
 def not_older(than_ms: int) -> Accepts:
-    """Accept what was not stored earlier: that is left over from a log that was cut."""
+    """Accept records not stored earlier than this; older ones are left from a log that was cut."""
 
     def accepts(record: memoryview, _offset: int) -> bool:
         return decode_frame(record, read_frame(record, 0, len(record), 0)).store_timestamp_ms >= (
@@ -47,21 +47,21 @@ def not_older(than_ms: int) -> Accepts:
 
 
 def _candidates(extent: Extent, start: int) -> Iterator[int]:
-    """Where something may start, because its magic number is there."""
-    at = extent.next_data(start - 1)  # from the damage on, as who asks later where it ends
+    """Offsets where the magic number suggests a record."""
+    at = extent.next_data(start - 1)  # from the damage on, so that its end is found as well
     while at is not None and at < extent.end:
         data = bytes(extent.read(at, _WINDOW_BYTES))
         for position in _magic_positions(data):
             if at + position - AT_MAGIC >= start:
                 yield at + position - AT_MAGIC
-        if len(data) < _WINDOW_BYTES:  # the end, or where somebody has cut the file meanwhile
+        if len(data) < _WINDOW_BYTES:  # the end, or the file was truncated meanwhile
             return
         at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
 
 
 def _magic_positions(data: bytes) -> list[int]:
     found: list[int] = []
-    if data == bytes(len(data)):  # what is left of a segment: much faster than to search
+    if data == bytes(len(data)):  # the unused rest of a segment: faster than a search
         return found
     for magic in _MAGICS:
         position = data.find(magic)

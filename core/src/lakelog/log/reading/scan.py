@@ -1,8 +1,7 @@
-"""Reads a log from end to end: runs of records, blanks, and damage with its place.
+"""Reads a log from end to end: runs of records, blanks, and damage with its range.
 
-Damage is not the end: behind it a scan goes on at the next record that can be proved whole, by
-its lengths, its place, its checksums, and a store time that is not older than the last one's. A
-:class:`Judge` can ask for more than that.
+A scan continues behind damage at the next record proved whole by its lengths, place and checksums,
+and by a store time not before that of the last record. A :class:`Judge` can require more.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lakelog.log.reading.resync import Accepts, find_record, not_older
 from lakelog.log.reading.source import Extent, Source
 
 WINDOW_BYTES: Final = 4 << 20
-"""How much is looked at at once."""
+"""How many bytes are checked at once."""
 _HEAD_BYTES: Final = 64
 
 
@@ -39,21 +38,21 @@ class Decode(Protocol):
     def __call__(
         self, data: memoryview, base_offset: int, /, *, verify: bool, sealed: bool
     ) -> RecordBatch:
-        """A batch, which is not changed any more."""
+        """Return a batch, which stays unchanged."""
 
 
 class Judge(Protocol):
-    """Decides which whole records belong to the log; asked in the order of the log."""
+    """Decides which whole records belong to the log; called in log order."""
 
     def leading(self, batch: RecordBatch, accepted: int) -> int:
-        """How many records at the front of a run belong to the log.
+        """The number of records at the front of a run that belong to the log.
 
-        :param accepted: 0 if it stands right behind the last record that did; 1 if damage is in
-            between, and its first record was accepted
+        :param accepted: 0 if the run follows the last accepted record directly; 1 if damage is in
+            between and the first record of the run was accepted
         """
 
     def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
-        """Whether a whole record does that stands behind damage, which begins at ``gap_start``."""
+        """Whether a whole record belongs to the log; damage from ``gap_start`` precedes it."""
 
 
 def scan(
@@ -66,16 +65,16 @@ def scan(
     sealed: bool = False,
     decode: Decode = decode_run,
 ) -> Iterator[Piece]:
-    """What stands in the log from ``start`` on, in order.
+    """Yield the log's content from ``start`` on, in order.
 
-    :param start: where a record starts, or anything up to the start of the first segment
-    :param end: where to stop; ``None`` reads to the end of what is there
-    :param verify: whether checksums are computed
-    :param judge: what it refuses is damage
-    :param sealed: whether a record without a record checksum is damage, too
-    :param decode: what finds the records
+    :param start: where a record starts, or an offset up to the start of the first segment
+    :param end: where to stop; ``None`` reads to the end of the files
+    :param verify: whether to compute checksums
+    :param judge: records that it rejects are damage
+    :param sealed: whether a record without a record checksum is damage too
+    :param decode: finds the records in bytes
 
-    What follows the last whole record is damage if it is other than zero.
+    Bytes behind the last whole record are damage unless they are zero.
     """
     walk = _Walk(start, end, verify, judge, source.known_damage(), decode, sealed=sealed)
     for extent in source.extents(start):
@@ -86,7 +85,7 @@ def scan(
 
 
 class _Walk:
-    """One scan on its way."""
+    """The state of one scan."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class _Walk:
         self._decode = decode
         self._judge = judge
         self._known = known
-        # Without checksums, what is known to be damaged looks whole, too.
+        # Without checksums, known damage may look whole.
         self._unproven = [each for each in known.values() if each.unproven or not verify]
         self._at = start
         self._end = end
@@ -117,7 +116,7 @@ class _Walk:
         return self._end is not None and extent.end >= self._end
 
     def through(self, extent: Extent) -> Iterator[Piece]:
-        """Everything in one segment."""
+        """Yield the content of one segment."""
         if self._begun and self._bad is None and extent.start > self._at:
             self._bad = Damage(self._at, self._at, _missing(self._at, extent.start), extent.path)
         self._begun = True
@@ -126,7 +125,7 @@ class _Walk:
         window = WINDOW_BYTES
         while self._at < end:
             asked = min(window, max(end - self._at, RECORD_MIN_BYTES))
-            data = extent.read(self._at, asked)  # fewer where somebody cuts the file now
+            data = extent.read(self._at, asked)  # shorter if the file is truncated meanwhile
             batch = self._run(data)
             if len(batch):
                 yield from self._good(batch)
@@ -136,7 +135,7 @@ class _Walk:
                 return
             elif larger := self._size_of_larger(extent, data) if len(data) == asked else 0:
                 window = larger
-                end = max(end, self._at + larger)  # it starts before the end: it belongs here
+                end = max(end, self._at + larger)  # it starts before the end, so it is included
             elif not self._resume(extent, data):
                 return
 
@@ -174,7 +173,7 @@ class _Walk:
         self._at = extent.end
 
     def _size_of_larger(self, extent: Extent, data: memoryview) -> int:
-        """The length of a record that the window has cut, or 0."""
+        """The length of a record that exceeds the window, or 0."""
         if len(data) < RECORD_MIN_BYTES:
             return 0
         size, magic = BLANK.unpack_from(data)
@@ -182,7 +181,7 @@ class _Walk:
         return int(size) if cut else 0
 
     def _resume(self, extent: Extent, data: memoryview) -> bool:
-        """Note the damage, and go to the next whole record of the segment if there is one."""
+        """Note the damage; move to the next whole record of the segment, if any."""
         known = self._known.get(self._at)
         if known is not None and self._bad is None and known.is_at(data):
             self._bad = attrs.evolve(known, path=extent.path)
@@ -201,7 +200,7 @@ class _Walk:
         return True
 
     def _damage_at(self, extent: Extent, data: memoryview) -> Damage:
-        """Damage that begins here; who asks for no record checksums may not see it."""
+        """Damage that starts here; a scan without record checksums may not detect it."""
         head, why = bytes(data[:_HEAD_BYTES]), _why(data, self._at)
         unproven = why is None and self._sealed
         if unproven:
@@ -216,20 +215,20 @@ class _Walk:
         return lambda record, offset: judge.accepts(record, offset, gap_start)
 
     def _note_tail(self, extent: Extent) -> None:
-        """Whether there is anything but zeros behind the last record of a segment."""
+        """Note damage if non-zero bytes follow the last record of a segment."""
         if self._bad is not None:
             last = _last_nonzero(extent, self._at)
             if last is not None:
                 self._bad = attrs.evolve(self._bad, end_offset=last + 1)
 
     def _damage_before(self, offset: int) -> Iterator[Damage]:
-        """The damage that ends here, if there is any."""
+        """Yield the damage that ends here, if any."""
         if self._bad is not None:
             yield attrs.evolve(self._bad, end_offset=offset)
             self._bad = None
 
     def tail(self) -> Iterator[Damage]:
-        """Damage that nothing follows; zeros there are just the end of the log."""
+        """Yield damage at the end of the log; zeros there are just its end."""
         if self._bad is not None and self._bad.end_offset > self._bad.offset:
             yield self._bad
 
@@ -241,21 +240,21 @@ def _missing(offset: int, behind: int) -> CorruptRecord:
 
 
 def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
-    """What is wrong with the record at the start of ``data``, as far as it tells by itself."""
+    """The error of the record at the start of ``data``, as far as its own bytes show it."""
     try:
         verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
     except CorruptRecord as error:
-        return error.with_traceback(None)  # which would hold the map until the next collection
+        return error.with_traceback(None)  # a traceback would keep the map alive
     return None
 
 
 def _last_nonzero(extent: Extent, offset: int) -> int | None:
-    """The last byte from ``offset`` on that is not zero."""
+    """The last non-zero byte at or behind ``offset``."""
     last = None
     at = extent.next_data(offset)
     while at is not None and at < extent.end:
         data = bytes(extent.read(at, WINDOW_BYTES))
-        if data != bytes(len(data)):  # much faster than to strip, and nearly all is zeros
+        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
             last = at + len(data.rstrip(b"\x00")) - 1
         at = extent.next_data(at + len(data)) if data else None
     return last

@@ -1,1 +1,1 @@
-"""What a store is to its process: owner, attached or reader, and the change at a take-over."""
+"""The roles of a store in a process: owner, attached or reader, and the take-over."""

@@ -1,10 +1,9 @@
-"""The settings of a process that joins others: theirs are in force, and promises hold.
+"""Checks the settings of a joining process against those in force in the store.
 
-Who asked for another segment size would read another log, who asked for another append callback
-would store other records (perhaps not encrypted), and who asked for a flush, a replicator
-or a checksum that the others do not have would be promised less than was asked for: all are
-refused. So is who lacks a plugin that the others use, or has another version of it. Whatever else
-was asked for and is not in force is told in the log.
+A different segment size or append callback is refused: it would read or write another log
+(perhaps one without encryption). A flush, replicator or checksum that promises more than the
+one in force is refused too. So is a missing plugin, or another version of one. All other
+differences are logged, and the settings in force apply.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from lakelog.store.strategies import AUTO
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
 _OF_SERVICES: Final = (Kind.CLEANER.name, Kind.DISK_WATCHER.name)
-"""Kinds of plugins that a process does without that never has the services."""
+"""Kinds of plugins that only the process with the services needs."""
 OTHERS: Final = "the store's processes"
-"""Where a value came from that those have that have the store open."""
+"""The origin of values taken from the processes that have the store open."""
 
 
 def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
-    """``settings`` with those that all processes of the store in ``path`` have.
+    """Return ``settings`` with the values shared by all processes of the store in ``path``.
 
     :param said: see :mod:`lakelog.store.roles.telling`
 
-    Raises :class:`~lakelog.errors.SettingsError` where what was asked for cannot be had, and
-    :class:`~lakelog.errors.PluginError` where a plugin is missing, or is of another version.
+    Raises :class:`~lakelog.errors.SettingsError` if a requested value conflicts, and
+    :class:`~lakelog.errors.PluginError` if a plugin is missing or has another version.
     """
     used = _used(settings, said)
     for name, (kind, *package) in used.items():
@@ -78,7 +77,7 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
 
 
 def _used(settings: Settings, said: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The plugins that this process may need, by name: their kind, and their package."""
+    """The plugins that this process may need, by name, with kind and package."""
     plugins: Mapping[str, list[str]] = said.get(PLUGINS, {})
     serves = settings.section(ATTACH).take_over
     return {name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES}
@@ -108,7 +107,7 @@ def _check_plugin(
 
 
 def _series(package: Distribution) -> tuple[str, ...]:
-    """What is the same where two versions differ in corrections alone."""
+    """The part of a version that patch releases share."""
     return normalized_name(package.name), *package.version.split(".")[:2]
 
 
@@ -126,7 +125,7 @@ def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
-    """Whether one may go on without what was asked for."""
+    """Raise if this process must not continue without the requested value."""
     if key in _SAME or _is_less(key, asked):
         raise SettingsError(
             f"{asked!r} was asked for, but the processes that have the store open go by {value!r}; "
@@ -137,7 +136,7 @@ def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
 
 
 def _is_less(key: str, asked: Any) -> bool:
-    """Whether the others' value promises less, as far as that can be known."""
+    """Whether the value in force is known to promise less than the requested one."""
     return (key == "flush" and asked not in ("auto", "none")) or (
         key == "record_crc" and asked is True
     )
@@ -147,7 +146,7 @@ def _is_less(key: str, asked: Any) -> bool:
 
 
 def _section(registry: Registry, settings: Settings, name: str, said: Mapping[str, Any]) -> Any:
-    """A section as the others have it; what is not in the page must be the same here."""
+    """A section as in force; values that are not in the page must be equal here."""
     mine = settings.sections.get(name)
     shown, hidden = ({}, {}) if mine is None else parted(mine)
     digests, salt = said.get(DIGESTS, {}), said.get(SALT, "")
@@ -165,7 +164,7 @@ def _section(registry: Registry, settings: Settings, name: str, said: Mapping[st
 
 
 def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
-    """:param stated: as JSON gives it; a key that only another version has is passed over."""
+    """:param stated: JSON values; keys that only another version has are ignored."""
     hints, fields = hints_of(cls), keys_of(cls)
     values = {
         key: convert(value, hints[fields[key].name], "")
@@ -188,7 +187,7 @@ def _other(settings: Settings, name: str) -> SettingsError:
 
 
 def _different(settings: Settings, made: Settings) -> dict[str, str]:
-    """The settings that are not as this process would have had them, and both values in words."""
+    """Settings whose value in force differs from the requested one, with both values as text."""
     mine = settings.values()
     return {
         key: f"{key} = {mine[key][2] if key in mine else None!r} (theirs: {value!r})"
@@ -198,7 +197,7 @@ def _different(settings: Settings, made: Settings) -> dict[str, str]:
 
 
 def _tell(settings: Settings, different: Mapping[str, str], path: Path) -> None:
-    """Say once which settings that somebody chose play no part."""
+    """Log once the explicitly chosen settings that do not apply."""
     words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
     if words:
         _LOG.warning("%s: those who have it open go by others than these: %s", path, words)

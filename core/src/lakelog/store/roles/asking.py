@@ -1,7 +1,7 @@
-"""Has the process with the services do what another one was asked for, and answers there.
+"""Requests to the process with the services, and the answers in that process.
 
-The asker leaves a request, see ``requests``, wakes the watching threads of all,
-and waits. It waits for as long as whoever has begun with it shows that it lives.
+A client writes a request (see ``requests``), wakes the watch threads of all processes, and
+waits. It waits as long as the process that serves the request shows signs of life.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from lakelog.store.roles.managing import Manager
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _ANNOUNCED: Final = 10
-"""Each so many looks the watching threads are woken: one may have been awake just then."""
+"""Wake the watch threads again every so many polls: a wake-up may have come too early."""
 _RESULT: Final = "result"
 _ERROR: Final = "error"
 
 
 class Asking:
-    """A :class:`~lakelog.store.roles.managing.Manager` that asks another process."""
+    """A :class:`~lakelog.store.roles.managing.Manager` that sends requests to another process."""
 
     def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
-        """Keep what is needed.
+        """Keep the collaborators.
 
-        :param timeout_ms: how long nobody may begin, and who has begun may show no life
+        :param timeout_ms: limit for the start of a request, and for silence while it is served
 
-        Each verb raises :class:`~lakelog.errors.NoOwner` where nobody has the services for that
-        long, :class:`~lakelog.errors.StoreLocked` where somebody has and does not answer, and what
-        it raises there.
+        Each method raises :class:`~lakelog.errors.NoOwner` if no process has the services for that
+        long, :class:`~lakelog.errors.StoreLocked` if one has them and does not answer, and the
+        error raised by that process.
         """
         self._files = files
         self._log = log
@@ -57,24 +57,24 @@ class Asking:
         self._path = log.directory.path
 
     def resume_dispatch(self) -> None:
-        """Ask for it."""
+        """Send the request."""
         self._ask("resume_dispatch")
 
     def delete_topic(self, topic: str) -> None:
-        """Ask for it."""
+        """Send the request."""
         self._ask("delete_topic", topic)
 
     def delete_unused_topics(self) -> list[str]:
-        """Ask for it."""
+        """Send the request."""
         return list(self._ask("delete_unused_topics"))
 
     def delete_expired(self) -> CleaningReport | None:
-        """Ask for it."""
+        """Send the request."""
         said = self._ask("delete_expired")
         return None if said is None else _report(said)
 
     def hand_over(self) -> None:
-        """Ask for the services; they are free soon after."""
+        """Request the services; they are free soon after the return."""
         self._ask("hand_over")
 
     def _ask(self, verb: str, *words: str) -> Any:
@@ -100,7 +100,7 @@ class Asking:
             if time.monotonic() >= end:
                 if life == seen or not is_busy(self._files, self._path):
                     raise self._late(begun=request.give_up())
-                seen, end = life, time.monotonic() + self._seconds  # another's is done first
+                seen, end = life, time.monotonic() + self._seconds  # an earlier request is served
             if not life[0] and looks % _ANNOUNCED == 0:
                 announce(page)
             looks += 1
@@ -125,7 +125,7 @@ class Asking:
 
 
 class Answering:
-    """Answers in the process that has the services, in a thread of its own."""
+    """Serves requests in the process with the services, in its own thread."""
 
     def __init__(self, files: FileSystem, path: Path, manager: Manager) -> None:
         self._files = files
@@ -141,7 +141,7 @@ class Answering:
         self._is_closing = False
 
     def turn(self) -> None:
-        """Look for requests; called by the thread that watches, which must not be held up."""
+        """Start serving pending requests; called by the watch thread, and does not block it."""
         if self._is_closing or (self._thread is not None and self._thread.is_alive()):
             return
         if is_asked(self._files, self._path):
@@ -149,7 +149,7 @@ class Answering:
             self._thread = started(thread)
 
     def close(self) -> None:
-        """Begin with none any more: the next process with the services does what is left."""
+        """Start no further request; the next process with the services does the rest."""
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
@@ -167,7 +167,7 @@ class Answering:
         try:
             result = self._verbs[request.what["verb"]](*request.what["words"])
         except StoreClosed:
-            return  # by this process: it is for the next one
+            return  # closing here: the next process with the services serves it
         except OSError as error:
             request.answer({_ERROR: _packed(readable(error, self._path))})
         except Exception as error:  # noqa: BLE001  # a plugin's too: it is the asker's
@@ -178,7 +178,7 @@ class Answering:
 
 
 def _packed(error: Exception) -> dict[str, Any]:
-    """An error in JSON; what is none of lakelog's becomes one."""
+    """Encode an error as JSON; an error that is not lakelog's becomes one."""
     kind = next((each for each in type(error).__mro__ if each in _kinds().values()), None)
     if kind is None:
         what = f"in process {os.getpid()}, which has the services: {type(error).__name__}: {error}"
@@ -197,7 +197,7 @@ def _error(packed: Mapping[str, Any]) -> Exception:
 
 
 def _kinds() -> dict[str, type[Exception]]:
-    """By name, the errors that can be told to another process."""
+    """The errors that can be sent to another process, by name."""
     ours = (each for each in vars(errors).values() if isinstance(each, type))
     return {
         each.__name__: each

@@ -1,6 +1,6 @@
-"""Chooses how a store is opened: alone where nobody has it open, and beside the others else.
+"""Chooses how a store is opened: alone if no process has it open, else beside the others.
 
-The locks alone decide; who loses a race joins the winner, once that has recovered the store.
+Only locks decide. The loser of a race joins the winner after the winner's recovery.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FORMER: Final[Mapping[str, str]] = {
     "owner": "give mode='write', or mode='exclusive' to have the store for this process alone",
     "attach": "give mode='write', and attach={'take_over': False} to leave the services to others",
 }
-"""Deprecated modes, which do what ``write`` does, and what to give instead."""
+"""Deprecated modes, which act as ``write``, and the mode to use instead."""
 
 _LOOK_S: Final = 0.01
 _NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def known_mode(mode: str, stacklevel: int = 3) -> Mode:
-    """``mode``, by the name that it has now.
+    """Return ``mode`` by its current name.
 
-    :param stacklevel: of who gave it, for the warning; 3 is who called the caller of this
+    :param stacklevel: of the warning; 3 is the caller of this function's caller
 
-    Raises ``ValueError`` for a mode that there is not.
+    Raises ``ValueError`` for an unknown mode.
     """
     for each in MODES:
         if mode == each:
@@ -52,20 +52,20 @@ def known_mode(mode: str, stacklevel: int = 3) -> Mode:
 
 
 class Ways(Protocol):
-    """The roles that can be had; each makes a store's parts."""
+    """The available roles; each method builds a store's parts."""
 
     def own(self) -> Parts:
-        """Take the directory; raises :class:`~lakelog.errors.StoreLocked`."""
+        """Take over the directory; raises :class:`~lakelog.errors.StoreLocked`."""
 
     def join(self) -> Parts | None:
-        """Join those who have it open; ``None`` where nobody has."""
+        """Join the processes that have it open; ``None`` if there are none."""
 
 
 @attrs.frozen
 class Chooser:
-    """Finds the role for one directory.
+    """Chooses the role for one directory.
 
-    :ivar patience_ms: how long others may be in between
+    :ivar patience_ms: how long to retry while other processes open or close the store
     """
 
     files: FileSystem
@@ -73,19 +73,19 @@ class Chooser:
     patience_ms: int
 
     def write(self, ways: Ways) -> Parts:
-        """Join those who have the store open, or take it if nobody has."""
+        """Join the processes that have the store open, or take it over if there are none."""
         end = time.monotonic() + self.patience_ms / 1000
         while True:
             last = time.monotonic() >= end
             found = self._joined(ways) if is_owned(self.files, self.path) else None
-            if found is None:  # nobody had it open, or those went meanwhile
+            if found is None:  # no process has it open, or the last one has just left
                 found = self._owned(ways, last=last)
             if found is not None:
                 return found
             time.sleep(_LOOK_S)
 
     def _owned(self, ways: Ways, *, last: bool) -> Parts | None:
-        """``None`` where somebody else was quicker."""
+        """Take over; ``None`` if another process was faster."""
         try:
             return self.alone(ways.own)
         except StoreLocked:
@@ -94,7 +94,7 @@ class Chooser:
             return None
 
     def alone(self, own: Callable[[], Parts]) -> Parts:
-        """Take the store, where nobody has it open."""
+        """Take over the store exclusively, once no process has it open."""
         try:
             return own()
         except OSError as error:

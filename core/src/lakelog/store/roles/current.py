@@ -1,4 +1,4 @@
-"""The parts of an open store as they are now: swapped at a take-over, made anew after a fork."""
+"""The current parts of an open store: swapped at a take-over, rebuilt after a fork."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _READING: Final = "the store is open for reading; open it with mode='write'"
 
 
 class Current:
-    """What every part of a :class:`~lakelog.Store` asks first; methods may come from any thread.
+    """Holds the current parts of a :class:`~lakelog.Store`; thread-safe.
 
     :ivar path: the store directory
-    :ivar parts: those of the role that the store has now
+    :ivar parts: the parts of the current role
     :ivar closed: whether the store was closed
     """
 
@@ -38,9 +38,9 @@ class Current:
         events: Events,
         again: Callable[[], Parts] | None,
     ) -> None:
-        """Keep what opening has prepared.
+        """Keep the parts that opening has built.
 
-        :param again: makes parts for a forked child; ``None`` refuses it
+        :param again: builds parts in a forked child; ``None`` forbids it
         """
         self.path = path
         self.parts = parts
@@ -58,7 +58,7 @@ class Current:
     # --- what is asked ---
 
     def now(self) -> Parts:
-        """The parts to work with; raises :class:`~lakelog.errors.StoreClosed`."""
+        """The current parts; raises :class:`~lakelog.errors.StoreClosed`."""
         if self._stale:
             self._renew()
         if self._refused:
@@ -68,44 +68,44 @@ class Current:
         return self.parts
 
     def last(self) -> Parts:
-        """The parts, of a closed store too, whose puts refuse by themselves."""
+        """The current parts, even of a closed store, whose puts then refuse."""
         if self._stale:
             self._renew()
         return self.parts
 
     def manager(self) -> Manager:
-        """What deletes; raises :class:`~lakelog.errors.StoreReadOnly` where one only reads."""
+        """The manager; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
         manager = self.now().manager
         if manager is None:
             raise StoreReadOnly(_READING, path=self.path)
         return manager
 
     def offsets(self) -> Offsets:
-        """The offsets that consumers committed, whatever becomes of the role."""
+        """The committed offsets of consumers, independent of the role."""
         return CurrentOffsets(lambda: self.now().offsets, lambda: self.last().offsets)
 
     def arrivals(self) -> CurrentArrivals:
-        """What tells of new messages, whatever becomes of the role."""
+        """Notifies of new messages, independent of the role."""
         return CurrentArrivals(lambda: self.last().waits.arrivals)
 
     # --- what happens to it ---
 
     def adopt(self, parts: Parts) -> None:
-        """Close ``parts``, too, when the store is closed."""
+        """Register ``parts`` to be closed with the store."""
         with self._lock:
             self._open.append(parts)
         parts.tell_store(self)
 
     def swap(self, parts: Parts) -> None:
-        """Go on with other parts; the former ones stay open for those who still read by them."""
+        """Replace the parts; the former ones stay open for reads in progress."""
         with self._lock:
             self.parts = parts
         self.on_swap(parts)
 
     def give_up(self, parts: Parts, others: Parts) -> bool:
-        """Go on with ``others`` in the place of ``parts``; not while the store is being closed.
+        """Replace ``parts`` by ``others``, unless the store is being closed.
 
-        ``parts`` are left open, and are not closed with the store.
+        ``parts`` stay open and are no longer closed with the store.
         """
         with self._lock:
             if self.closed or parts not in self._open:
@@ -115,7 +115,7 @@ class Current:
         return True
 
     def close(self) -> None:
-        """Flush and close; nothing happens to what is closed."""
+        """Flush and close; a second call does nothing."""
         with self._lock:
             if self.closed:
                 return
@@ -131,17 +131,17 @@ class Current:
             self._events.store_closed(self.path)
 
     def _close_parts(self) -> None:
-        """Those that closing the first ones brings, too: to settle a put, a store may take over."""
+        """Close all parts, also those added meanwhile: settling a put may cause a take-over."""
         try:
             while self._open:
                 self._open.pop(0).close()
         finally:
-            for each in self._open:  # the error of the first is the one to tell
+            for each in self._open:  # the first error is raised
                 each.close()
 
     def forked(self) -> None:
-        """In a child: the threads are not there, and what is open is the parent's."""
-        self._lock = RLock()  # the parent's may be held by a thread that is not there
+        """Drop, in a forked child, the parent's parts: threads are gone, files are the parent's."""
+        self._lock = RLock()  # the parent's may be held by a thread that does not exist here
         parts, self._open = self._open, []
         self._stale = self._again is not None and not self.closed
         self._refused = not self._stale
@@ -150,7 +150,7 @@ class Current:
             each.forked(FORKED)
 
     def _lend_nothing(self) -> None:
-        """Nobody gets at the parent's puts by a shorter way."""
+        """Unbind direct puts, which lead to the parent's parts."""
         former = self.parts
         self.parts = Parts(
             former.role,
@@ -165,7 +165,7 @@ class Current:
         self.on_swap(self.parts)
 
     def _renew(self) -> None:
-        """Open what a forked child works with, once."""
+        """Open new parts in a forked child, once."""
         with self._lock:
             if not self._stale or self._again is None:
                 return
@@ -176,4 +176,4 @@ class Current:
 
 
 def _nobody(_parts: Parts) -> None:
-    """Nobody wants to know."""
+    """Ignore the change: no listener is set."""

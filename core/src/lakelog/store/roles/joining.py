@@ -1,7 +1,7 @@
-"""A store that other processes have open, too: append to it, and have its services when nobody has.
+"""The log of a store shared with other processes, and the take-over of its services.
 
-The services are dispatching, retention, disk watching and the checkpoint. They are one process's at
-a time, which holds a lock on a byte; the lock ends with the process.
+The services are dispatching, retention, disk watching and the checkpoint. One process at a time
+has them and holds a byte lock, which the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from lakelog.store.strategies import Strategies, make_strategies
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _SOON_S: Final = 5.0
-"""How long who gives up the services may take, before it is asked again: queues are synced."""
+"""Seconds to release the services (queues are synced) before they are requested again."""
 
 
 class Joined:
-    """The log of a store that others have open, too, or may have, and who has its services.
+    """The log of a store that other processes may have open, and the state of its services.
 
-    :ivar prepared: with the settings that all processes of the store have
-    :ivar log: what this process appends with
-    :ivar health: whether it takes puts
+    :ivar prepared: with the settings shared by all processes of the store
+    :ivar log: the open log of this process
+    :ivar health: whether puts are accepted
     """
 
     log: OpenLog
@@ -53,7 +53,7 @@ class Joined:
     _strategies: Strategies
 
     def __init__(self, prepared: Prepared) -> None:
-        """Prepare; :meth:`join` or :meth:`of_first` opens it."""
+        """Prepare only; :meth:`join` or :meth:`of_first` opens it."""
         self.prepared = prepared
         self._store: Swapping | None = None
         self._thread: Thread | None = None
@@ -64,9 +64,9 @@ class Joined:
 
     @classmethod
     def join(cls, prepared: Prepared, lock: Membership) -> Joined:
-        """Open the log, and let others join.
+        """Open the log, and let other processes join.
 
-        :param lock: a share that nobody else joins beside; given back where this fails
+        :param lock: a membership that keeps others from joining; released on failure
         """
         made = cls(prepared)
         try:
@@ -87,7 +87,7 @@ class Joined:
 
     @classmethod
     def of_first(cls, prepared: Prepared, parts: Parts, owned: OwnedLog) -> None:
-        """Let ``parts`` of the process that had the store for itself give up the services."""
+        """Allow ``parts`` of the first process to release their services later."""
         made = cls(prepared)
         made.log, made.health, made._strategies = owned, owned.health, owned.strategies
         parts.tell_store = made._tell_store
@@ -96,7 +96,7 @@ class Joined:
     @staticmethod
     def _said(page: SharedPage, prepared: Prepared) -> dict[str, Any]:
         said = page.settings
-        if not said:  # by its own settings it could write another log
+        if not said:  # with its own settings it could write another log
             raise StoreError(
                 "the settings in its shared page are damaged; close the store in all processes, "
                 "then open it again",
@@ -118,7 +118,7 @@ class Joined:
         self.prepared.registry.events.store_failed(self.prepared.path, cause)
 
     def parts(self) -> Parts:
-        """What a store works with."""
+        """Build the parts for a store."""
         parts = reader_parts(self.prepared, self.log.appender)
         parts.joined, parts.tell_store = self, self._tell_store
         parts.manager = self._asking()
@@ -138,9 +138,9 @@ class Joined:
     # --- services ---
 
     def serve(self) -> Parts:
-        """Have the services, and keep them; raises ``StoreLocked`` where another one keeps them.
+        """Take the services and keep them; raises ``StoreLocked`` if another process keeps them.
 
-        Where this raises, the store is left.
+        On an error the store is left.
         """
         try:
             self._take_services()
@@ -154,20 +154,20 @@ class Joined:
             raise
 
     def _take_services(self) -> None:
-        """Ask who has them for them, again where a third one was quicker."""
+        """Request the services from their owner; repeat if a third process was faster."""
         lock, seconds = self.log.lock, self._attach.reconnect_timeout_ms / 1000
         end = time.monotonic() + seconds
         while not lock.take_services():
             if time.monotonic() >= end:
                 raise locked(self.prepared.files, self.prepared.path)
-            with suppress(NoOwner):  # they are free by now
+            with suppress(NoOwner):  # already free
                 self._asking().hand_over()
             soon = time.monotonic() + _SOON_S
             while not lock.take_services() and time.monotonic() < min(soon, end):
                 time.sleep(_LOOK_S)
 
     def _turn(self) -> None:
-        """Have the services, if nobody has; in a thread, since queues may have to be completed."""
+        """Take free services, in a new thread, since queues may have to be completed first."""
         if not self._attach.take_over or self._store is None or self._is_closing:
             return
         if self._thread is not None and self._thread.is_alive():
@@ -186,7 +186,7 @@ class Joined:
             parts = serving_parts(self.prepared, self.log, self._strategies)
         except (LakelogError, OSError) as error:
             self.log.lock.drop_services()
-            if self._failed != str(error):  # it will be tried again soon
+            if self._failed != str(error):  # log each error once: the take-over is retried soon
                 self._failed = str(error)
                 _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
             return
@@ -197,7 +197,7 @@ class Joined:
         _LOG.info("%s: this process dispatches and cleans for all now", self.prepared.path)
 
     def _has(self, parts: Parts) -> None:
-        """Have the services, until another process asks for them."""
+        """Run with the services until another process requests them."""
         self._serving = parts
         if isinstance(parts.manager, Managing):
             parts.manager.gives_up = self._begin_to_give_up
@@ -211,7 +211,7 @@ class Joined:
         parts = self._serving
         try:
             others = self.parts()
-        except (LakelogError, OSError) as error:  # it keeps them, and may be asked again
+        except (LakelogError, OSError) as error:  # it keeps the services; a request may come again
             _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
             return
         if parts is None or self._store is None or not self._store.give_up(parts, others):
@@ -227,15 +227,15 @@ class Joined:
     # --- end ---
 
     def close(self) -> None:
-        """Leave; who is the last closes the store as its owner does.
+        """Leave the store; the last process closes it as its owner does.
 
-        Where this process has the services, its other parts do that.
+        If this process has the services, its other parts do that.
         """
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
         if self._serving is not None or self._has_left:
-            return  # parts from before and after a hand-over are closed with the store, each
+            return  # the parts before and after a hand-over are all closed with the store
         self._has_left = True
         log = self.log
         if not log.part():

@@ -1,4 +1,4 @@
-"""What is done to a store by the one process that has its services, whoever asks for it."""
+"""Management calls, executed by the one process that has the services."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from lakelog.store.owner import OwnedLog
 
 
 class Manager(Protocol):
-    """Does it, or has it done; :class:`~lakelog.Store` says what may be raised."""
+    """Executes or forwards management calls; :class:`~lakelog.Store` documents the errors."""
 
     def resume_dispatch(self) -> None:
-        """Go on after a dispatcher failed."""
+        """Resume dispatching after a dispatcher failed."""
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic, which is known."""
+        """Remove the queues of a known topic."""
 
     def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics of which nothing is left; their names."""
+        """Remove the queues of topics without remaining records; return the topic names."""
 
     def delete_expired(self) -> CleaningReport | None:
-        """Delete what may go; ``None`` without a cleaner."""
+        """Delete expired segments; ``None`` without a cleaner."""
 
     def hand_over(self) -> None:
-        """Begin to give up the services, for another process to have them."""
+        """Begin to release the services to another process."""
 
 
 @attrs.define(eq=False)
 class Managing:
-    """Does it here; any of it may be done twice.
+    """Executes the calls in this process; each may safely be repeated.
 
-    :ivar gives_up: begins to give up the services; ``None`` where this process keeps them
+    :ivar gives_up: begins to release the services; ``None`` where this process keeps them
     """
 
     owned: OwnedLog
@@ -49,27 +49,27 @@ class Managing:
     gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     def resume_dispatch(self) -> None:
-        """Try again."""
+        """Resume dispatching here."""
         self.owned.reput.resume()
 
     def delete_topic(self, topic: str) -> None:
-        """Tombstone first, then files; nothing is dispatched meanwhile."""
+        """Write the tombstone, then delete files; dispatching is paused meanwhile."""
         owned = self.owned
         with owned.reput.paused() as dispatchers:
-            end = owned.log.sync()  # a tombstone must not reach beyond what a power cut leaves
+            end = owned.log.sync()  # a tombstone must not reach beyond the durable end
             delete_topic(owned.directory.files, self.path, topic, end, forgetter(dispatchers))
 
     def delete_unused_topics(self) -> list[str]:
-        """The same for each of them."""
+        """Remove unused topics, as :meth:`delete_topic`."""
         with self.owned.reput.paused() as dispatchers:
             return forget_unused(self.owned, dispatchers)
 
     def delete_expired(self) -> CleaningReport | None:
-        """Rounds until nothing more may go."""
+        """Run the cleaner until it deletes nothing more."""
         return self.house.clean()
 
     def hand_over(self) -> None:
-        """Another thread does it, since what closes waits for who has asked."""
+        """Release in another thread, since closing waits for the request to be answered."""
         if self.gives_up is None:
             raise StoreLocked(
                 f"process {os.getpid()} has the services of this store, and keeps them; end it, "

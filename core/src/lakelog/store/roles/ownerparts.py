@@ -1,4 +1,4 @@
-"""Makes the parts of an owner: the strategies, then the directory, then who keeps house in it."""
+"""Builds the parts of an owner: strategies, directory, then maintenance."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def owner_parts(
     full: bool = False,
     alone: str | None = None,
 ) -> Parts:
-    """Make the strategies, then take over the directory.
+    """Build the strategies, then take over the directory.
 
-    :param progress: told how far the recovery has come; see :mod:`lakelog.recovery.phases`
-    :param full: whether the recovery reads the whole log
-    :param alone: why no other process may join; ``None`` lets them, if the writer does
+    :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.phases`
+    :param full: whether recovery reads the whole log
+    :param alone: why no other process may join; ``None`` lets them, if the writer allows it
     """
     directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
     with directory.beginning():
@@ -88,7 +88,7 @@ def _parts(
 
 
 def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
-    """Have the services of a store whose log this process appends to.
+    """Build the parts of a process that takes the services of its open log.
 
     :param strategies: those for appending
     """
@@ -119,7 +119,7 @@ def _housed(
     arrivals: Arrivals,
     back: Callable[[], None],
 ) -> Parts:
-    """The parts around a log, with what keeps house in it; else go ``back``."""
+    """Build the parts around a log, with its maintenance; call ``back`` on failure."""
     core, events, directory = prepared.settings.core, prepared.registry.events, owned.directory
     with ExitStack() as undo:
         undo.callback(back)
@@ -160,7 +160,7 @@ def _housed(
 
 
 def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
-    """What the watching thread does each half second."""
+    """Build the periodic call of the watch thread, made each half second."""
 
     def turn() -> None:
         owned.publisher.turn()
@@ -171,7 +171,7 @@ def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
 
 
 def _why_alone(prepared: Prepared, writer: Writer) -> str | None:
-    """What is staged in memory, and files that stand in for real ones, no other process sees."""
+    """Why no other process may join: staged buffers and fake files are not shared."""
     if writer.traits.staged:
         return staging(prepared.settings.core.writer)
     if not isinstance(prepared.files, RealFileSystem):
@@ -180,5 +180,5 @@ def _why_alone(prepared: Prepared, writer: Writer) -> str | None:
 
 
 def staging(writer: str) -> str:
-    """Why nobody writes beside this writer."""
+    """The reason why no process may write beside this writer."""
     return f"the writer {writer!r} keeps bytes in memory that no other process sees"

@@ -1,7 +1,7 @@
-"""What a store's role decides, as one thing: it is swapped when a process gets the services.
+"""The parts of a store that depend on its role; swapped when a process takes the services.
 
-Roles: the ``owner`` appends, dispatches, deletes and writes the checkpoint; who is attached
-(``attach``) appends, and reads the files; ``read`` only reads them.
+Roles: ``owner`` appends, dispatches, deletes and writes the checkpoint; ``attach`` appends and
+reads the files; ``read`` only reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Role: TypeAlias = Literal["owner", "attach", "read"]
 
 
 class Puts(Protocol):
-    """Where messages go; an appender, which costs no call more."""
+    """The target of puts; an appender, called directly."""
 
     def put(self, message: Message) -> PutResult:
         """Append one message."""
@@ -57,32 +57,32 @@ class Bindable(Protocol):
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Body, str | Sequence[str] | None], PutResult]:
-        """What puts a message of ``topic``, from its body and keys."""
+        """Return a function that puts a message of ``topic`` from its body and keys."""
 
 
 class Closes(Protocol):
-    """What has to be closed."""
+    """An object that has to be closed."""
 
     def close(self) -> None:
-        """Let go."""
+        """Release its resources."""
 
 
 class Joined(Protocol):
-    """The log of a store in a process that has none of its services."""
+    """The log of a store in a process without its services."""
 
     @property
     def health(self) -> Health:
-        """Whether it takes puts."""
+        """Whether puts are accepted."""
 
     def close(self) -> None:
-        """Leave; who is the last closes the store."""
+        """Leave the store; the last process closes it."""
 
 
 @attrs.frozen
 class NoPuts:
-    """Refuses, in a store that cannot write.
+    """Refuses all puts, in a store that cannot write.
 
-    :ivar why: what is wrong, and what to do
+    :ivar why: the reason, and what to do
     """
 
     why: str
@@ -108,34 +108,34 @@ class NoPuts:
 
 
 class Swapping(Protocol):
-    """The open store that has parts, as these see it."""
+    """The open store as its parts see it."""
 
     def adopt(self, parts: Parts) -> None:
-        """Close ``parts``, too, when it is closed."""
+        """Register ``parts`` to be closed with the store."""
 
     def swap(self, parts: Parts) -> None:
-        """Go on with ``parts``."""
+        """Replace the current parts."""
 
     def give_up(self, parts: Parts, others: Parts) -> bool:
-        """Go on with ``others``, and leave ``parts`` open; not while the store is being closed."""
+        """Replace ``parts`` by ``others`` and leave ``parts`` open, unless the store is closing."""
 
 
 def _ignored(_store: Swapping) -> None:
-    """Nothing of the parts takes over."""
+    """Ignore the store: these parts never take over."""
 
 
 @attrs.define(slots=False, eq=False)
 class Parts:
-    """What one role works with.
+    """The parts of one role.
 
-    :ivar flush: makes durable what was put; the end of it
-    :ivar offsets: what groups committed
-    :ivar manager: deletes, and lets dispatching go on; ``None`` for who only reads
-    :ivar make_finder: puts together what finds messages; it brings NumPy, so not before a question
-    :ivar answering: answers processes that ask the owner to manage
-    :ivar owned: the owner's log, if this is the owner
-    :ivar joined: the log that this process appends to, if it has no services
-    :ivar tell_store: to be told which store has these parts, for one that may get the services
+    :ivar flush: makes earlier puts durable; returns the durable end
+    :ivar offsets: the committed offsets of consumer groups
+    :ivar manager: executes management calls; ``None`` in a reader
+    :ivar make_finder: builds the finder at the first query, since it imports NumPy
+    :ivar answering: serves requests of other processes
+    :ivar owned: the owner's log, if this process has the services
+    :ivar joined: the log that this process appends to without having the services
+    :ivar tell_store: receives the store, if this process may take over the services
     """
 
     role: Role
@@ -154,18 +154,18 @@ class Parts:
 
     @cached_property
     def finder(self) -> Finder:
-        """What finds messages."""
+        """The finder of messages."""
         return self.make_finder()
 
     def close(self) -> None:
-        """Let go of everything, in an order in which each has what it needs until its end."""
+        """Close everything; each part is closed before the ones that it uses."""
         with ExitStack() as closing:
             for ends in self._in_order():
                 if ends is not None:
                     closing.callback(ends.close)
 
     def give_up(self) -> None:
-        """Let another process have the services; the log stays open."""
+        """Release the services to another process; the log stays open."""
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
@@ -178,9 +178,9 @@ class Parts:
         return self.owned, self.joined, self.waits, self.offsets, self.answering, self.house
 
     def forked(self, why: str) -> None:
-        """In a forked child: nothing of it works here.
+        """Disable these parts in a forked child.
 
-        :param why: what is said to those who try
+        :param why: the reason given to callers
         """
         for each in (self.owned, self.joined):
             if each is not None:
@@ -188,5 +188,5 @@ class Parts:
 
 
 def no_flush(path: Path) -> int:
-    """Nothing can be flushed by who only reads."""
+    """Refuse: a reader cannot flush."""
     raise StoreReadOnly("the store is open for reading; its owner makes things durable", path=path)

@@ -1,4 +1,4 @@
-"""What every way of opening a store works from: settings, plugins, and the seams to the system."""
+"""The input to every way of opening a store: settings, plugins, and files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Prepared:
-    """One store that is about to be opened; nothing of it is touched yet."""
+    """A store about to be opened; its files are not touched yet."""
 
     path: Path
     settings: Settings
@@ -36,7 +36,7 @@ class Prepared:
     clock: Clock = attrs.field(factory=SystemClock)
 
     def context(self, *, read_only: bool) -> Context:
-        """What strategies are made with."""
+        """Build the context for making strategies."""
         context = Context(
             self.path,
             self.settings.core,
@@ -53,7 +53,7 @@ class Prepared:
         arrivals: Waiting,
         refresh: Callable[[], None] | None = None,
     ) -> Callable[[], Finder]:
-        """Makes what finds messages."""
+        """Return a function that builds the finder of messages."""
 
         def make() -> Finder:
             from lakelog.reading.finder import Finder  # brings NumPy
@@ -66,5 +66,5 @@ class Prepared:
         return make
 
     def offsets(self, *, read_only: bool) -> OffsetTable:
-        """The table of what consumers committed."""
+        """The table of the consumers' committed offsets."""
         return OffsetTable(self.files, self.path, read_only=read_only)

@@ -1,4 +1,4 @@
-"""Makes the parts of who reads the files, and may append as well."""
+"""Builds the parts of a process that reads the files, and may append too."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from lakelog.store.strategies import (
 
 
 def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
-    """Look at the files; only dispatchers are made, and they keep what they build in memory.
+    """Open the files for reading; dispatchers keep in memory the units they build.
 
-    :param appender: of a process that appends as well
+    :param appender: of a process that appends too
     """
     core = prepared.settings.core
     directory = StoreDirectory.of(prepared.files, prepared.path, core)

@@ -1,12 +1,12 @@
-"""What a process that recovers a store writes into the shared page, for those that join it.
+"""The settings that a recovering process writes into the shared page for joining processes.
 
-Settings of the core by their keys, and beside them:
+Core settings are stored by their keys, beside:
 
-- ``plugins``: the strategies by which all append and keep, with the package of each
-- ``sections``: what their sections have that is no default
-- ``digests``: in the place of values that must not stand there, and of sections that do not fit
+- ``plugins``: the shared strategies, each with its package
+- ``sections``: the values of their sections that differ from the default
+- ``digests``: hashes of secret values, and of sections that are too large for the page
 
-The writer is not among them: whichever it is, it writes the same bytes.
+The writer is left out: every writer produces the same bytes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SECTIONS: Final = "sections"
 DIGESTS: Final = "digests"
 SALT: Final = "salt"
 CORE_SECTIONS: Final = (MAINTENANCE,)
-"""Sections of the core by which whoever has the services goes."""
+"""Sections of the core that the process with the services uses."""
 _SHARED: Final = (
     *("append", "store_host", "record_crc", "max_message_size_bytes", "segment_size_bytes"),
     *("queues_per_topic", "light_queues", "max_light_queues", "replicator", "commitlog_path"),
     *("cleaner", "disk_watcher", "archive"),
 )
 _DIGEST_BYTES: Final = 4
-"""Enough to tell two values apart, and too little to find a secret by."""
+"""Long enough to tell two values apart, too short to recover a secret."""
 
 
 def told(registry: Registry, settings: Settings) -> dict[str, Any]:
-    """What all processes of a store go by, as JSON takes it."""
+    """The settings shared by all processes of a store, as JSON values."""
     core = settings.core
     said = {key: getattr(core, key) for key in _SHARED}
     said["flush"] = flush_name(registry, settings)
@@ -83,15 +83,15 @@ _KEYS: Final = {
 
 
 def _package(registry: Registry, kind: Kind, name: str) -> list[str]:
-    """The kind, and the name and the version of the package, where they are known."""
+    """The kind, and the name and version of the package, where known."""
     package = registry.package(kind, name)
     return [kind.name] if package is None else [kind.name, package.name, package.version]
 
 
 def parted(section: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of a section is no default, by key.
+    """The values of a section that differ from the default, by key.
 
-    :returns: what others may see, as JSON takes it; and what they may not, or what is no JSON
+    :returns: public values as JSON; then secret values and those that are not JSON
     """
     shown, hidden = dict[str, Any](), dict[str, Any]()
     for key, field in keys_of(type(section)).items():
@@ -107,7 +107,7 @@ def parted(section: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def digest(value: object, salt: str) -> str:
-    """Tells ``value`` from another one, and no more of it."""
+    """A short hash that tells ``value`` from others without revealing it."""
     from hashlib import blake2b  # slow to import
 
     made = blake2b(digest_size=_DIGEST_BYTES, salt=bytes.fromhex(salt))

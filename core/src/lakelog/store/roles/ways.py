@@ -1,4 +1,4 @@
-"""The ways into one store: alone, beside others, and again in a forked child."""
+"""Opens one store: alone, beside other processes, or again in a forked child."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NOT_LISTENING: Final = "attach.listen = false shares it with nobody"
 
 @attrs.define(eq=False)
 class Ways:
-    """What one opening of a store can become.
+    """The ways in which one call of open can proceed.
 
-    :ivar prepared: its settings are those of all processes of the store, once it has joined
+    :ivar prepared: holds the settings of all processes of the store after a join
     """
 
     prepared: Prepared
 
     def own(self) -> Parts:
-        """Take the directory, and let others join."""
+        """Take over the directory, and let other processes join."""
         alone = None if self._settings.listen else _NOT_LISTENING
         parts = owner_parts(self.prepared, alone=alone)
         if parts.owned is not None and not parts.owned.lock.is_alone:
@@ -42,10 +42,10 @@ class Ways:
         return parts
 
     def serve(self) -> Parts:
-        """Have the services, and keep them; processes that have them give them up.
+        """Take the services and keep them, after requesting them from their present owner.
 
-        Raises :class:`~lakelog.errors.StoreLocked` where one keeps them, or has the store for
-        itself.
+        Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
+        store exclusively.
         """
         alone = None if self._settings.listen else _NOT_LISTENING
         try:
@@ -57,7 +57,7 @@ class Ways:
             return joined.serve()
 
     def _joined(self) -> Joined | None:
-        """Beside those who have the store open; ``None`` where nobody has."""
+        """Join the processes that have the store open; ``None`` if there are none."""
         prepared = self.prepared
         timeout_s = self._settings.reconnect_timeout_ms / 1000
         lock = Membership.join(prepared.files, prepared.path, timeout_s)
@@ -69,7 +69,7 @@ class Ways:
         return joined
 
     def join(self) -> Parts | None:
-        """Append beside those who have the store open; ``None`` where nobody has."""
+        """Build parts to append beside other processes; ``None`` if there are none."""
         joined = self._joined()
         if joined is None:
             return None
@@ -80,7 +80,7 @@ class Ways:
             raise
 
     def found(self, mode: Mode) -> Parts:
-        """Look who has the store open, and do what ``mode`` says."""
+        """Find out which processes have the store open, and open it as ``mode`` says."""
         if mode == "read":
             return reader_parts(self.prepared)
         prepared = self.prepared
@@ -90,9 +90,9 @@ class Ways:
         return chooser.alone(self.own) if not self._settings.listen else chooser.write(self)
 
     def in_a_child(self, mode: Mode) -> Callable[[], Parts] | None:
-        """How a store that was opened in ``mode`` opens in a forked child; ``None``: not at all.
+        """Return a function that reopens the store in a forked child, or ``None``.
 
-        A reader does so in any case: it has nothing that is another's, but for locks.
+        A reader can always reopen: apart from locks it shares nothing with other processes.
         """
         if mode != "read" and self._settings.on_fork == "refuse":
             return None
