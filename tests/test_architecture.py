@@ -357,3 +357,17 @@ def test_every_silenced_check_says_why_on_its_line() -> None:
         if silenced.search(line) and not argued.search(line)
     ]
     assert mute == []
+
+
+def test_class_names_are_unique() -> None:
+    folders = ("core/src", "plugins", "contrib")
+    files = [each for folder in folders for each in (ROOT / folder).rglob("src/**/*.py")]
+    files += [*CORE.rglob("*.py")]
+    places: dict[str, set[Path]] = {}
+    for file in files:
+        if "_template" not in file.parts:
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, set()).add(file)
+    twice = {name: sorted(map(str, found)) for name, found in places.items() if len(found) > 1}
+    assert twice == {}

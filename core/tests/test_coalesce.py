@@ -11,7 +11,7 @@ import pytest
 from lakelog import Message, PutResult, PutStatus
 from lakelog.errors import PutRefused
 from lakelog.log import async_puts as module
-from lakelog.log.async_puts import Burst, Coalescer
+from lakelog.log.async_puts import AsyncPutQueue, Burst
 from lakelog.log.put_future import PutFuture, settle
 
 
@@ -38,13 +38,13 @@ class Log:
 RESULT = PutResult(PutStatus.PUT_OK, "t", 0, 0, 0, 100, 0, "")
 
 
-def put(coalescer: Coalescer, *numbers: int) -> list[PutFuture]:
+def put(coalescer: AsyncPutQueue, *numbers: int) -> list[PutFuture]:
     return [coalescer.put(Message("t", b"%d" % number)) for number in numbers]
 
 
 def test_in_the_order_of_the_calls() -> None:
     log = Log()
-    coalescer = Coalescer(log.put_burst)
+    coalescer = AsyncPutQueue(log.put_burst)
     log.may_go_on.clear()
     put(coalescer, 1)
     assert log.begun.wait(60)
@@ -59,7 +59,7 @@ def test_in_the_order_of_the_calls() -> None:
 def test_who_finds_very_many_before_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 1)
     log = Log()
-    coalescer = Coalescer(log.put_burst)
+    coalescer = AsyncPutQueue(log.put_burst)
     log.may_go_on.clear()
     put(coalescer, 1)
     assert log.begun.wait(60)
@@ -78,7 +78,7 @@ def test_a_callback_waits_for_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in the thread that would make room."""
     monkeypatch.setattr(module, "MAX_WAITING", 1)
     log = Log()
-    coalescer = Coalescer(log.put_burst)
+    coalescer = AsyncPutQueue(log.put_burst)
     log.may_go_on.clear()
     (first,) = put(coalescer, 1)
     assert log.begun.wait(60)
@@ -94,7 +94,7 @@ def test_a_callback_waits_for_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 class Calling(Log):
     """Whoever hears of the first message puts another one."""
 
-    coalescer: Coalescer
+    coalescer: AsyncPutQueue
 
     def note(self, message: Message) -> None:
         super().note(message)
@@ -104,7 +104,7 @@ class Calling(Log):
 
 def test_a_callback_of_what_is_appended_does_not_wait_for_itself() -> None:
     log = Calling()
-    log.coalescer = Coalescer(log.put_burst)
+    log.coalescer = AsyncPutQueue(log.put_burst)
     log.may_go_on.clear()
     (first,) = put(log.coalescer, 1)
     assert log.begun.wait(60)
@@ -115,7 +115,7 @@ def test_a_callback_of_what_is_appended_does_not_wait_for_itself() -> None:
 
 
 def test_what_is_closed_refuses() -> None:
-    coalescer = Coalescer(Log().put_burst)
+    coalescer = AsyncPutQueue(Log().put_burst)
     coalescer.close()
     with pytest.raises(PutRefused):
         put(coalescer, 1)
@@ -124,7 +124,7 @@ def test_what_is_closed_refuses() -> None:
 @pytest.mark.parametrize("direct", [False, True], ids=["by its thread", "by its callers"])
 def test_many_threads_keep_each_their_order(direct: bool) -> None:
     log = Log()
-    coalescer = Coalescer(log.put_burst, direct=direct)
+    coalescer = AsyncPutQueue(log.put_burst, direct=direct)
 
     def work(name: int) -> None:
         for number in range(2_000):

@@ -12,7 +12,7 @@ from core.tests.consumequeue.support import record, run
 from lakelog.codec import RecordBatch
 from lakelog.codec.propertyblocks import LEAST_BYTES
 from lakelog.format.sysflag import PREPARED
-from lakelog.log.queue_survey import Survey
+from lakelog.log.queue_survey import QueueOffsetSurvey
 
 DISPATCHED = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x016,8\x02"
 BODY_BYTES = 1_000
@@ -52,7 +52,7 @@ def test_each_queue_goes_on_behind_its_highest_offset(
             queue = (topic, queue_id)
             wanted[queue] = max(wanted.get(queue, 0), queue_offset + 1)
     batch = one_after_the_other(made)
-    found = Survey(0, 0)
+    found = QueueOffsetSurvey(0, 0)
     for part in (batch[:cut], batch[cut:]):
         if len(part):
             found.count(part)
@@ -63,14 +63,14 @@ FAR = 1 << 40
 LONE_FLIPS = [0, 1, 5, 8, 9]
 
 
-def surveyed(offsets: list[int], cuts: list[int], *, joined: bool) -> Survey:
+def surveyed(offsets: list[int], cuts: list[int], *, joined: bool) -> QueueOffsetSurvey:
     """Of one queue, read in parts; by several readers where joined."""
     batch = one_after_the_other([("a", 0, each, 0) for each in offsets])
-    found = Survey(0, 0)
+    found = QueueOffsetSurvey(0, 0)
     for first, end in pairwise([0, *cuts, len(offsets)]):
         part = batch[first:end]
         if joined:
-            other = Survey(0, 0)
+            other = QueueOffsetSurvey(0, 0)
             other.count(part)
             found.join(other)
         elif len(part):
@@ -125,12 +125,12 @@ def test_light_queues_are_found_among_few_records_and_many(
         made.append(record("t", properties, body, number, at))
         at += len(made[-1])
     made.append(record("t", DISPATCHED, body, count, at))
-    found = Survey(0, 0)
+    found = QueueOffsetSurvey(0, 0)
     found.count(run(*made))
     assert found.next_offsets == {("t", 0): count + 1, ("%LMQ%a", 0): 7, ("%LMQ%b", 0): 9}
 
 
 def test_a_body_feeds_no_light_queue() -> None:
-    found = Survey(0, 0)
+    found = QueueOffsetSurvey(0, 0)
     found.count(run(record("t", b"", DISPATCHED)))
     assert found.next_offsets == {("t", 0): 1}

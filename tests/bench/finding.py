@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import lakelog
 from lakelog import Message, Store
-from lakelog.dispatch.run import Dispatching, resume
+from lakelog.dispatch.run import DispatchCursor, resume
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Context
 from lakelog.registry import Registry
@@ -101,7 +101,7 @@ def _dispatch(directory: Path, count: int, content: bytes) -> Sample:
     with lakelog.open(directory, mode="read", dispatchers=["auto"]) as store:
         context = Context(directory, store.settings.core, RealFileSystem())
         dispatchers = make_dispatchers(registry, store.settings, context)
-        dispatching = Dispatching(directory, dispatchers, resume(dispatchers, 0, end))
+        dispatching = DispatchCursor(directory, dispatchers, resume(dispatchers, 0, end))
         dispatching.run(store.scan_pieces(0, middle, verify=False))
         figures = _timed(
             count, lambda: dispatching.run(store.scan_pieces(middle, end, verify=False))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.files.preallocation import SegmentMaker
-from lakelog.interfaces import Pace
+from lakelog.interfaces import DeletionRate
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
 
@@ -19,7 +19,7 @@ def plan(flush: str) -> CrashPlan:
     import lakelog_flush.plugin
     import lakelog_hash_index.plugin
 
-    cleaner = SurplusCleaner(keep=1, pace=Pace(interval_ms=0, destroy_forcibly_after_ms=0))
+    cleaner = SurplusCleaner(keep=1, pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=0))
     return CrashPlan(
         flush=flush,
         plugins=[cleaner, lakelog_hash_index.plugin, lakelog_flush.plugin],

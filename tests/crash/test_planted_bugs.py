@@ -19,7 +19,7 @@ from lakelog.log.log_files import LogFiles
 from lakelog.log.segments import Segments
 from lakelog.registry.builtin.filewriter import FileSegmentWriter
 from lakelog.registry.builtin.flush import InlineFlush
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 
@@ -141,14 +141,14 @@ def sync_of_the_newest_segment_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def abort_removed_before_data_is_synced(patch: pytest.MonkeyPatch) -> None:
-    real = OwnedLog.close
+    real = OwnedStore.close
 
-    def close(self: OwnedLog) -> None:
+    def close(self: OwnedStore) -> None:
         remove_abort(self.directory.files, self.directory.path)
         patch.setattr("lakelog.store.owner.remove_abort", nothing)
         real(self)
 
-    patch.setattr(OwnedLog, "close", close)
+    patch.setattr(OwnedStore, "close", close)
 
 
 def position_counted_before_commit(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from lakelog_testing.crash import Checker, CrashPlan, simulate
-from lakelog_testing.crash.short import ShortWay
+from lakelog_testing.crash.short import FastChecker
 from tests.crash.test_planted_bugs import (
     BUGS,
     MOST_IMAGES,
@@ -63,7 +63,7 @@ def test_the_plan_says_how_many_go_the_whole_way(
     per: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone: list[type] = []
-    for way in (Checker, ShortWay):
+    for way in (Checker, FastChecker):
         monkeypatch.setattr(way, "check", _noting(way, gone))
     outcome = simulate(CrashPlan(flush="inline", images_per_whole_check=per), 60, seed=3)
     assert not outcome.violations, outcome
@@ -71,7 +71,7 @@ def test_the_plan_says_how_many_go_the_whole_way(
     assert (gone.count(Checker) > 50) == whole  # without a commitlog, there is one way only
 
 
-def _noting(way: type[Checker | ShortWay], gone: list[type]) -> object:
+def _noting(way: type[Checker | FastChecker], gone: list[type]) -> object:
     real: Callable[..., None] = way.check
 
     def check(self: object, *given: object, **named: object) -> None:

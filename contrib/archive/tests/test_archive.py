@@ -19,13 +19,13 @@ from lakelog_archive.archive import Archive
 from lakelog_archive.errors import ArchiveError, NotTheSame
 from lakelog_archive.lazy import LazyArchive, place_at
 from lakelog_archive.manifest import from_bytes
-from lakelog_archive.place import Place
+from lakelog_archive.place import ArchiveFolder
 
 SIZE = 64 << 10
 
 
 @pytest.fixture(params=["local", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArchiveFolder]:
     """A folder on a disk, and one of a system that knows neither renames nor syncs."""
     url = str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}"
     made = place_at(url)
@@ -41,7 +41,7 @@ def segment(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_segment_comes_back_as_it_was(place: Place, segment: Path) -> None:
+def test_a_segment_comes_back_as_it_was(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place, read_bytes=4096)
     assert list(archive.starts()) == []
     line = archive.keep(segment, SIZE)
@@ -53,19 +53,19 @@ def test_a_segment_comes_back_as_it_was(place: Place, segment: Path) -> None:
     assert archive.check(SIZE) == line
 
 
-def test_a_later_process_finds_it(place: Place, segment: Path) -> None:
+def test_a_later_process_finds_it(place: ArchiveFolder, segment: Path) -> None:
     Archive(place).keep(segment, SIZE)
     assert list(Archive(place).starts()) == [SIZE]
 
 
-def test_keeping_it_again_changes_nothing(place: Place, segment: Path) -> None:
+def test_keeping_it_again_changes_nothing(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place)
     line = archive.keep(segment, SIZE)
     assert archive.keep(segment, SIZE) == line
     assert list(archive.starts()) == [SIZE]
 
 
-def test_what_was_lost_there_is_put_there_again(place: Place, segment: Path) -> None:
+def test_what_was_lost_there_is_put_there_again(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place)
     archive.keep(segment, SIZE)
     place.fs.rm(place.path(f"commitlog/{segment.name}"))
@@ -75,7 +75,7 @@ def test_what_was_lost_there_is_put_there_again(place: Place, segment: Path) -> 
     archive.check(SIZE)
 
 
-def test_another_segment_in_its_place_is_refused(place: Place, segment: Path) -> None:
+def test_another_segment_in_its_place_is_refused(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place)
     line = archive.keep(segment, SIZE)
     segment.write_bytes(os.urandom(SIZE))
@@ -84,7 +84,7 @@ def test_another_segment_in_its_place_is_refused(place: Place, segment: Path) ->
     assert archive.check(SIZE) == line
 
 
-def test_a_line_that_was_never_finished_counts_as_none(place: Place, segment: Path) -> None:
+def test_a_line_that_was_never_finished_counts_as_none(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place)
     archive.keep(segment, SIZE)
     place.fs.pipe_file(place.path(f"manifest/{segment.name}"), b'{"v": 1, "sta')
@@ -93,7 +93,7 @@ def test_a_line_that_was_never_finished_counts_as_none(place: Place, segment: Pa
     assert archive.line(SIZE) is not None
 
 
-class Changing(Place):
+class Changing(ArchiveFolder):
     """Stores other bytes than it is given."""
 
     def copy_in(self, source: Path, name: str) -> None:
@@ -103,7 +103,9 @@ class Changing(Place):
         self.fs.pipe_file(self.path(name), bytes(content))
 
 
-def test_what_does_not_come_back_the_same_is_not_archived(place: Place, segment: Path) -> None:
+def test_what_does_not_come_back_the_same_is_not_archived(
+    place: ArchiveFolder, segment: Path
+) -> None:
     archive = Archive(Changing(place.fs, place.folder))
     with pytest.raises(ArchiveError, match=r"read back .* stays where it is"):
         archive.keep(segment, SIZE)
@@ -125,7 +127,7 @@ def test_the_order_is_copied_proved_and_then_written_down(
     other = tmp_path / segment_name(0)
     other.write_bytes(b"x" * SIZE)
     monkeypatch.setattr(os, "fsync", seen)
-    monkeypatch.setattr(Place, "sha256", _noted(Place.sha256, done, "read back"))
+    monkeypatch.setattr(ArchiveFolder, "sha256", _noted(ArchiveFolder.sha256, done, "read back"))
     Archive(place).keep(other, 0)
     name = segment_name(0)
     assert done == [
@@ -167,13 +169,13 @@ def _noted(inner: Any, done: list[str], what: str) -> Any:
 
 @pytest.mark.parametrize("step", ["copy_in", "sha256", "write"])
 def test_what_ends_half_way_is_begun_anew(
-    place: Place, segment: Path, step: str, monkeypatch: pytest.MonkeyPatch
+    place: ArchiveFolder, segment: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: Any) -> None:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, step, failing)
+        patch.setattr(ArchiveFolder, step, failing)
         with pytest.raises(OSError, match="Input/output"):
             Archive(place).keep(segment, SIZE)
     assert list(Archive(place).starts()) == []
@@ -181,7 +183,7 @@ def test_what_ends_half_way_is_begun_anew(
     assert Archive(place).check(SIZE).size == SIZE
 
 
-def test_bytes_that_cannot_be_read_back_say_where(place: Place, segment: Path) -> None:
+def test_bytes_that_cannot_be_read_back_say_where(place: ArchiveFolder, segment: Path) -> None:
     archive = Archive(place)
     archive.keep(segment, SIZE)
     place.fs.rm(place.path(f"commitlog/{segment.name}"))

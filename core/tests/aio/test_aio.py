@@ -48,7 +48,7 @@ def loop_never_stops(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [text for text in slow if "took" in text] == []
 
 
-def small(path: Path, **more: Any) -> lakelog.aio.Opened:
+def small(path: Path, **more: Any) -> lakelog.aio.AsyncOpening:
     return lakelog.aio.open(path, **{**SMALL, **more})
 
 

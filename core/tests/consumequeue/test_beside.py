@@ -22,8 +22,8 @@ from lakelog.consumequeue import beside
 from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.consumequeue.simplequeue import SimpleQueue
-from lakelog.dispatch.catch_up import Completion
-from lakelog.dispatch.run import Dispatching, Named
+from lakelog.dispatch.catch_up import ReaderCatchUp
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_followed, is_owned
@@ -136,7 +136,7 @@ def test_an_owner_that_is_not_done_with_its_queues_does_not_say_so(
     with lakelog.open(tmp_path, **SETTINGS) as store:
         store.put_batch([lakelog.Message("t", b"x")] * 9)
     monkeypatch.setattr(
-        Dispatching, "run", lambda *_: followed.append(is_followed(FILES, tmp_path))
+        DispatchCursor, "run", lambda *_: followed.append(is_followed(FILES, tmp_path))
     )
     folder = tmp_path / "consumequeue" / "t" / "0"
     for file in folder.iterdir():
@@ -207,7 +207,9 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
             while len(starts) < 5 or starts[-1] <= 50_000:
                 assert is_followed(FILES, tmp_path)
                 reader, made = log_reader(tmp_path), queues(tmp_path, UNITS, read_only=True)
-                completion = Completion(tmp_path, reader, [Named("consume-queue", made)])
+                completion = ReaderCatchUp(
+                    tmp_path, reader, [NamedDispatcher("consume-queue", made)]
+                )
                 starts.append(completion._begin().offset)
                 for _ in range(2):
                     completion.refresh(now=True)

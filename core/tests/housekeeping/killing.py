@@ -20,7 +20,7 @@ from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import open_small
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR
-from lakelog.interfaces import Pace
+from lakelog.interfaces import DeletionRate
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
 
@@ -66,7 +66,7 @@ class Killing(RealFileSystem):
 
 def clean(path: Path, files: Killing) -> None:
     """What is killed."""
-    house = House(Keeping(keep=1, pace=Pace(interval_ms=0)))
+    house = House(Keeping(keep=1, pace=DeletionRate(interval_ms=0)))
     store = house.open(path, files=files, **SETTINGS)
     object.__setattr__(files, "armed", True)
     store.delete_expired()

@@ -13,6 +13,7 @@ from core.tests.store.support import open_small
 from lakelog import PutResult, Store
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import (
+    CleaningContext,
     Context,
     Deletion,
     DiskReport,
@@ -22,7 +23,6 @@ from lakelog.interfaces import (
     Kind,
     NoSettings,
     SegmentInfo,
-    Situation,
 )
 from lakelog_testing import FakeClock, SurplusCleaner
 
@@ -34,9 +34,11 @@ FEW = {"consume-queue": {"file_entries": 16}}
 class Keeping(SurplusCleaner):
     """It notes what it was asked."""
 
-    asked: list[tuple[list[SegmentInfo], Situation]] = attrs.field(factory=list)
+    asked: list[tuple[list[SegmentInfo], CleaningContext]] = attrs.field(factory=list)
 
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+    def choose(
+        self, segments: Sequence[SegmentInfo], situation: CleaningContext
+    ) -> Sequence[Deletion]:
         self.asked.append((list(segments), situation))
         return super().choose(segments, situation)
 

@@ -18,7 +18,7 @@ from lakelog.errors import SettingsError, StoreFailed
 from lakelog.format.layout import segment_name
 from lakelog.housekeeping.clock import SystemClock
 from lakelog.housekeeping.infos import SegmentInfos
-from lakelog.interfaces import DiskReport, DiskState, Pace
+from lakelog.interfaces import DeletionRate, DiskReport, DiskState
 from lakelog_testing.crash.opener import owned_by
 
 WATCHED = {"disk_watcher": "mine-too"}
@@ -37,7 +37,7 @@ def test_the_first_round_comes_after_a_minute_then_every_ten_seconds(tmp_path: P
 
 
 def test_a_round_deletes_one_batch_with_pauses(tmp_path: Path) -> None:
-    house = House(Keeping(pace=Pace(batch_max=2, interval_ms=100)))
+    house = House(Keeping(pace=DeletionRate(batch_max=2, interval_ms=100)))
     with house.open(tmp_path, **ROUNDS) as store:
         fill(store, 300)
         every = [int(each.name) for each in segments(tmp_path)]
@@ -54,7 +54,7 @@ def test_a_round_deletes_one_batch_with_pauses(tmp_path: Path) -> None:
 
 
 def test_a_close_ends_a_pause_at_once(tmp_path: Path) -> None:
-    house = House(Keeping(keep=99, pace=Pace(interval_ms=3_600_000)), clock=SystemClock())
+    house = House(Keeping(keep=99, pace=DeletionRate(interval_ms=3_600_000)), clock=SystemClock())
     store = house.open(tmp_path, maintenance={"first_round_ms": 0, "interval_ms": 10})
     fill(store, 100)
     house.cleaner.keep = 0  # only now, so that one round has several to delete

@@ -14,7 +14,7 @@ from lakelog import PutResult, Store
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Fingerprint, Pin, write_pin
-from lakelog.housekeeping.judging import Judge
+from lakelog.housekeeping.judging import PinValidator
 
 FILES = RealFileSystem()
 
@@ -84,7 +84,7 @@ def test_what_was_deleted_tells_nothing_any_more(tmp_path: Path) -> None:
         assert store.delete_expired().deleted
         assert store.min_offset == SEGMENT > late.physical_offset
         last = attrs.evolve(fingerprint_of(pin), crc=0)
-        judge = Judge(store.scan_pieces)
+        judge = PinValidator(store.scan_pieces)
         behind = attrs.evolve(pin, position=SEGMENT, fingerprint=last)
         assert judge.judged(behind, store.min_offset, store.max_offset) == behind
 
@@ -99,7 +99,7 @@ def test_a_record_must_be_there_whole(tmp_path: Path, offset: int, size: int) ->
     with House().open(tmp_path) as store:
         put = fill(store, 30)
         pin = pinned(store, put[20], 0)
-        judge = Judge(store.scan_pieces)
+        judge = PinValidator(store.scan_pieces)
         assert judge.judged(pin, 0, store.max_offset) is pin
         last = fingerprint_of(pin)
         wrong = Fingerprint(last.offset + offset, last.size + size, last.crc)
@@ -114,4 +114,4 @@ def test_a_log_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
         raise OSError(5, "Input/output error")
 
     pin = Pin("lake", 500, 0, fingerprint=Fingerprint(400, 100, 0))
-    assert Judge(broken).judged(pin, 0, 1000).problem is not None
+    assert PinValidator(broken).judged(pin, 0, 1000).problem is not None

@@ -25,8 +25,8 @@ from lakelog.errors import (
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Pin, write_pin
-from lakelog.housekeeping.report import Kept
-from lakelog.interfaces import Pace
+from lakelog.housekeeping.report import KeptSegment
+from lakelog.interfaces import DeletionRate
 from lakelog.store.store import Store
 from lakelog_testing.crash.opener import owned_by
 
@@ -106,7 +106,7 @@ def test_without_a_cleaner_nothing_is_ever_deleted(tmp_path: Path) -> None:
 
 
 def test_a_person_gets_twenty_batches(tmp_path: Path) -> None:
-    house = House(Keeping(pace=Pace(batch_max=1, interval_ms=0)))
+    house = House(Keeping(pace=DeletionRate(batch_max=1, interval_ms=0)))
     with house.open(tmp_path) as store:
         fill(store, 160)
         count = len(names(tmp_path)) - 1
@@ -143,7 +143,7 @@ def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
         fill(store, 160)
         write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 100, house.clock.now_ms()))
         report = store.delete_expired()
-        assert report.kept == Kept(SEGMENT, "followers still need it: lake")
+        assert report.kept == KeptSegment(SEGMENT, "followers still need it: lake")
         assert names(tmp_path)[0] == SEGMENT
 
 
@@ -182,14 +182,14 @@ def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
-    house = House(Keeping(pace=Pace(interval_ms=0, destroy_forcibly_after_ms=5000)))
+    house = House(Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000)))
     with house.open(tmp_path) as store:
         fill(store, 160)
         owned_by(store).log.sync()
         mine = held(store).view(0, 1000)
         theirs = bytes(mine)
         report = store.delete_expired()
-        assert report.kept == Kept(0, "it is being read by 1")
+        assert report.kept == KeptSegment(0, "it is being read by 1")
         house.clock.advance(4999)
         assert store.delete_expired().deleted == ()
         house.clock.advance(1)
@@ -384,7 +384,7 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1, pace=Pace(batch_max=2, interval_ms=0)))
+    house = House(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
     with house.open(tmp_path) as store:
         fill(store, 300)
         seen = store.delete_expired(dry_run=True)

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.errors import OffsetOutOfRange
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.source import Extent, Unbroken
+from lakelog.log.reading.source import Extent, NoGapSource
 
 
 class AllGone:
@@ -25,6 +25,6 @@ class AllGone:
 
 
 def test_a_log_whose_files_all_went_before_they_were_opened_is_no_empty_one() -> None:
-    assert list(Unbroken(AllGone(), lambda: 0).extents(0)) == []
+    assert list(NoGapSource(AllGone(), lambda: 0).extents(0)) == []
     with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
-        list(Unbroken(AllGone(), lambda: 4096).extents(0))
+        list(NoGapSource(AllGone(), lambda: 4096).extents(0))

@@ -15,7 +15,7 @@ from core.tests.reading.support import QueuesInMemory, getter_of
 from core.tests.store.support import open_small
 from lakelog import Message, Store
 from lakelog.dispatch.arrivals import Arrivals, PolledArrivals
-from lakelog.reading.follow import QueueFollower, Request
+from lakelog.reading.follow import GetRequest, QueueFollower
 from lakelog.reading.results import GetStatus
 
 
@@ -121,7 +121,7 @@ def test_an_event_loop_reads_to_the_end_and_sees_the_close(live: Live) -> None:
 def test_long_polling_returns_at_the_arrival(live: Live) -> None:
     after(0.03, live.put)
     begin = time.monotonic()
-    result = live.follower.get(Request("t", 0, 0), wait_ms=60_000)
+    result = live.follower.get(GetRequest("t", 0, 0), wait_ms=60_000)
     assert [each.queue_offset for each in result.messages] == [0]
     assert time.monotonic() - begin < 20
 
@@ -129,34 +129,34 @@ def test_long_polling_returns_at_the_arrival(live: Live) -> None:
 def test_long_polling_gives_up_in_time(live: Live) -> None:
     live.put()
     begin = time.monotonic()
-    result = live.follower.get(Request("t", 0, 1), wait_ms=30)
+    result = live.follower.get(GetRequest("t", 0, 1), wait_ms=30)
     assert result.status is GetStatus.OFFSET_OVERFLOW_ONE
     assert 0.03 <= time.monotonic() - begin < 20
-    assert live.follower.get(Request("t", 0, 1)).status is GetStatus.OFFSET_OVERFLOW_ONE
-    far = live.follower.get(Request("t", 0, 7), wait_ms=60_000)
+    assert live.follower.get(GetRequest("t", 0, 1)).status is GetStatus.OFFSET_OVERFLOW_ONE
+    far = live.follower.get(GetRequest("t", 0, 7), wait_ms=60_000)
     assert far.status is GetStatus.OFFSET_OVERFLOW_BADLY
 
 
 def test_long_polling_looks_on_behind_other_tags(live: Live) -> None:
     live.put(3, "x")
     after(0.03, lambda: live.put(1, "y"))
-    result = live.follower.get(Request("t", 0, 0, tags="y"), wait_ms=60_000)
+    result = live.follower.get(GetRequest("t", 0, 0, tags="y"), wait_ms=60_000)
     assert [each.queue_offset for each in result.messages] == [3]
-    assert live.follower.get(Request("t", 0, 0, tags="z"), wait_ms=20).next_offset == 4
+    assert live.follower.get(GetRequest("t", 0, 0, tags="z"), wait_ms=20).next_offset == 4
 
 
 def test_long_polling_in_an_event_loop(live: Live) -> None:
     after(0.03, live.put)
-    result = asyncio.run(live.follower.get_async(Request("t", 0, 0), wait_ms=60_000))
+    result = asyncio.run(live.follower.get_async(GetRequest("t", 0, 0), wait_ms=60_000))
     assert [each.queue_offset for each in result.messages] == [0]
-    late = asyncio.run(live.follower.get_async(Request("t", 0, 1), wait_ms=20))
+    late = asyncio.run(live.follower.get_async(GetRequest("t", 0, 1), wait_ms=20))
     assert late.status is GetStatus.OFFSET_OVERFLOW_ONE
 
 
 def test_a_close_ends_long_polling(live: Live) -> None:
     after(0.03, live.close)
     begin = time.monotonic()
-    live.follower.get(Request("t", 0, 0), wait_ms=60_000)
+    live.follower.get(GetRequest("t", 0, 0), wait_ms=60_000)
     assert time.monotonic() - begin < 20
 
 

@@ -18,7 +18,7 @@ from lakelog.format.units import Units
 from lakelog.reading.get import QueueGetter
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.reading.selection import MOST_BYTES, wanted
-from lakelog.reading.shortway import ShortWay
+from lakelog.reading.shortway import FewMessagesGetter
 
 COUNT = 200
 S = GetStatus
@@ -151,7 +151,7 @@ def test_the_short_way_leads_where_the_long_way_leads(
     if short is not None:
         assert short.status is S.FOUND
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ShortWay, "get", lambda *_: None)
+            patch.setattr(FewMessagesGetter, "get", lambda *_: None)
             assert getter.get("t", 0, offset, count, max_bytes=most) == short
     else:
         assert count > 1 or most is not None or not 0 <= offset < COUNT

@@ -13,7 +13,7 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.ahead import Ahead
+from lakelog.recovery.ahead import BackgroundSync
 from lakelog.settings.model import StoreSettings
 
 SEGMENT = 64 << 10
@@ -48,7 +48,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_from_the_segment_on_where_the_reading_starts(killed: Path, synced: list[str]) -> None:
     segments = sorted(each.name for each in (killed / "commitlog").iterdir())
     assert len(segments) > 3
-    ahead = Ahead(directory(killed), SEGMENT)
+    ahead = BackgroundSync(directory(killed), SEGMENT)
     ahead.begin(SEGMENT)
     assert ahead._thread is not None
     ahead._thread.join()
@@ -60,7 +60,7 @@ def test_files_that_are_not_the_systems_are_left_alone(killed: Path, synced: lis
     class Others(RealFileSystem):
         """As a test has them."""
 
-    ahead = Ahead(directory(killed, Others()), SEGMENT)
+    ahead = BackgroundSync(directory(killed, Others()), SEGMENT)
     ahead.begin(0)
     ahead.end()
     assert not synced

@@ -14,7 +14,7 @@ from lakelog.recovery.filler import (
     FILLER_TOPIC,
     MOST_FILLER_BYTES,
     FillerMaker,
-    Gap,
+    LogGap,
     fits,
     least_filler_bytes,
 )
@@ -23,11 +23,11 @@ NOW_MS = 1_700_000_009_000
 OFFSET = 70_000
 
 
-def gap(size: int, *, sealed: bool = False) -> Gap:
-    return Gap(OFFSET, OFFSET + size, "its body is damaged", 1_700_000_000_123, sealed)
+def gap(size: int, *, sealed: bool = False) -> LogGap:
+    return LogGap(OFFSET, OFFSET + size, "its body is damaged", 1_700_000_000_123, sealed)
 
 
-def made(given: Gap, next_offset: int = 0) -> list[tuple[int, bytes]]:
+def made(given: LogGap, next_offset: int = 0) -> list[tuple[int, bytes]]:
     return list(FillerMaker((FILLER_TOPIC, 0), next_offset, NOW_MS).make(given))
 
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 import lakelog.files
+import lakelog.interfaces
 from lakelog.files.filesystem import FileSystem
 from lakelog.runtime.former_names import FORMER
 
@@ -50,3 +51,10 @@ def test_names_of_the_module_files_are_there_with_a_warning() -> None:
         assert lakelog.files.FileSystem is FileSystem
     with pytest.raises(AttributeError):
         lakelog.files.Nothing  # noqa: B018  # the look is what raises
+
+
+def test_classes_of_strategies_are_there_by_former_names_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="DeletionRate now"):
+        assert lakelog.interfaces.Pace is lakelog.interfaces.DeletionRate
+    with pytest.raises(AttributeError):
+        lakelog.interfaces.Nothing  # noqa: B018  # the look is what raises

@@ -12,7 +12,7 @@ import pytest
 
 from lakelog.log.put_future import PutFuture
 from lakelog.results import PutResult
-from lakelog.runtime.gate import Gate
+from lakelog.runtime.gate import FastCondition
 from lakelog.status import PutStatus
 
 PATIENCE_SECONDS = 20.0
@@ -20,14 +20,14 @@ RESULT = PutResult(PutStatus.PUT_OK, "t", 0, 0, 0, 100, 0, "127.0.0.1:10911")
 
 
 def test_a_wait_that_nobody_ends_is_over_in_time_and_leaves_nobody_behind() -> None:
-    gate = Gate()
+    gate = FastCondition()
     with gate:
         assert not gate.wait(0.01)
         assert not gate.sleepers
 
 
 def test_whoever_waits_lets_others_in_and_all_are_woken() -> None:
-    gate, inside = Gate(), list[int]()
+    gate, inside = FastCondition(), list[int]()
 
     def sleep(number: int) -> bool:
         with gate, gate:  # reentrant: both are left while it sleeps
@@ -43,7 +43,7 @@ def test_whoever_waits_lets_others_in_and_all_are_woken() -> None:
 
 
 def test_nobody_returns_from_a_wait_before_the_one_inside_has_left() -> None:
-    gate, log = Gate(), list[str]()
+    gate, log = FastCondition(), list[str]()
 
     def sleep() -> None:
         with gate:

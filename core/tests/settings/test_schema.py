@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from core.tests.settings.samples import SECTIONS, Resolve
-from lakelog.settings.explain import Row, rows, unused_lines
+from lakelog.settings.explain import SettingRow, rows, unused_lines
 from lakelog.settings.ivars import ivars_of
 from lakelog.settings.schema import schema, section_schema
 
@@ -122,7 +122,7 @@ def test_docstrings_tell() -> None:
 def test_rows(resolved: Resolve) -> None:
     settings = resolved(arguments={"writer": "mmap", "no": {"x": 1}}, tolerate_missing=True)
     shown = rows(settings)
-    assert Row("writer", "mmap", "argument") in shown
-    assert Row("timed.flush_interval_ms", 500, "default") in shown
+    assert SettingRow("writer", "mmap", "argument") in shown
+    assert SettingRow("timed.flush_interval_ms", 500, "default") in shown
     assert {row.key for row in shown} == set(settings.origins)
     assert unused_lines(settings) == [f"no.x is not used: {settings.unused['no.x']}"]

@@ -11,7 +11,7 @@ import pytest
 from core.tests.shared.dying import EACH, die
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.shared import requests
-from lakelog.files.shared.requests import Request, asked, is_asked
+from lakelog.files.shared.requests import SentRequest, asked, is_asked
 
 FILES = RealFileSystem()
 WHAT = {"verb": "delete_topic", "words": ["t"]}
@@ -22,8 +22,8 @@ def _folder(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
 
 
-def ask(path: Path) -> Request:
-    return Request(FILES, path, WHAT)
+def ask(path: Path) -> SentRequest:
+    return SentRequest(FILES, path, WHAT)
 
 
 def answer_all(path: Path, result: Any) -> list[Any]:
@@ -36,7 +36,7 @@ def answer_all(path: Path, result: Any) -> list[Any]:
 
 
 def test_each_gets_its_answer(tmp_path: Path) -> None:
-    one, other = ask(tmp_path), Request(FILES, tmp_path, {"verb": "other"})
+    one, other = ask(tmp_path), SentRequest(FILES, tmp_path, {"verb": "other"})
     assert is_asked(FILES, tmp_path)
     assert (one.answer(), one.takers()) == (None, 0)
     assert sorted(answer_all(tmp_path, "d\udcff"), key=str) == sorted(
@@ -72,7 +72,7 @@ def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
                 met.append(answer_all(tmp_path, 0))
             return file
 
-    request = Request(Met(), tmp_path, WHAT)
+    request = SentRequest(Met(), tmp_path, WHAT)
     assert met == [[], [], []]
     assert answer_all(tmp_path, 1) == [WHAT]
     assert request.answer() == {"result": 1}

@@ -31,7 +31,7 @@ from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.format.layout import segment_name
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
 
@@ -45,7 +45,7 @@ PUTS: dict[str, Callable[[Store, Message], object]] = {
 }
 
 
-def owned(store: Store) -> OwnedLog:
+def owned(store: Store) -> OwnedStore:
     assert store._owned is not None
     return store._owned
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.tests.store.support import SEGMENT
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.page_reader import Belief
+from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.shared.ownership import is_published
 
 FILES = RealFileSystem()
@@ -33,6 +33,6 @@ def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=30)
     try:
         assert is_published(FILES, tmp_path)
-        assert Belief(FILES, tmp_path).page() is not None
+        assert PageReader(FILES, tmp_path).page() is not None
     finally:
         os.kill(int(done.stdout), signal.SIGKILL)

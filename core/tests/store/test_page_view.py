@@ -15,7 +15,7 @@ from core.tests.store.support import a_store, bodies, fill, open_small, read_sma
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
-from lakelog.files.pages.page_reader import Belief, ReaderFlushed
+from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
 from lakelog.files.pages.page_view import PageView
 from lakelog.files.pages.shared_page import (
     APPENDED,
@@ -26,7 +26,7 @@ from lakelog.files.pages.shared_page import (
     MAGIC,
     STAGED,
     STATE,
-    State,
+    OwnerState,
     page_path,
 )
 from lakelog.files.shared.membership import alone
@@ -45,7 +45,7 @@ def forge(path: Path, word: int, value: int) -> None:
 
 
 def page_of(path: Path) -> PageView:
-    page = Belief(FILES, path).page()
+    page = PageReader(FILES, path).page()
     assert page is not None
     return page
 
@@ -122,7 +122,7 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
         owner.kill()
         stale = PageView.open(FILES, tmp_path)
         assert stale is not None
-        assert (stale.state, stale.readable) == (State.OPEN, end)
+        assert (stale.state, stale.readable) == (OwnerState.OPEN, end)
         forge(tmp_path, APPENDED, 1 << 40)
         forge(tmp_path, FLUSHED, 1 << 40)
         assert reader.max_offset == end
@@ -181,7 +181,7 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
 def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
     """RocketMQ locks byte 0; what the page of an earlier owner says is nothing then."""
     results = a_store(tmp_path, 20)
-    forge(tmp_path, STATE, State.OPEN)
+    forge(tmp_path, STATE, OwnerState.OPEN)
     forge(tmp_path, APPENDED, results[3].end_offset)
     lock = alone(FILES, tmp_path)
     with read_small(tmp_path) as reader:
@@ -194,23 +194,23 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
 
 def test_a_page_of_another_version_or_state_is_not_believed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
-        assert Belief(FILES, tmp_path).page() is not None
+        assert PageReader(FILES, tmp_path).page() is not None
         words = owned_by(owner).positions.words
         words[0] = MAGIC + 1
-        assert Belief(FILES, tmp_path).page() is None
+        assert PageReader(FILES, tmp_path).page() is None
         words[0] = MAGIC
-        for state in State:
+        for state in OwnerState:
             words[STATE] = state
-            believed = state in (State.OPEN, State.FAILED, State.CLOSING)
-            assert (Belief(FILES, tmp_path).page() is not None) == believed
-        words[STATE] = State.OPEN
+            believed = state in (OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING)
+            assert (PageReader(FILES, tmp_path).page() is not None) == believed
+        words[STATE] = OwnerState.OPEN
 
 
 def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
     a_store(tmp_path, 3)
     with open_small(tmp_path) as store:
         durable = store.max_offset
-    flushed = ReaderFlushed(FILES, tmp_path, lambda: None)
+    flushed = ReaderDurableEnd(FILES, tmp_path, lambda: None)
     with ExitStack() as owners:
         ends = list[int]()
 

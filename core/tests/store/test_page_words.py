@@ -20,7 +20,7 @@ from core.tests.store.test_page_view import page_of
 from lakelog import Message
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.page_reader import Belief
+from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import (
@@ -45,8 +45,8 @@ from lakelog.files.pages.shared_page import (
     SEGMENT_BYTES,
     STATE,
     SYNCS,
+    OwnerState,
     SharedPage,
-    State,
     page_path,
 )
 from lakelog.files.shared.ownership import is_published
@@ -72,7 +72,7 @@ def test_its_words(tmp_path: Path) -> None:
             DISPATCHER_START: process_start(me),
             0: MAGIC,
             MINIMUM: 0,
-            STATE: State.OPEN,
+            STATE: OwnerState.OPEN,
             FLAGS: DURABLE,
             RECORDS: 5,
             SYNCS: 5,
@@ -88,7 +88,7 @@ def test_its_words(tmp_path: Path) -> None:
     assert not is_published(FILES, tmp_path)
     closed = PageView.open(FILES, tmp_path)
     assert closed is not None
-    assert closed.state is State.CLOSED
+    assert closed.state is OwnerState.CLOSED
 
 
 def test_its_heart_beats(tmp_path: Path) -> None:
@@ -107,14 +107,14 @@ def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
     files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name.isdigit())
     with pytest.raises(StoreFailed):
         store.put(Message("t", b""))
-    assert page_of(tmp_path).state is State.FAILED
+    assert page_of(tmp_path).state is OwnerState.FAILED
     with read_small(tmp_path) as reader:
         assert reader.flushed_offset == reader.max_offset == end
         assert len(list(reader.scan())) == 5
         assert "EIO" in (SharedPage.join(FILES, tmp_path).failure or "")
     with pytest.raises(StoreFailed):
         store.close()
-    assert Belief(FILES, tmp_path).page() is None
+    assert PageReader(FILES, tmp_path).page() is None
 
 
 def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_no_room_for_a_page_is_an_error_and_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(OSError, match="ENOSPC"):
         SharedPage.make(files, tmp_path)
     assert not page_path(tmp_path).exists()
-    assert SharedPage.make(files, tmp_path).words[STATE] == State.OPENING
+    assert SharedPage.make(files, tmp_path).words[STATE] == OwnerState.OPENING
 
 
 def test_who_looked_just_before_the_owner_changed_sees_no_empty_log(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_who_looked_just_before_the_owner_changed_sees_no_empty_log(tmp_path: Pa
     with open_small(tmp_path) as owner:
         end = owner.max_offset
         page = page_of(tmp_path)
-    assert SharedPage.make(FILES, tmp_path).words[STATE] == State.OPENING
+    assert SharedPage.make(FILES, tmp_path).words[STATE] == OwnerState.OPENING
     assert (page.readable, page.flushed) == (end, end)
 
 

@@ -18,7 +18,7 @@ from lakelog import Message, Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_served
 from lakelog.store.roles import readerparts
-from lakelog.store.roles.parts import Parts
+from lakelog.store.roles.parts import RoleParts
 
 FILES = RealFileSystem()
 
@@ -145,7 +145,7 @@ def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
 ) -> None:
     real, calls = readerparts.reader_parts, list[int]()
 
-    def fails_once(*arguments: Any) -> Parts:
+    def fails_once(*arguments: Any) -> RoleParts:
         calls.append(0)
         if len(calls) == 1:
             raise OSError(errno.EMFILE, "Too many open files")

@@ -27,7 +27,7 @@ from lakelog.errors import (
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import requests as requests_module
 from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import Deletion, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, Deletion, SegmentInfo
 from lakelog.store.roles import asking
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
@@ -137,7 +137,7 @@ def test_one_waits_for_what_another_has_asked_for(
 
     class Slow(Keeping):
         def choose(
-            self, segments: Sequence[SegmentInfo], situation: Situation
+            self, segments: Sequence[SegmentInfo], situation: CleaningContext
         ) -> Sequence[Deletion]:
             assert waited.wait(30)
             return ()
@@ -238,7 +238,7 @@ def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
     class Broken(Keeping):
         def choose(
-            self, segments: Sequence[SegmentInfo], situation: Situation
+            self, segments: Sequence[SegmentInfo], situation: CleaningContext
         ) -> Sequence[Deletion]:
             raise KeyError("a fault")
 

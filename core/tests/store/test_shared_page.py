@@ -26,8 +26,8 @@ from lakelog.files.pages.shared_page import (
     SEGMENT_BYTES,
     STATE,
     SYNCS,
+    OwnerState,
     SharedPage,
-    State,
     page_path,
 )
 from lakelog.files.shared import group_sync as groupsync
@@ -67,7 +67,7 @@ def test_the_next_run_goes_on_in_the_same_page(tmp_path: Path) -> None:
     former.fail("disk")
     made = SharedPage.make(FILES, tmp_path)
     assert made.identity == former.identity
-    assert former.words[STATE] == State.OPENING
+    assert former.words[STATE] == OwnerState.OPENING
     assert (former.words[APPENDED], former.words[PROOF[0]]) == (7, 8)
     assert former.failure == "disk"
     made.reset(1 << 21, {})
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_page_becomes_one(tmp_path: Path, found: bytes) -> Non
     (tmp_path / "lakelog").mkdir()
     page_path(tmp_path).write_bytes(found)
     words = make(tmp_path).words
-    assert (words[0], words[STATE], words[APPENDED]) == (MAGIC, State.OPENING, 0)
+    assert (words[0], words[STATE], words[APPENDED]) == (MAGIC, OwnerState.OPENING, 0)
     assert page_path(tmp_path).stat().st_size >= PAGE_BYTES
     assert join(tmp_path).settings == SETTINGS
 
@@ -140,10 +140,10 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     page = make(tmp_path, 1)
     page.words[APPENDED] = 7
     for step in itertools.count(0, stride):
-        page.words[STATE], page.words[INTENT_END] = State.OPEN, 1
+        page.words[STATE], page.words[INTENT_END] = OwnerState.OPEN, 1
         lived = not die(step, pages, partial(make, tmp_path, 2))
         if page.words[INTENT_END] == 0:
-            assert page.words[STATE] == State.OPENING
+            assert page.words[STATE] == OwnerState.OPENING
         assert (page.words[0], page.words[APPENDED]) == (MAGIC, 7)
         if lived:
             break

@@ -14,7 +14,7 @@ from core.tests.store.support import open_small
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.page_view import PageView
 from lakelog_daemon import status
-from lakelog_daemon.status import Reporter
+from lakelog_daemon.status import StatusReporter
 from plugins.daemon.tests.support import Serving, serving
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def test_every_name_of_the_status_file_is_described(tmp_path: Path) -> None:
         page = PageView.open(files, store.path)
         assert page is not None
         log = store.path / "commitlog"
-        found = Reporter(files, store, log, page, list, lambda: 0).status(status.SERVING)
+        found = StatusReporter(files, store, log, page, list, lambda: 0).status(status.SERVING)
     assert status.__doc__ is not None
     described = set(re.findall(r"\w+", status.__doc__))
     names = {*found, *found["positions"], *found["lags"], *found["disks"][0], *found["flush"]}

@@ -16,8 +16,8 @@ import pytest
 from core.tests.store.support import open_small
 from lakelog import Store
 from lakelog_daemon.daemon import Daemon, Ending
-from lakelog_daemon.logs import LogWriter, Target
-from lakelog_daemon.plan import Plan
+from lakelog_daemon.logs import LogTarget, LogWriter
+from lakelog_daemon.plan import ServePlan
 from plugins.daemon.tests.support import SECONDS
 
 LATE = 6
@@ -25,11 +25,11 @@ LATE = 6
 
 @pytest.fixture
 def log(tmp_path: Path) -> LogWriter:
-    return LogWriter(Target(tmp_path / "log"))
+    return LogWriter(LogTarget(tmp_path / "log"))
 
 
 @attrs.frozen
-class Opened(Plan):
+class Opened(ServePlan):
     """A plan whose store something becomes of."""
 
     _open: Callable[[], Store] = attrs.field(kw_only=True)
@@ -38,8 +38,8 @@ class Opened(Plan):
         return self._open()
 
 
-def plan(path: Path, opening: Callable[[], Store]) -> Plan:
-    made = Plan.make(path, arguments={"serve.status_interval_ms": 100})
+def plan(path: Path, opening: Callable[[], Store]) -> ServePlan:
+    made = ServePlan.make(path, arguments={"serve.status_interval_ms": 100})
     return Opened(made.path, made.commitlog, made.services, made.settings, {}, {}, open=opening)
 
 

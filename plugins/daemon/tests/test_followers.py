@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.errors import MissingPlugin
-from lakelog_daemon.plan import Plan
+from lakelog_daemon.plan import ServePlan
 from plugins.daemon.tests.support import serving, until
 
 PLUGIN = """
@@ -101,5 +101,5 @@ def test_a_follower_that_is_not_installed_is_told_before_anything_is_touched(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(MissingPlugin, match="spirit"):
-        Plan.make(tmp_path / "s", arguments={"followers": ["spirit"]})
+        ServePlan.make(tmp_path / "s", arguments={"followers": ["spirit"]})
     assert not (tmp_path / "s").exists()

@@ -20,7 +20,7 @@ from lakelog.errors import SettingsError
 from lakelog.settings.model import ServeSettings
 from lakelog_daemon import procstat
 from lakelog_daemon.backoff import SPREAD, Backoff
-from lakelog_daemon.logs import MOST_LINES, LogWriter, Target, TextFormatter, fields, start_log
+from lakelog_daemon.logs import MOST_LINES, LogTarget, LogWriter, TextFormatter, fields, start_log
 from lakelog_daemon.logs import stop_log as end_log
 from lakelog_daemon.loop import Loop, signals_in
 from lakelog_daemon.notify import Ear, Notifier
@@ -187,7 +187,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def test_json_lines_have_fields_and_errors(tmp_path: Path, log: logging.Logger) -> None:
-    writer = start_log(Target(tmp_path / "log"), "INFO", as_json=True)
+    writer = start_log(LogTarget(tmp_path / "log"), "INFO", as_json=True)
     log.info("it %s", "runs", extra=fields("started", service="x", pid=7))
     log.debug("not this")
     log.error("no", exc_info=ValueError("why\nso"))
@@ -217,8 +217,8 @@ def test_text_lines_say_which_service(tmp_path: Path, log: logging.Logger) -> No
 
 def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    monkeypatch.setattr(Target, "open", lambda _: writing)
-    writer = LogWriter(Target())
+    monkeypatch.setattr(LogTarget, "open", lambda _: writing)
+    writer = LogWriter(LogTarget())
     record = logging.makeLogRecord({"msg": "x" * 100})
     for _ in range(MOST_LINES + 2_000):
         writer.emit(record)

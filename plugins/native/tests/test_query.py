@@ -20,7 +20,7 @@ import lakelog
 from lakelog import Message, Store, accelerate
 from lakelog.errors import StoreClosed
 from lakelog.reading.query import DEFAULT_MESSAGES
-from lakelog_hash_index.shape import Shape
+from lakelog_hash_index.shape import IndexShape
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import index_paths, poke
 from plugins.native.tests.support import ROLES, in_role
@@ -36,7 +36,7 @@ TOPICS = ["t", "ü", "gone", "none"]
 KEYS = ["Aa", "BB", "clé", "k", "unique-7", "unique-41", "none"]
 """The first two have the same hash."""
 PUTS = 90
-SHAPE = Shape(**SETTINGS["hash-index"])
+SHAPE = IndexShape(**SETTINGS["hash-index"])
 FIELDS = [
     *(0, 7, 8, 15, 16, 24, 32, 36, 39),
     *(SHAPE.slot_at(slot) + more for slot in range(SHAPE.slots) for more in (0, 3)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.interfaces import DiskState, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, DiskState, SegmentInfo
 from lakelog_retention.cleaner import Retention
 from lakelog_retention.measure import Measure
 from lakelog_retention.settings import RetentionSettings
@@ -41,7 +41,7 @@ def reasons(
     cleaner: Retention, segments: Sequence[SegmentInfo], now_ms: int = NOON_MS, **situation: Any
 ) -> list[str]:
     """The reasons of the deletions; checks that these are the oldest segments."""
-    chosen = cleaner.choose(segments, Situation(now_ms, **situation))
+    chosen = cleaner.choose(segments, CleaningContext(now_ms, **situation))
     front = [segment.start_offset for segment in segments[: len(chosen)]]
     assert [each.start_offset for each in chosen] == front
     forced = situation.get("disk") is DiskState.STOP_WRITING

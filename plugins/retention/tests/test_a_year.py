@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from lakelog.interfaces import DiskState, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, DiskState, SegmentInfo
 from lakelog_retention.cleaner import Retention
 from lakelog_retention.measure import Measure
 from lakelog_retention.settings import WatcherSettings
@@ -68,7 +68,7 @@ class Year:
         while True:
             state = watcher.observe([Path("log")]).state
             self.states.add(state)
-            chosen = cleaner.choose(self.sealed(), Situation(self.now_ms, state))
+            chosen = cleaner.choose(self.sealed(), CleaningContext(self.now_ms, state))
             self.reasons |= {" ".join(each.reason.split()[:6]) for each in chosen}
             if state in (DiskState.OK, DiskState.CLEAN) and not cleaner.settings.max_segments:
                 young = self.now_ms - 72 * HOUR_MS

@@ -8,7 +8,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.interfaces import DiskState, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, DiskState, SegmentInfo
 from lakelog_retention.cleaner import Retention
 from lakelog_retention.settings import RetentionSettings
 from plugins.retention.tests.support import HOUR_MS, NOON_MS
@@ -25,7 +25,7 @@ settings_of = st.builds(
     delete_files_batch_max=st.integers(1, 12),
 )
 situations = st.builds(
-    Situation,
+    CleaningContext,
     now_ms=st.integers(0, 48).map(lambda hours: NOON_MS + hours * HOUR_MS),
     disk=st.sampled_from(DiskState),
     manual=st.booleans(),
@@ -47,7 +47,7 @@ def logs(draw: st.DrawFn) -> list[SegmentInfo]:
 
 @given(settings_of, logs(), situations)
 def test_a_front_of_at_most_a_batch_each_with_a_reason_that_is_so(
-    settings: RetentionSettings, log: list[SegmentInfo], situation: Situation
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
 ) -> None:
     chosen = Retention(settings).choose(log, situation)
     went = log[: len(chosen)]
@@ -66,14 +66,14 @@ def test_a_front_of_at_most_a_batch_each_with_a_reason_that_is_so(
             assert situation.disk in (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
 
 
-def _occasion(settings: RetentionSettings, situation: Situation) -> bool:
+def _occasion(settings: RetentionSettings, situation: CleaningContext) -> bool:
     hour = situation.now_ms // HOUR_MS % 24
     return situation.manual or situation.disk is not DiskState.OK or hour in settings.hours
 
 
 @given(settings_of, logs(), situations)
 def test_what_stays_has_no_reason_to_go(
-    settings: RetentionSettings, log: list[SegmentInfo], situation: Situation
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
 ) -> None:
     """Repeat rounds until nothing is deleted: then the limits hold."""
     cleaner = Retention(settings)
@@ -92,7 +92,7 @@ def test_what_stays_has_no_reason_to_go(
 
 @given(settings_of, logs(), situations)
 def test_pins_and_readers_are_the_stores_affair(
-    settings: RetentionSettings, log: list[SegmentInfo], situation: Situation
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
 ) -> None:
     bare = [attrs.evolve(each, readers=0, pinned_by=()) for each in log]
     cleaner = Retention(settings)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.interfaces import DiskState, Situation
+from lakelog.interfaces import CleaningContext, DiskState
 from lakelog_retention.forever import KeepForever
 from plugins.retention.tests.support import (
     NOON_MS,
@@ -131,7 +131,9 @@ def test_nothing_is_kept_for_no_time() -> None:
 
 @pytest.mark.parametrize("state", DiskState)
 def test_kept_for_ever(state: DiskState) -> None:
-    assert list(KeepForever().choose(aged(10_000), Situation(NOON_MS, state, manual=True))) == []
+    assert (
+        list(KeepForever().choose(aged(10_000), CleaningContext(NOON_MS, state, manual=True))) == []
+    )
 
 
 def test_what_the_store_is_told_of_the_pace() -> None:

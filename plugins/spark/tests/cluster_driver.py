@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import sink_for
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
 from plugins.spark.tests.clusters import OF_A_DRIVER
@@ -22,7 +22,7 @@ from plugins.spark.tests.clusters import OF_A_DRIVER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = Bounds(pass_bytes=128 << 10, task_bytes=32 << 10)
+SMALL = TaskLimits(pass_bytes=128 << 10, task_bytes=32 << 10)
 CONFIG = {**OF_A_DRIVER, "spark.sql.shuffle.partitions": "2"}
 
 
@@ -122,7 +122,7 @@ def landed(spark: SparkSession, store: Path, folder: Path) -> dict[str, int]:
     for name, sink in sinks.items():
         sink.prepare()
         rows[name] = 0
-        while (done := land(Source(store, "S"), sink, by_spark(spark), SMALL)) is not None:
+        while (done := land(LandingSource(store, "S"), sink, by_spark(spark), SMALL)) is not None:
             rows[name] += done.rows
     assert spark.table("lake.rocketmq.messages").count() == rows["spark_iceberg"]
     return rows

@@ -16,7 +16,7 @@ from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.range_reader import Damages, Span, one_batch
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
 from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows
@@ -60,9 +60,9 @@ def test_rows(path: Path, decompress: str, more: dict[str, str]) -> None:
 
 def test_what_lands(path: Path) -> None:
     with lakelog.open(path, mode="read") as store:
-        whole = one_batch(batches(store), Span(0, store.max_offset))
+        whole = one_batch(batches(store), LogSpan(0, store.max_offset))
     assert whole is not None
-    found = Reader(whole, Damages(skip=False), 4096).columns(np.arange(0, len(whole), 2))
+    found = Reader(whole, DamagePolicy(skip=False), 4096).columns(np.arange(0, len(whole), 2))
     bodies = [body for each in found for body in each.column("body").to_pylist()]
     assert bodies == BODIES[::2]
 

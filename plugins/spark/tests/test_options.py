@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog_lake.log.wanted import Span, Wanted
+from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import ReadOptions
 
 
@@ -75,7 +75,7 @@ def test_an_unknown_option_is_refused_with_what_is_known(name: str, said: str) -
         ReadOptions.of({"path": "/s", name: "x"})
 
 
-def wanted(**given: str) -> Wanted:
+def wanted(**given: str) -> RecordCondition:
     return ReadOptions.of({"path": "/s", **given}).wanted
 
 
@@ -94,7 +94,7 @@ def test_queues_by_number_or_by_name() -> None:
 
 def test_places() -> None:
     given = wanted(start='{"orders": {"0": 5}}', end='{"orders": {"0": 9, "1": 3}}')
-    assert given.span_of(("orders", 0)) == Span(5, 9)
+    assert given.span_of(("orders", 0)) == NumberSpan(5, 9)
     assert given.span_of(("orders", 1)).end == 3
     assert wanted(start='{"offset": 100}').physical.low == 100
     day = wanted(start="2026-11-21", end="2026-11-21T01:00:00+01:00").times_ms

@@ -8,7 +8,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 from plugins.lake.tests.stores import open_small
 from plugins.spark.tests.counting import counted
 from plugins.spark.tests.reading import offsets, read, reader, rows_of
@@ -73,7 +73,7 @@ def test_a_small_topic_is_read_by_its_queues(store: Path, monkeypatch: pytest.Mo
 def test_a_place_is_read_from_there_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with counted(monkeypatch) as read_bytes:
         low = log_bytes(store) - 100_000
-        rows = read(store, {"physical_offset": Span(low=low)})
+        rows = read(store, {"physical_offset": NumberSpan(low=low)})
     assert offsets(rows)[0] >= low > offsets(rows)[0] - 2000
     assert read_bytes["commitlog"] < log_bytes(store) / 2
 

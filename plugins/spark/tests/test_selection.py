@@ -22,7 +22,7 @@ from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 from plugins.lake.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
 from tests.support.fixtures import NAMES as FIXTURES
@@ -91,9 +91,9 @@ def test_times(store_fixtures: StoreFixtures) -> None:
     given = {"system_topics": "true", "max_partition_bytes": "64k"}
     rows = read(path, **given)
     middle = rows[len(rows) // 2]["store_timestamp"]
-    late = read(path, {"store_timestamp": Span(milliseconds(middle))}, **given)
+    late = read(path, {"store_timestamp": NumberSpan(milliseconds(middle))}, **given)
     assert late == [row for row in rows if row["store_timestamp"] >= middle]
-    early = read(path, {"store_timestamp": Span(end=milliseconds(middle) + 1)}, **given)
+    early = read(path, {"store_timestamp": NumberSpan(end=milliseconds(middle) + 1)}, **given)
     assert early == [row for row in rows if row["store_timestamp"] <= middle]
 
 
@@ -111,7 +111,7 @@ def test_a_clock_that_was_set_back_hides_nothing_from_limits(tmp_path: Path) -> 
     rows = read(path)
     limit = milliseconds(rows[0]["store_timestamp"]) - 600_000
     assert milliseconds(rows[-1]["store_timestamp"]) < limit
-    found = read(path, {"store_timestamp": Span(end=limit)}, max_partition_bytes="16k")
+    found = read(path, {"store_timestamp": NumberSpan(end=limit)}, max_partition_bytes="16k")
     assert offsets(found) == [each.physical_offset for each in done[40:]]
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import lakelog_spark
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading.limits import Limit
 from lakelog_lake.reading.options import ReadOptions, ddl_of
 from lakelog_spark.where import limits_of
@@ -43,15 +43,15 @@ PREDICATES: list[tuple[str, dict[str, Limit]]] = [
     ("topic = 'a' or body is null", {}),
     ("topic = 'a' and rand() < 0.5", {"topic": A}),
     ("tags in ('t')", {"tags": frozenset("t")}),
-    ("queue_offset > 5 and queue_offset <= 9", {"queue_offset": Span(6, 10)}),
-    ("queue_offset between 6 and 9", {"queue_offset": Span(6, 10)}),
-    ("5 < queue_offset and 9 > queue_offset", {"queue_offset": Span(6, 9)}),
-    ("queue_offset in (9, 4)", {"queue_offset": Span(4, 10)}),
-    ("physical_offset >= 5 and physical_offset < 9", {"physical_offset": Span(5, 9)}),
-    ("store_timestamp > '2026-11-21 12:00:00'", {"store_timestamp": Span(low=NOON_MS)}),
+    ("queue_offset > 5 and queue_offset <= 9", {"queue_offset": NumberSpan(6, 10)}),
+    ("queue_offset between 6 and 9", {"queue_offset": NumberSpan(6, 10)}),
+    ("5 < queue_offset and 9 > queue_offset", {"queue_offset": NumberSpan(6, 9)}),
+    ("queue_offset in (9, 4)", {"queue_offset": NumberSpan(4, 10)}),
+    ("physical_offset >= 5 and physical_offset < 9", {"physical_offset": NumberSpan(5, 9)}),
+    ("store_timestamp > '2026-11-21 12:00:00'", {"store_timestamp": NumberSpan(low=NOON_MS)}),
     # A row of the ms of a limit may come along.
-    ("store_timestamp < '2026-11-21 12:00:00'", {"store_timestamp": Span(end=NOON_MS + 1)}),
-    ("store_timestamp <= '2026-11-21 12:00:00'", {"store_timestamp": Span(end=NOON_MS + 1)}),
+    ("store_timestamp < '2026-11-21 12:00:00'", {"store_timestamp": NumberSpan(end=NOON_MS + 1)}),
+    ("store_timestamp <= '2026-11-21 12:00:00'", {"store_timestamp": NumberSpan(end=NOON_MS + 1)}),
     ("store_timestamp < current_timestamp()", {}),
     ("topic is not null", {}),
     ("not topic = 'a'", {}),

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.files.filesystem import FileSystem, write_file
 from lakelog_testing.crash import Image
-from lakelog_testing.crash.hasty import HastyFileSystem, Place
+from lakelog_testing.crash.hasty import HastyFileSystem, ImageDirectory
 
 FIRST = Image("", ("d", "d/e"), {"a": b"1" * 5000, "d/b": b"2", "d/e/c": b"3"})
 OTHER = Image("", ("d", "f"), {"a": b"1" * 10, "d/b": b"2", "f/c": b""})
@@ -22,17 +22,17 @@ def held(path: Path) -> tuple[set[str], dict[str, bytes]]:
     return {name for name, each in found if each.is_dir()}, files
 
 
-def becomes(place: Place, image: Image) -> bool:
+def becomes(place: ImageDirectory, image: Image) -> bool:
     place.become(image)
     return held(place.path) == (set(image.folders), image.files)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "image", HastyFileSystem())
+def place(tmp_path: Path) -> ImageDirectory:
+    return ImageDirectory(tmp_path / "image", HastyFileSystem())
 
 
-def test_it_becomes_one_image_after_another(place: Place) -> None:
+def test_it_becomes_one_image_after_another(place: ImageDirectory) -> None:
     assert all(becomes(place, each) for each in (FIRST, OTHER, FIRST, BARE, OTHER, OTHER))
 
 
@@ -82,7 +82,7 @@ CHANGES: list[Callable[[FileSystem, Path], None]] = [
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("then", [FIRST, OTHER, BARE], ids=["same", "other", "bare"])
 def test_whatever_others_did_is_undone(
-    change: Callable[[FileSystem, Path], None], then: Image, place: Place
+    change: Callable[[FileSystem, Path], None], then: Image, place: ImageDirectory
 ) -> None:
     place.become(FIRST)
     change(place.files, place.path)

@@ -13,14 +13,14 @@ import pytest
 from lakelog.codec import RecordBatch
 from lakelog.errors import SettingsError
 from lakelog.interfaces import (
+    CleaningContext,
     Deletion,
+    DeletionRate,
     DiskReport,
     DiskState,
     DiskUsage,
     Dispatcher,
-    Pace,
     SegmentInfo,
-    Situation,
     TranslatedValue,
     Translation,
 )
@@ -133,10 +133,12 @@ def test_a_dispatcher_that_writes_elsewhere_is_found(tmp_path: Path) -> None:
 class Old:
     """Deletes all but the newest ten segments."""
 
-    pace = Pace()
+    pace = DeletionRate()
     remove_empty_queues = False
 
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+    def choose(
+        self, segments: Sequence[SegmentInfo], situation: CleaningContext
+    ) -> Sequence[Deletion]:
         return [Deletion(segment.start_offset, "old") for segment in segments[:-10]]
 
 
@@ -146,7 +148,9 @@ class TestOld(CleanerContract):
 
 
 class Leaving(Old):
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+    def choose(
+        self, segments: Sequence[SegmentInfo], situation: CleaningContext
+    ) -> Sequence[Deletion]:
         return super().choose(segments, situation)[1:]
 
 
@@ -156,7 +160,7 @@ def test_a_cleaner_that_leaves_a_gap_is_found() -> None:
             return Leaving()
 
     with pytest.raises(AssertionError):
-        Kit().test_it_goes_from_the_first_on_and_leaves_no_gap(Situation(NOW_MS))
+        Kit().test_it_goes_from_the_first_on_and_leaves_no_gap(CleaningContext(NOW_MS))
 
 
 class Always:

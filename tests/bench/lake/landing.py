@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks import engines
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from tests.bench.lake.job import Job, timed
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ def run(job: Job) -> dict[str, float]:
     begin = time.perf_counter()
     with _engine(job) as engine:
         started = {} if job.by == "processes" else {"start_s": time.perf_counter() - begin}
-        _land(job, engine, job.warm, Bounds(task_bytes=_WARM_TASK_BYTES))
-        bounds = Bounds(at_once=job.cores)
+        _land(job, engine, job.warm, TaskLimits(task_bytes=_WARM_TASK_BYTES))
+        bounds = TaskLimits(at_once=job.cores)
         return timed(job, lambda: _land(job, engine, job.source, bounds)) | started
 
 
-def _land(job: Job, engine: Engine, store: str, bounds: Bounds) -> int:
-    source = Source(Path(store), "bench")
+def _land(job: Job, engine: Engine, store: str, bounds: TaskLimits) -> int:
+    source = LandingSource(Path(store), "bench")
     to = Path(job.folder, Path(store).name)
-    lander = Dispatcher(source, targets_for(TableSpec(f"{job.sink}:{to}")), engine, bounds)
+    lander = LandingDispatcher(source, targets_for(TableSpec(f"{job.sink}:{to}")), engine, bounds)
     passes: list[Landed] = []
     until_done(lander.one_pass, Event(), passes.append)
     lander.finish()

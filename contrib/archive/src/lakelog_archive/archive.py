@@ -15,8 +15,8 @@ import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
 from lakelog_archive.errors import ArchiveError, NotTheSame
-from lakelog_archive.manifest import Line, from_bytes, to_bytes
-from lakelog_archive.place import Place, sha256_of
+from lakelog_archive.manifest import ManifestEntry, from_bytes, to_bytes
+from lakelog_archive.place import ArchiveFolder, sha256_of
 
 MANIFEST_DIR: Final = "manifest"
 
@@ -45,17 +45,17 @@ class Archive:
     :ivar read_bytes: how much is fetched at once where less is asked for
     """
 
-    place: Place
+    place: ArchiveFolder
     read_bytes: int = 1 << 20
     _last: _Block = _Block(-1, 0, b"")
 
-    def keep(self, path: Path, start: int) -> Line:
+    def keep(self, path: Path, start: int) -> ManifestEntry:
         """Take in the sealed segment ``path``; on return it is there, proved and durable.
 
         Raises :class:`~lakelog_archive.errors.NotTheSame` where another one is, and whatever the
         place raises.
         """
-        name, line = segment_name(start), Line(start, *sha256_of(path))
+        name, line = segment_name(start), ManifestEntry(start, *sha256_of(path))
         known = self.line(start)
         if known is not None and known != line:
             raise NotTheSame(
@@ -85,12 +85,12 @@ class Archive:
             part = data[:length]
         return part
 
-    def line(self, start: int) -> Line | None:
+    def line(self, start: int) -> ManifestEntry | None:
         """What is known of a segment; ``None`` if it was never proved to be there."""
         content = self.place.content(_manifest(segment_name(start)))
         return None if content is None else from_bytes(content)
 
-    def check(self, start: int) -> Line:
+    def check(self, start: int) -> ManifestEntry:
         """Read all of a segment again; raises ``ArchiveError`` unless it is what was taken in."""
         line = self.line(start)
         name = segment_name(start)
@@ -110,7 +110,7 @@ class Archive:
                 path=self._shown(name),
             ) from error
 
-    def _prove(self, path: Path | None, name: str, line: Line) -> None:
+    def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
         found = self._found(name)
         if found != (line.size, line.sha256):
             was = f"; {path} stays where it is" if path is not None else ""

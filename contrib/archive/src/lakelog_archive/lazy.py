@@ -12,7 +12,7 @@ from lakelog.files.state.identity import read_identity
 from lakelog.interfaces import Context
 from lakelog_archive.archive import Archive
 from lakelog_archive.errors import ArchiveError
-from lakelog_archive.place import Place
+from lakelog_archive.place import ArchiveFolder
 from lakelog_archive.settings import ArchiveSettings
 
 
@@ -59,9 +59,9 @@ class LazyArchive:
         return self._archive
 
 
-def place_at(url: str) -> Place:
+def place_at(url: str) -> ArchiveFolder:
     """The folder at ``url``; raises :class:`~lakelog.errors.SettingsError`."""
     try:
-        return Place.of(url)
+        return ArchiveFolder.of(url)
     except (ImportError, ValueError) as error:
         raise SettingsError(f"{url!r} cannot be used: {error}", key="fsspec.url") from error

@@ -17,7 +17,7 @@ _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
 @attrs.frozen
-class Line:
+class ManifestEntry:
     """:ivar start: offset of its first byte; :ivar size: in bytes; :ivar sha256: in hex."""
 
     start: int
@@ -25,17 +25,17 @@ class Line:
     sha256: str
 
 
-def to_bytes(line: Line) -> bytes:
+def to_bytes(line: ManifestEntry) -> bytes:
     """One line of JSON."""
     return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
 
 
-def from_bytes(content: bytes) -> Line | None:
+def from_bytes(content: bytes) -> ManifestEntry | None:
     """The line; ``None`` for what is none, such as one that was never finished."""
     try:
         match json.loads(content):
             case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:
-                return Line(start, size, sha256) if _SHA256.fullmatch(sha256) else None
+                return ManifestEntry(start, size, sha256) if _SHA256.fullmatch(sha256) else None
     except ValueError:
         pass
     return None

@@ -13,7 +13,7 @@ _CHUNK_BYTES: Final = 8 << 20
 
 
 @attrs.frozen
-class Place:
+class ArchiveFolder:
     """A folder; names are relative to it.
 
     :ivar fs: of fsspec
@@ -25,7 +25,7 @@ class Place:
     _durable: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def of(cls, url: str) -> ArchiveFolder:
         """The folder at ``url``; raises what fsspec raises for one that it does not understand."""
         import fsspec  # type: ignore[import-untyped]  # it has no types
 

@@ -12,9 +12,9 @@ called, in threads.
 from __future__ import annotations
 
 from lakelog.aio.consumer import AsyncConsumer
-from lakelog.aio.opening import Opened, open_async
+from lakelog.aio.opening import AsyncOpening, open_async
 from lakelog.aio.store import AsyncStore
 
 open = open_async  # noqa: A001  # lakelog.aio.open, like lakelog.open
 
-__all__ = ["AsyncConsumer", "AsyncStore", "Opened", "open"]
+__all__ = ["AsyncConsumer", "AsyncOpening", "AsyncStore", "open"]

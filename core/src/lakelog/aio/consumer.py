@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from lakelog.consumers.consumer import BATCH_MESSAGES, Consumer
 from lakelog.consumers.places import Place
-from lakelog.dispatch.arrivals import Waiting
+from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.threads import in_thread
@@ -29,7 +29,7 @@ class AsyncConsumer:
     :ivar topic: the topic
     """
 
-    def __init__(self, consumer: Consumer, arrivals: Waiting) -> None:
+    def __init__(self, consumer: Consumer, arrivals: ArrivalSignal) -> None:
         self.group = consumer.group
         self.topic = consumer.topic
         self._consumer = consumer

@@ -16,7 +16,7 @@ from lakelog.store.roles.choosing import known_mode
 from lakelog.store.store import Store
 
 
-def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:
+def open_async(path: str | os.PathLike[str], **arguments: Any) -> AsyncOpening:
     """Open the store in ``path``; use ``async with``, which closes it at the end.
 
     With ``await`` instead, the caller must ``await store.close()``.
@@ -25,10 +25,10 @@ def open_async(path: str | os.PathLike[str], **arguments: Any) -> Opened:
     """
     if "mode" in arguments:  # here, so that the warning names the caller's line
         arguments["mode"] = known_mode(arguments["mode"])
-    return Opened(partial(open_store, path, **arguments))
+    return AsyncOpening(partial(open_store, path, **arguments))
 
 
-class Opened:
+class AsyncOpening:
     """A store to be opened: use it in ``async with``, or await it once."""
 
     def __init__(self, make: partial[Store]) -> None:

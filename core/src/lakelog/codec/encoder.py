@@ -10,10 +10,10 @@ import attrs
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.hostpair import HostPair, host_pair
-from lakelog.codec.light import EncodedLight
+from lakelog.codec.light import EncodedLightQueueRecord
 from lakelog.codec.limits import Limits, illegal, misfit
-from lakelog.codec.one import EncodedOne, encode_record
-from lakelog.codec.pieces import EncodedPieces
+from lakelog.codec.one import EncodedRecord, encode_record
+from lakelog.codec.pieces import EncodedRecordList
 from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import IllegalMessage
 from lakelog.format.properties import (
@@ -57,9 +57,9 @@ class Encoder:
         """
         if len(messages) == 1:
             return self.encode_one(messages[0])
-        return EncodedPieces([self._numbered(at, each) for at, each in enumerate(messages)])
+        return EncodedRecordList([self._numbered(at, each) for at, each in enumerate(messages)])
 
-    def encode_one(self, message: Message) -> EncodedOne:
+    def encode_one(self, message: Message) -> EncodedRecord:
         """The record of one message."""
         try:
             one, properties = encode_record(message, self)
@@ -89,16 +89,18 @@ class Encoder:
         except (TypeError, ValueError) as error:
             raise illegal(str(error)) from None
 
-    def _light(self, one: EncodedOne, properties: bytes, message: Message) -> EncodedOne:
+    def _light(self, one: EncodedRecord, properties: bytes, message: Message) -> EncodedRecord:
         """Add offsets in light queues; a record that belongs to no queue gets none."""
         if not one.queued or not feeds_light_queues(message.topic):
             return one
         topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))
         if not topics or self.max_light_queues is None:
             return one
-        return EncodedLight(one, len(properties), topics, self.limits, self.max_light_queues)
+        return EncodedLightQueueRecord(
+            one, len(properties), topics, self.limits, self.max_light_queues
+        )
 
-    def _numbered(self, at: int, message: Message) -> EncodedOne:
+    def _numbered(self, at: int, message: Message) -> EncodedRecord:
         try:
             return self.encode_one(message)
         except IllegalMessage as error:

@@ -13,7 +13,7 @@ from typing import Final
 
 from lakelog.codec.limits import Limits
 from lakelog.codec.messageproperties import ended
-from lakelog.codec.one import EncodedOne
+from lakelog.codec.one import EncodedRecord
 from lakelog.codec.recordcrc import PLACEHOLDER
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format.layout import AT_SIZE
@@ -33,14 +33,14 @@ _APPEND_STATUS: Final = {
 }
 
 
-class EncodedLight(EncodedOne):
+class EncodedLightQueueRecord(EncodedRecord):
     """One record whose property string is completed when it is placed."""
 
     __slots__ = ("_front", "_limits", "_max_light_queues", "_properties", "_topics")
 
     def __init__(
         self,
-        one: EncodedOne,
+        one: EncodedRecord,
         properties_bytes: int,
         topics: Sequence[str],
         limits: Limits,

@@ -33,7 +33,7 @@ _PUT_OK: Final = AppendStatus.PUT_OK
 _END_OF_FILE: Final = AppendStatus.END_OF_FILE
 
 
-class EncodedOne(EncodedBatch):
+class EncodedRecord(EncodedBatch):
     """One record."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class EncodedOne(EncodedBatch):
         return [self.result(status)]
 
 
-def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes]:
+def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, bytes]:
     """The record of ``message``, and its property string."""
     body = message.body
     if type(body) is not bytes:
@@ -136,5 +136,5 @@ def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedOne, bytes
     )  # fmt: skip  # in the order of the format
     buffer = bytearray().join((head, body, block.data, _pack_short(len(properties)), properties))
     queue, queued = (message.topic, queue_id), not flags & PREPARED
-    one = EncodedOne(buffer, queue, queued, message.wait_store_ok, hosts, encoder.record_crc)
+    one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, encoder.record_crc)
     return one, properties

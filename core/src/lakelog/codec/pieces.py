@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.one import EncodedOne
+from lakelog.codec.one import EncodedRecord
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.results import BatchResult, PutResult
@@ -35,12 +35,12 @@ class Tentative(QueueOffsets):
         return self._base.new_light_queues(added.union(topics))
 
 
-class EncodedPieces(EncodedBatch):
-    """Several records, each an :class:`EncodedOne` of its own."""
+class EncodedRecordList(EncodedBatch):
+    """Several records, each an :class:`EncodedRecord` of its own."""
 
     __slots__ = ("_pieces",)
 
-    def __init__(self, pieces: Sequence[EncodedOne]) -> None:
+    def __init__(self, pieces: Sequence[EncodedRecord]) -> None:
         self._pieces = pieces
         self.count = len(pieces)
         self.wait = any(piece.wait for piece in pieces)

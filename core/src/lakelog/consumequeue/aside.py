@@ -24,7 +24,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
-class Kind:
+class QueueFolderKind:
     """One folder of queues.
 
     :ivar folder: its name in the store directory
@@ -43,7 +43,7 @@ class Kind:
     gapless: bool = False
 
 
-def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> int:
+def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]) -> int:
     """Move files of wrong lengths and places to ``lakelog/quarantine``; how many there were.
 
     Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault; nothing was moved
@@ -55,7 +55,9 @@ def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> int:
     return len(odd)
 
 
-def queues_with_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> frozenset[Queue]:
+def queues_with_odd(
+    files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
+) -> frozenset[Queue]:
     """Queues of which files have wrong lengths and places; for readers, who may move none.
 
     Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
@@ -72,7 +74,9 @@ def queues_with_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> fro
     return frozenset((topic, int(queue_id)) for topic, queue_id in names if queue_id.isdecimal())
 
 
-def find_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> list[tuple[str, SegmentFile]]:
+def find_odd(
+    files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
+) -> list[tuple[str, SegmentFile]]:
     """Files of wrong lengths and places, each with its kind's folder.
 
     Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
@@ -80,7 +84,7 @@ def find_odd(files: FileSystem, path: Path, kinds: Sequence[Kind]) -> list[tuple
     return [(kind.folder, file) for kind in kinds for file in _odd_of(files, path, kind)]
 
 
-def _odd_of(files: FileSystem, path: Path, kind: Kind) -> list[SegmentFile]:
+def _odd_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
     """The files of one kind that are to go; raises where all of them say the settings are wrong."""
     queues = [segment_files(each, files.list(each)) for each in _queue_folders(path / kind.folder)]
     odd = [file for queue in queues for file in _odd(queue, kind)]
@@ -96,7 +100,7 @@ def _odd_of(files: FileSystem, path: Path, kind: Kind) -> list[SegmentFile]:
     return odd
 
 
-def _odd(queue: Sequence[SegmentFile], kind: Kind) -> Iterator[SegmentFile]:
+def _odd(queue: Sequence[SegmentFile], kind: QueueFolderKind) -> Iterator[SegmentFile]:
     following = None
     for file in queue:
         fits = file.length in (0, kind.size_bytes) and not file.start_offset % kind.size_bytes

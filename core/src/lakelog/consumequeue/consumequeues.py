@@ -23,8 +23,8 @@ from lakelog.consumequeue.topicconfig import batch_topics
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
-from lakelog.files.state.durable_queue_ends import Kept, read_kept, write_kept
-from lakelog.files.state.record_mark import LogHeads, Mark
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept, write_kept
+from lakelog.files.state.record_mark import LogHeads, RecordFingerprint
 from lakelog.files.state.tombstones import lower_tombstones
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
@@ -81,9 +81,9 @@ class ConsumeQueues:
         self._loaded = False
         self._thorough = not clean
         self._log = log
-        self._marks: tuple[Mark, ...] = ()
-        self._kept: Kept | None = None
-        self._dispatched: Mark | None = None
+        self._marks: tuple[RecordFingerprint, ...] = ()
+        self._kept: DurableQueueEnds | None = None
+        self._dispatched: RecordFingerprint | None = None
         self._flushing = Flushing(settings, checkpoint, self._sync, note=self._note)
 
     # --- dispatching ---
@@ -119,13 +119,15 @@ class ConsumeQueues:
             self._distrust(kept)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
 
-    def _proved(self, marks: Sequence[Mark], end: int) -> tuple[Mark, ...]:
+    def _proved(
+        self, marks: Sequence[RecordFingerprint], end: int
+    ) -> tuple[RecordFingerprint, ...]:
         """Those of records that the log still has."""
         if self._log is None:
             return ()
         return tuple(each for each in marks if each.end <= end and self._log.holds(each))
 
-    def _load_mended(self, kept: Kept) -> None:
+    def _load_mended(self, kept: DurableQueueEnds) -> None:
         """Load the queues; files that are in the way are moved away, and are built again."""
         try:
             self._load()
@@ -144,12 +146,12 @@ class ConsumeQueues:
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
 
-    def _distrust(self, kept: Kept) -> None:
+    def _distrust(self, kept: DurableQueueEnds) -> None:
         """Sync what may not be durable at the next flush."""
         for name, queue in self._queues.items():
             queue.distrust(kept.ends.get(name, 0) if self._marks else 0)
 
-    def _lacking(self, kept: Kept) -> int:
+    def _lacking(self, kept: DurableQueueEnds) -> int:
         """From where in the log a queue lacks what it had when the list was kept."""
         found = _NOTHING_LACKS
         for queue in self._short(kept):
@@ -158,7 +160,7 @@ class ConsumeQueues:
             found = min(found, max(reached, self._tombstones.get(queue[0], 0)))
         return found
 
-    def _short(self, kept: Kept) -> list[Queue]:
+    def _short(self, kept: DurableQueueEnds) -> list[Queue]:
         """Queues that lack something that they had when the list was kept."""
         short = [
             queue
@@ -176,7 +178,7 @@ class ConsumeQueues:
         return short
 
     @staticmethod
-    def _starts_late(queue: AnyQueue | None, kept: Kept) -> bool:
+    def _starts_late(queue: AnyQueue | None, kept: DurableQueueEnds) -> bool:
         """Whether files at the front are missing."""
         return queue is not None and queue.first > kept.firsts.get(queue.queue, 0)
 
@@ -229,7 +231,7 @@ class ConsumeQueues:
             return
         for group in self._grouping.packed(batch):
             self._maker.append(self._opened(group.queue), group)
-        self._dispatched = Mark.of(batch)
+        self._dispatched = RecordFingerprint.of(batch)
         self._flushing.dispatched(int(batch.store_timestamps_ms[-1]), int(batch.sizes.sum()))
         if not self._read_only:
             self._flushing.start()
@@ -299,7 +301,7 @@ class ConsumeQueues:
         older = tuple(each for each in self._marks if each != latest)
         marks = self._marks if latest is None else (latest, *older)[:_KEPT_MARKS]
         queues = list(self._queues.items())
-        kept = Kept(
+        kept = DurableQueueEnds(
             {name: self._end_of(name) for name, _ in queues},
             {name: queue.first for name, queue in queues},
             self._settings.file_entries,
@@ -307,7 +309,7 @@ class ConsumeQueues:
         )
         return lambda: self._keep(kept)
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: DurableQueueEnds) -> None:
         """An older list is right too, as it asks for less: a full disk must not fail the sync."""
         if kept == self._kept:
             return

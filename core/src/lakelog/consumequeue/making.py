@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.consumequeue.aside import Kind, queues_with_odd, set_odd_aside
+from lakelog.consumequeue.aside import QueueFolderKind, queues_with_odd, set_odd_aside
 from lakelog.consumequeue.batchqueue import BatchQueue
 from lakelog.consumequeue.dirty import DirtyFiles
 from lakelog.consumequeue.grouping import PackedUnits, QueueUnits
@@ -144,19 +144,21 @@ class QueueMaker:
             self._files.unlink(path)
         self.opened.drop(path)  # behind it: a sync by another thread may have opened it again
 
-    def _kinds(self, kept_entries: int) -> tuple[Kind, ...]:
+    def _kinds(self, kept_entries: int) -> tuple[QueueFolderKind, ...]:
         """What files may stand there."""
         settings = self._settings
         proved = kept_entries == settings.file_entries
         size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
         ext_size = settings.ext_file_size_bytes
         return (
-            Kind(CONSUMEQUEUE_DIR, size, UNIT_BYTES, "consume-queue.file_entries", proved),
-            Kind(
+            QueueFolderKind(
+                CONSUMEQUEUE_DIR, size, UNIT_BYTES, "consume-queue.file_entries", proved
+            ),
+            QueueFolderKind(
                 *(CONSUMEQUEUE_EXT_DIR, ext_size, 1, "consume-queue.ext_file_size_bytes"),
                 gapless=True,
             ),
-            Kind(
+            QueueFolderKind(
                 BATCHCONSUMEQUEUE_DIR,
                 *(batch_size, BATCH_UNIT_BYTES, "consume-queue.batch_file_size_bytes"),
                 gapless=True,

@@ -20,7 +20,7 @@ MOST_OPEN: Final = 512
 
 
 @attrs.define(eq=False)
-class Opened:
+class CachedFile:
     """One file.
 
     :ivar own_map: all of it in memory, made and looked at by compiled code alone; ``False`` where
@@ -41,9 +41,7 @@ class Opened:
 
 
 Place: TypeAlias = tuple[object, int, int]
-"""An :class:`Opened` or bytes, the position of a unit in it in bytes, and for how many units there
-is room from there on.
-"""
+"""A :class:`CachedFile` or bytes, the position of a unit in bytes, and the room there in units."""
 PlainUnits: TypeAlias = tuple[int, int, object, int, int]
 """Both bounds of a queue, then :data:`Place`."""
 NOT_HELD: Final[Place] = b"", 0, 0
@@ -56,7 +54,7 @@ class OpenFiles:
         self._files = files
         self._write = write
         self._most = most
-        self._opened: OrderedDict[Path, Opened] = OrderedDict()
+        self._opened: OrderedDict[Path, CachedFile] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -87,7 +85,7 @@ class OpenFiles:
         except OSError as error:
             raise unreadable(path, error) from error
 
-    def held(self, path: Path) -> Opened | None:
+    def held(self, path: Path) -> CachedFile | None:
         """The file, if it is open; for who asks it whether it is ``dropped`` before each use."""
         return self._opened.get(path)
 
@@ -104,12 +102,12 @@ class OpenFiles:
             while self._opened:
                 self._close(self._opened.popitem()[1])
 
-    def _take(self, path: Path, *, create: bool) -> Opened:
+    def _take(self, path: Path, *, create: bool) -> CachedFile:
         with self._lock:
             opened = self._opened.get(path)
             if opened is None:
                 file = self._files.open(path, write=self._write, create=create)
-                opened = self._opened[path] = Opened(file, None if self._write else False)
+                opened = self._opened[path] = CachedFile(file, None if self._write else False)
                 opened.users = 1
                 self._shrink()
             else:
@@ -117,7 +115,7 @@ class OpenFiles:
                 opened.users += 1
             return opened
 
-    def _give_back(self, opened: Opened) -> None:
+    def _give_back(self, opened: CachedFile) -> None:
         with self._lock:
             opened.users -= 1
             if opened.dropped and not opened.users:
@@ -131,7 +129,7 @@ class OpenFiles:
                 self._close(self._opened.pop(path))
 
     @staticmethod
-    def _close(opened: Opened) -> None:
+    def _close(opened: CachedFile) -> None:
         opened.dropped, opened.own_map = True, None
         if not opened.users:
             opened.file.close()

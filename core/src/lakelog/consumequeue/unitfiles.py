@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.consumequeue.dirty import DirtyFiles
-from lakelog.consumequeue.openfiles import NOT_HELD, Opened, OpenFiles, Place
+from lakelog.consumequeue.openfiles import NOT_HELD, CachedFile, OpenFiles, Place
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
@@ -56,7 +56,7 @@ class UnitFiles:
         self._dirty = dirty
         self._entries = entries
         self._paths: dict[int, Path] = {}
-        self._latest: tuple[int, Opened | None] = 0, None
+        self._latest: tuple[int, CachedFile | None] = 0, None
         self.directory = directory
         self.bases: list[int] = []
 

@@ -19,7 +19,7 @@ class Get(Protocol):
         """At most ``max_messages`` messages from queue offset ``offset`` on."""
 
 
-class Waits(Protocol):
+class ArrivalWait(Protocol):
     """Lets a reader wait for new messages."""
 
     @property
@@ -50,4 +50,4 @@ class QueueAccess:
     queues: Callable[[str], Sequence[int]]
     bounds: Callable[[str, int], tuple[int, int] | None]
     offset_by_time: Callable[[str, int, int], int]
-    arrivals: Waits
+    arrivals: ArrivalWait

@@ -23,7 +23,7 @@ DENSE_S: Final = 0.0005
 _VERSIONS: Final = 1 << 64
 
 
-class Waiting(Protocol):
+class ArrivalSignal(Protocol):
     """What :class:`Arrivals` and :class:`PolledArrivals` are to those who wait."""
 
     @property
@@ -52,7 +52,7 @@ class CurrentArrivals:
     :param of: the signal as it is now
     """
 
-    def __init__(self, of: Callable[[], Waiting]) -> None:
+    def __init__(self, of: Callable[[], ArrivalSignal]) -> None:
         self._of = of
 
     @property
@@ -85,7 +85,7 @@ class CurrentArrivals:
             await signal.wait_async(before)
 
 
-def _told(signal: Waiting, version: int) -> int:
+def _told(signal: ArrivalSignal, version: int) -> int:
     """With whose it is; a store keeps the signals of all its roles until its end."""
     return id(signal) * _VERSIONS + version
 
@@ -135,7 +135,7 @@ class Arrivals:
         self.notify()
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version is not ``seen``; see :class:`Waiting`."""
+        """Sleep until the version is not ``seen``; see :class:`ArrivalSignal`."""
         with self._condition:
             self._waiting += 1
             try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from lakelog.dispatch.run import Dispatching, Named, resume
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.dispatch.topic_removal import forgetter
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.state.tombstones import TombstoneFile
@@ -24,14 +24,14 @@ LOOK_SECONDS: Final = 0.002
 """The log is not looked at again sooner than this, unless somebody waits for what comes."""
 
 
-class Completion:
+class ReaderCatchUp:
     """How far one reader has read the log into its dispatchers."""
 
     def __init__(
         self,
         path: Path,
         reader: LogReader,
-        dispatchers: Sequence[Named],
+        dispatchers: Sequence[NamedDispatcher],
         clock: Callable[[], float] = time.monotonic,
         *,
         untouched: Callable[[], object | None] = lambda: None,
@@ -48,7 +48,7 @@ class Completion:
         self._clock = clock
         self._tombstones = tombstones
         self._removed: dict[str, int] = {}
-        self._dispatching: Dispatching | None = None
+        self._dispatching: DispatchCursor | None = None
         self._looked = float("-inf")
         self._untouched = untouched
         self._state: object | None = None
@@ -132,10 +132,10 @@ class Completion:
             break
         self._state = state if known is None else None
 
-    def _begin(self) -> Dispatching:
+    def _begin(self) -> DispatchCursor:
         """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
         minimum, end = self._reader.min_offset, self._reader.max_offset
         start = resume(self._dispatchers, minimum, end)
         self._found = end
-        self._dispatching = Dispatching(self._path, self._dispatchers, start)
+        self._dispatching = DispatchCursor(self._path, self._dispatchers, start)
         return self._dispatching

@@ -24,14 +24,14 @@ _log = logging.getLogger("lakelog")
 
 
 @attrs.frozen
-class Named:
+class NamedDispatcher:
     """A dispatcher and its name in the settings."""
 
     name: str
     dispatcher: Dispatcher
 
 
-class Dispatching:
+class DispatchCursor:
     """How far the log has come to the dispatchers; used by one thread at a time.
 
     :ivar offset: everything before it was dispatched, in bytes from the start of the log
@@ -40,7 +40,7 @@ class Dispatching:
     :ivar failure: why it stands still, if a dispatcher failed
     """
 
-    def __init__(self, path: Path, dispatchers: Sequence[Named], offset: int) -> None:
+    def __init__(self, path: Path, dispatchers: Sequence[NamedDispatcher], offset: int) -> None:
         self.offset = offset
         self.last_timestamp_ms = 0
         self.failure: DispatchStopped | None = None
@@ -104,14 +104,14 @@ class Dispatching:
         return self.failure
 
 
-def forget(dispatchers: Iterable[Named], offset: int) -> None:
+def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
     """Let each dispatcher drop, durably, what stems from records at or behind ``offset``."""
     for each in dispatchers:
         each.dispatcher.truncate(offset)
         each.dispatcher.flush()
 
 
-def resume(dispatchers: Iterable[Named], minimum: int, end: int) -> int:
+def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
     """Let each dispatcher look at what it has; the offset from which one lacks something."""
     return min(
         (each.dispatcher.resume(minimum, end) for each in dispatchers),

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch.run import Dispatching, Named
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import DispatchStopped
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
@@ -39,7 +39,7 @@ MORE_BYTES: Final = 1 << 20
 """Few while nobody waits for them: larger rounds take a third less time for each record."""
 
 
-class Signal(Protocol):
+class ArrivalNotifier(Protocol):
     """Tells those who wait for messages that some came.
 
     :ivar on_wait: called when somebody begins to wait
@@ -71,7 +71,7 @@ class Lag:
     ms: int
 
 
-class Dispatches(Protocol):
+class DispatchRunner(Protocol):
     """Builds queues and index behind an owner's log: in a thread of it, or in another process."""
 
     @property
@@ -89,22 +89,22 @@ class Dispatches(Protocol):
     def resume(self) -> None:
         """Try again after a failure; raises it again if it has not gone."""
 
-    def paused(self) -> AbstractContextManager[Sequence[Named]]:
+    def paused(self) -> AbstractContextManager[Sequence[NamedDispatcher]]:
         """Let nothing be dispatched meanwhile; gives the dispatchers, to act on what they built."""
 
     def close(self) -> None:
         """Dispatch what can be read by now, then stop."""
 
 
-class Reput:
+class ThreadDispatchRunner:
     """The thread that dispatches, and those who wait for it."""
 
     def __init__(
         self,
         pieces: Callable[[int, int], Iterator[Piece]],
-        dispatching: Dispatching,
+        dispatching: DispatchCursor,
         positions: Positions,
-        arrivals: Signal,
+        arrivals: ArrivalNotifier,
         sleeper: Sleeper,
     ) -> None:
         """Keep what is needed.
@@ -185,7 +185,7 @@ class Reput:
             raise self._dispatching.failure
 
     @contextmanager
-    def paused(self) -> Iterator[Sequence[Named]]:
+    def paused(self) -> Iterator[Sequence[NamedDispatcher]]:
         """Let nothing be dispatched meanwhile; begins between two runs of records.
 
         It gives the dispatchers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lakelog.dispatch.run import Named
+from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.tombstones import add_tombstone
@@ -47,7 +47,7 @@ def delete_topic(
         ) from error
 
 
-def forgetter(dispatchers: Iterable[Named]) -> Callable[[str, int], None]:
+def forgetter(dispatchers: Iterable[NamedDispatcher]) -> Callable[[str, int], None]:
     """Removes the queues of a topic from all dispatchers that have any."""
     removers = [
         each.dispatcher for each in dispatchers if isinstance(each.dispatcher, TopicRemover)

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import attrs
 
-from lakelog.dispatch.arrivals import PolledArrivals, Waiting
-from lakelog.dispatch.catch_up import Completion
-from lakelog.dispatch.runner import Dispatches, Lag
+from lakelog.dispatch.arrivals import ArrivalSignal, PolledArrivals
+from lakelog.dispatch.catch_up import ReaderCatchUp
+from lakelog.dispatch.runner import DispatchRunner, Lag
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 
 LOOK_SECONDS = 0.01
@@ -22,7 +22,7 @@ class DispatchWait(Protocol):
     """What a store says of its dispatchers."""
 
     @property
-    def arrivals(self) -> Waiting:
+    def arrivals(self) -> ArrivalSignal:
         """What tells of messages that were dispatched."""
 
     @property
@@ -51,8 +51,8 @@ class OwnedWait:
     :ivar commit: hands staged bytes to the page cache, where a writer keeps some
     """
 
-    reput: Dispatches
-    arrivals: Waiting
+    reput: DispatchRunner
+    arrivals: ArrivalSignal
     commit: Callable[[], object] | None = None
 
     @property
@@ -97,7 +97,7 @@ class OwnedWait:
 class ReaderWait:
     """A reader looks for itself."""
 
-    completion: Completion
+    completion: ReaderCatchUp
     arrivals: PolledArrivals
 
     @property

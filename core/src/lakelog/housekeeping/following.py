@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from lakelog.dispatch.run import Named
-from lakelog.dispatch.runner import Dispatches
+from lakelog.dispatch.run import NamedDispatcher
+from lakelog.dispatch.runner import DispatchRunner
 from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
 from lakelog.interfaces import FrontRemover
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.define(eq=False)
-class Following:
+class IndexTrimmer:
     """What was built from a log.
 
     :ivar forget_unused: removes the queues of topics of which nothing is left, and names them;
@@ -26,9 +26,9 @@ class Following:
     :ivar done: the minimum for which all is done
     """
 
-    _reput: Dispatches
+    _reput: DispatchRunner
     _positions: Positions
-    _forget_unused: Callable[[Sequence[Named]], Sequence[str]] | None = None
+    _forget_unused: Callable[[Sequence[NamedDispatcher]], Sequence[str]] | None = None
     _done: int = -1
 
     def follow(self) -> tuple[int, tuple[str, ...]]:
@@ -50,7 +50,7 @@ class Following:
         return removed, topics
 
 
-def _remove(named: Named, minimum: int) -> int:
+def _remove(named: NamedDispatcher, minimum: int) -> int:
     dispatcher = named.dispatcher
     if not isinstance(dispatcher, FrontRemover):
         return 0

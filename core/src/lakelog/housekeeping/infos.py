@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from lakelog.files.state.pins import Pin, holders
-from lakelog.housekeeping.judging import Judge
+from lakelog.housekeeping.judging import PinValidator
 from lakelog.interfaces import SegmentInfo
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Blank, Damage
@@ -24,7 +24,7 @@ _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
 
 
 @attrs.frozen
-class Held:
+class SegmentHolders:
     """Who holds segments.
 
     :ivar pins: reads the pins that are there now
@@ -48,14 +48,14 @@ class SegmentInfos:
         reader: LogReader,
         starts: Callable[[], Sequence[int]],
         size_bytes: int,
-        held: Held,
+        held: SegmentHolders,
     ) -> None:
         self._reader = reader
         self._starts = starts
         self._size_bytes = size_bytes
         self._held = held
         self._times_ms: dict[int, int | None] = {}
-        self._judge = Judge(reader.pieces)
+        self._judge = PinValidator(reader.pieces)
         self._told = frozenset[str]()
 
     @property

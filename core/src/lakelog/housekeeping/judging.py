@@ -19,7 +19,7 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 
 @attrs.frozen
-class Judge:
+class PinValidator:
     """Compares pins with a log.
 
     :ivar pieces: reads the log from an offset to another one

@@ -16,12 +16,12 @@ import attrs
 from lakelog.errors import StoreClosed, StoreFailed
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks
-from lakelog.housekeeping.following import Following
+from lakelog.housekeeping.following import IndexTrimmer
 from lakelog.housekeeping.infos import SegmentInfos
 from lakelog.housekeeping.planning import MANUAL_ROUNDS, Candidate, Holds, candidates, dry_run
 from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import Cleaner, DiskReport, DiskState, Situation
+from lakelog.interfaces import Cleaner, CleaningContext, DiskReport, DiskState
 from lakelog.log.health import Health
 from lakelog.runtime.threads import started
 from lakelog.settings.model import MaintenanceSettings
@@ -37,7 +37,7 @@ class Cleaning:
     infos: SegmentInfos
     holds: Holds
     remover: Remover
-    following: Following
+    following: IndexTrimmer
 
 
 class Maintenance:
@@ -173,12 +173,12 @@ class Maintenance:
         return candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
 
 
-def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> Situation:
+def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> CleaningContext:
     """What a cleaner may go by."""
     if disk is None:
-        return Situation(now_ms, manual=manual)
+        return CleaningContext(now_ms, manual=manual)
     log = disk.disks[0] if disk.disks else None
-    return Situation(
+    return CleaningContext(
         now_ms,
         disk.state,
         manual,

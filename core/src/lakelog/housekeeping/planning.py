@@ -9,8 +9,15 @@ import attrs
 
 from lakelog.errors import BadStrategy
 from lakelog.housekeeping.clock import Clock
-from lakelog.housekeeping.report import CleaningReport, Deleted, Kept
-from lakelog.interfaces import Cleaner, Deletion, DiskState, Pace, SegmentInfo, Situation
+from lakelog.housekeeping.report import CleaningReport, Deleted, KeptSegment
+from lakelog.interfaces import (
+    Cleaner,
+    CleaningContext,
+    Deletion,
+    DeletionRate,
+    DiskState,
+    SegmentInfo,
+)
 
 MANUAL_ROUNDS: Final = 20
 """So many batches a person's wish is good for, as in RocketMQ."""
@@ -42,7 +49,7 @@ class Candidate:
 
 
 def candidates(
-    cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: Situation
+    cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: CleaningContext
 ) -> list[Candidate]:
     """Ask the cleaner; raises :class:`~lakelog.errors.BadStrategy` if it leaves a gap."""
     chosen = list(cleaner.choose(infos, situation))
@@ -71,7 +78,7 @@ class Holds(Protocol):
 def dry_run(
     cleaner: Cleaner,
     infos: Sequence[SegmentInfo],
-    situation: Situation,
+    situation: CleaningContext,
     holds: Holds,
     minimum: int,
 ) -> CleaningReport:
@@ -85,7 +92,7 @@ def dry_run(
         for each in chosen:
             why = holds(each)
             if why is not None:
-                kept = Kept(each.info.start_offset, why)
+                kept = KeptSegment(each.info.start_offset, why)
                 return CleaningReport(True, tuple(deleted), kept, minimum)
             deleted.append(each.deleted())
             minimum = each.end_offset
@@ -95,10 +102,10 @@ def dry_run(
     return CleaningReport(True, tuple(deleted), None, minimum)
 
 
-class Patience:
+class ReaderGrace:
     """How long a segment that is read has waited already."""
 
-    def __init__(self, clock: Clock, pace: Pace) -> None:
+    def __init__(self, clock: Clock, pace: DeletionRate) -> None:
         self._clock = clock
         self._after_ms = pace.destroy_forcibly_after_ms
         self._since_ms: tuple[int, int] | None = None
@@ -112,7 +119,7 @@ class Patience:
 
 
 @attrs.frozen
-class Holding:
+class RetentionHolds:
     """Why a segment must stay, in the order in which it is asked.
 
     :ivar reached: up to where queues and index know the log
@@ -122,7 +129,7 @@ class Holding:
 
     reached: Callable[[], int]
     override_pins: bool
-    patience: Patience
+    patience: ReaderGrace
 
     def __call__(self, candidate: Candidate) -> str | None:
         """Why it stays; ``None`` if it may go."""

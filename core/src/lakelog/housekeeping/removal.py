@@ -16,8 +16,8 @@ from typing import Final
 from lakelog.files.preallocation import MakingFailed
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.planning import Candidate, Holds
-from lakelog.housekeeping.report import Deleted, Kept
-from lakelog.interfaces import Pace
+from lakelog.housekeeping.report import Deleted, KeptSegment
+from lakelog.interfaces import DeletionRate
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.registry.events import Events
@@ -38,7 +38,7 @@ class Remover:
         events: Events,
         path_of: Callable[[int], Path],
         clock: Clock,
-        pace: Pace,
+        pace: DeletionRate,
     ) -> None:
         self._log = log
         self._health = health
@@ -50,12 +50,12 @@ class Remover:
 
     def act(
         self, chosen: Sequence[Candidate], holds: Holds, stop: Event
-    ) -> tuple[list[Deleted], Kept | None]:
+    ) -> tuple[list[Deleted], KeptSegment | None]:
         """Delete at most a batch of them; what was deleted, and what that stopped at."""
         deleted: list[Deleted] = []
         why = self._finish()
         if why is not None:
-            return deleted, Kept(self._log.segments.first_offset, why)
+            return deleted, KeptSegment(self._log.segments.first_offset, why)
         for each in chosen[: self._pace.batch_max]:
             if deleted and self._clock.wait(stop, self._pace.interval_ms):
                 break
@@ -64,7 +64,7 @@ class Remover:
                 why = self._delete(each)
                 deleted.append(each.deleted())
             if why is not None:
-                return deleted, Kept(each.info.start_offset, why)
+                return deleted, KeptSegment(each.info.start_offset, why)
         return deleted, None
 
     def _held(self, candidate: Candidate, holds: Holds) -> str | None:

@@ -24,7 +24,7 @@ class Deleted:
 
 
 @attrs.frozen
-class Kept:
+class KeptSegment:
     """The first segment that the cleaner chose and that had to stay, and with it all behind it.
 
     :ivar start_offset: offset of its first byte
@@ -49,7 +49,7 @@ class CleaningReport:
 
     dry_run: bool
     deleted: tuple[Deleted, ...]
-    kept: Kept | None
+    kept: KeptSegment | None
     min_offset: int
     other_files: int = 0
     topics: tuple[str, ...] = ()

@@ -36,14 +36,14 @@ from lakelog.interfaces.flushing import (
 )
 from lakelog.interfaces.housekeeping import (
     Cleaner,
+    CleaningContext,
     Deletion,
+    DeletionRate,
     DiskReport,
     DiskState,
     DiskUsage,
     DiskWatcher,
-    Pace,
     SegmentInfo,
-    Situation,
 )
 from lakelog.interfaces.kinds import (
     Context,
@@ -70,9 +70,11 @@ __all__ = [
     "AppendCallback",
     "BodyDecoder",
     "Cleaner",
+    "CleaningContext",
     "CommitRules",
     "Context",
     "Deletion",
+    "DeletionRate",
     "DiskReport",
     "DiskState",
     "DiskUsage",
@@ -94,7 +96,6 @@ __all__ = [
     "Mapped",
     "NoSettings",
     "Outcome",
-    "Pace",
     "Pending",
     "QueueReader",
     "Replicator",
@@ -103,7 +104,6 @@ __all__ = [
     "SegmentSource",
     "SegmentWriter",
     "SettingsFormat",
-    "Situation",
     "TopicRemover",
     "TranslatedValue",
     "Translation",
@@ -127,3 +127,16 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.SETTINGS_FORMAT: SettingsFormat,
 }
 """What the object of each kind must do."""
+
+_FORMER = {"Pace": DeletionRate, "Situation": CleaningContext}
+
+
+def __getattr__(name: str) -> Any:
+    """Give classes by their former names, with a warning."""
+    if name not in _FORMER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    what = f"{__name__}.{name} is {_FORMER[name].__name__} now"
+    warnings.warn(what, DeprecationWarning, stacklevel=2)
+    return _FORMER[name]

@@ -91,7 +91,7 @@ class DiskReport:
 
 
 @attrs.frozen
-class Situation:
+class CleaningContext:
     """Facts beside the segments on which a cleaner may decide.
 
     :ivar now_ms: ms since 1970
@@ -109,7 +109,7 @@ class Situation:
 
 
 @attrs.frozen(kw_only=True)
-class Pace:
+class DeletionRate:
     """How fast the store executes a cleaner's decisions.
 
     :ivar batch_max: largest number of segments per round
@@ -131,10 +131,12 @@ class Cleaner(Protocol):
     :ivar remove_empty_queues: whether queues without remaining messages are removed too
     """
 
-    pace: Pace
+    pace: DeletionRate
     remove_empty_queues: bool
 
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+    def choose(
+        self, segments: Sequence[SegmentInfo], situation: CleaningContext
+    ) -> Sequence[Deletion]:
         """Choose the segments to delete: a leading run of ``segments``.
 
         Must depend only on its arguments and its settings.

@@ -14,8 +14,8 @@ from lakelog.codec.encoded import EncodedBatch
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
 from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
-from lakelog.log.async_puts import Burst, Coalescer, fail_all
-from lakelog.log.bursts import Bursts
+from lakelog.log.async_puts import AsyncPutQueue, Burst, fail_all
+from lakelog.log.bursts import AsyncBatchWriter
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
@@ -70,8 +70,8 @@ class Appender:
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log)
         self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
-        self._bursts = Bursts(self._encoded, self._put_encoded)
-        self._coalescer = Coalescer(self._bursts.put, direct=_later(flush, replicator))
+        self._bursts = AsyncBatchWriter(self._encoded, self._put_encoded)
+        self._coalescer = AsyncPutQueue(self._bursts.put, direct=_later(flush, replicator))
 
     # --- one message ---
 

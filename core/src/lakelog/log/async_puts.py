@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from lakelog.errors import PutRefused, ThreadNotStarted
 from lakelog.log.put_future import PutFuture, begin
 from lakelog.message import Message
-from lakelog.runtime.gate import Gate
+from lakelog.runtime.gate import FastCondition
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 
@@ -24,7 +24,7 @@ MAX_WAITING: Final = 65_536
 """A caller waits while this many messages wait before its own."""
 
 
-class Coalescer:
+class AsyncPutQueue:
     """Collects messages while the ones before are being appended.
 
     :param direct: whether ``put_burst`` never waits for a disk, and results come later
@@ -36,7 +36,7 @@ class Coalescer:
         self._last: PutFuture | None = None
         self._appending = False
         self._waiting: deque[tuple[Message, PutFuture]] = deque()
-        self._changed = Gate()
+        self._changed = FastCondition()
         self._closed = False
         self._thread: Thread | None = None
         self._busy = 0

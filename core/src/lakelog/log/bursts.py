@@ -25,7 +25,7 @@ class Encoded(Protocol):
 Piece = TypeVar("Piece", bound=Encoded)
 
 
-class Bursts(Generic[Piece]):
+class AsyncBatchWriter(Generic[Piece]):
     """Takes bursts of messages whose futures have begun; these get what became of each.
 
     :param encoded: messages as pieces, in order; raises for all of them if one is bad

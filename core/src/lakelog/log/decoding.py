@@ -13,7 +13,7 @@ from lakelog.registry import Registry, check_object
 
 
 @attrs.frozen
-class Decoder:
+class CheckedDecoder:
     """Calls ``decode`` and checks its result."""
 
     decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
@@ -53,11 +53,11 @@ def _shown(messages: Sequence[StoredMessage]) -> str:
     return f"what stands at offset {first}{more}; check its settings, such as a key"
 
 
-def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> Decoder | None:
+def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> CheckedDecoder | None:
     """The decoder of an append callback; ``None`` if it stores bodies unchanged."""
     if not isinstance(callback, BodyDecoder):
         return None
     problem = check_object(callback, BodyDecoder)
     if problem is not None:
         raise registry.blame(Kind.APPEND_CALLBACK, name, BadStrategy)(f"cannot read: {problem}")
-    return Decoder(callback.decode, registry.blame(Kind.APPEND_CALLBACK, name, DecodeFailed))
+    return CheckedDecoder(callback.decode, registry.blame(Kind.APPEND_CALLBACK, name, DecodeFailed))

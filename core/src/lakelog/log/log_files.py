@@ -57,10 +57,10 @@ class LogFiles:
 
         Raises ``OSError`` if the records are not whole.
         """
-        from lakelog.log.queue_survey import Survey
+        from lakelog.log.queue_survey import QueueOffsetSurvey
 
         self.follow_table()
-        found = Survey(start, start)
+        found = QueueOffsetSurvey(start, start)
         for batch in self._records(start, end):
             found.count(batch)
         for queue, next_offset in found.next_offsets.items():

@@ -51,7 +51,7 @@ class SealedSegment:
 
 
 @attrs.define(eq=False)
-class Opened:
+class OpenSegment:
     """A segment open for writing.
 
     :ivar start: offset of its first byte

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakelog.results import PutResult
-from lakelog.runtime.gate import Gate
+from lakelog.runtime.gate import FastCondition
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,7 +38,7 @@ class AwaitableFuture(Future[T]):
     _exception: BaseException | None = None
 
     def __init__(self) -> None:  # in place of the base's, for a condition variable that costs less
-        self._condition = Gate()
+        self._condition = FastCondition()
         self._waiters: list[Any] = []
         self._done_callbacks: list[Any] = []
         self._awaited: list[asyncio.Future[None]] | None = None
@@ -101,7 +101,7 @@ def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
     """Set each result, as ``set_result`` at a third of the cost; each future has begun."""
     awaited: list[asyncio.Future[None]] = []
     for future, result in zip(futures, results, strict=True):
-        gate: Gate = future._condition  # type: ignore[assignment]  # of this class it is one
+        gate: FastCondition = future._condition  # type: ignore[assignment]  # of this class it is one
         with gate:
             future._result = result
             future._state = FINISHED

@@ -31,7 +31,7 @@ _LOG = logging.getLogger("lakelog")
 
 
 @attrs.define
-class Chain:
+class QueueOffsetChain:
     """Checks the sequence of queue offsets in the records of one queue.
 
     No checksum covers a stored queue offset. An offset too high for the bytes between its record
@@ -55,7 +55,9 @@ class Chain:
     doubt_start: int = 0
 
     @classmethod
-    def of(cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False) -> Chain:
+    def of(
+        cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
+    ) -> QueueOffsetChain:
         """Start with the first record; an impossible queue offset is ignored."""
         if stated < 0:
             return cls(0, -_IMPOSSIBLE, start, False, _IMPOSSIBLE, end, start)
@@ -94,7 +96,7 @@ class Chain:
                 end,
             )
 
-    def join(self, behind: Chain) -> None:
+    def join(self, behind: QueueOffsetChain) -> None:
         """Append the chain of the records right behind, read separately."""
         if behind.alone:
             self.take(behind.next - 1, behind.start, behind.end)
@@ -115,7 +117,7 @@ def explains(missing: int, gap_bytes: int) -> bool:
 
 
 @attrs.define
-class Survey:
+class QueueOffsetSurvey:
     """The result of a scan.
 
     :ivar start_offset: where it began
@@ -133,14 +135,14 @@ class Survey:
     next_offsets: dict[Queue, int] = attrs.Factory(dict)
     records: int = 0
     highest_timestamp_ms: int = 0
-    chains: dict[Queue, Chain] = attrs.Factory(dict)
+    chains: dict[Queue, QueueOffsetChain] = attrs.Factory(dict)
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """Raise the next offset of ``queue`` to at least ``next_offset``."""
         if self.next_offsets.get(queue, 0) < next_offset:
             self.next_offsets[queue] = next_offset
 
-    def join(self, behind: Survey) -> None:
+    def join(self, behind: QueueOffsetSurvey) -> None:
         """Append the survey of the records right behind."""
         self.end_offset = behind.end_offset
         self.records += behind.records
@@ -171,7 +173,7 @@ class Survey:
         self.raise_offset(queue, end)
 
     @staticmethod
-    def _fits(chain: Chain, end: int, reached: int) -> bool:
+    def _fits(chain: QueueOffsetChain, end: int, reached: int) -> bool:
         missing = chain.next - 1 - end
         return missing <= 0 or explains(missing, max(0, chain.start - reached))
 
@@ -211,7 +213,7 @@ class Survey:
         if plain and (chain is None or chain.next == first) and (stated[1:] > stated[:-1]).all():
             end = int(batch.physical_offsets[rows[-1]]) + int(batch.sizes[rows[-1]])
             if chain is None:
-                self.chains[queue] = chain = Chain(last + 1, end)
+                self.chains[queue] = chain = QueueOffsetChain(last + 1, end)
             chain.next, chain.end, chain.alone = last + 1, end, False
             self.next_offsets[queue] = last + 1
             return
@@ -235,7 +237,7 @@ class Survey:
         end = start + int(batch.sizes[at])
         chain = self.chains.get(queue)
         if chain is None:
-            chain = self.chains[queue] = Chain.of(stated, start, end, taken, free=free)
+            chain = self.chains[queue] = QueueOffsetChain.of(stated, start, end, taken, free=free)
         else:
             chain.take(stated, start, end, taken, free=free)
         self.next_offsets[queue] = chain.next

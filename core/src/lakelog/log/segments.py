@@ -17,7 +17,7 @@ from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.interfaces import Sealable, Writer
-from lakelog.log.open_segment import Opened, SealedSegment, Unsynced, Viewable, deleted
+from lakelog.log.open_segment import OpenSegment, SealedSegment, Unsynced, Viewable, deleted
 
 MOST_MAPS: Final = 64
 """Number of sealed segments kept mapped for reading; each map holds a descriptor."""
@@ -75,28 +75,28 @@ class Segments:
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore
 
-    def _adopted(self, start: int, position: int) -> Opened:
+    def _adopted(self, start: int, position: int) -> OpenSegment:
         blocks = self._maker.adopt(start, position)
         try:
             writer = self._writer.open(blocks.file, self.size_bytes, position)
         except BaseException:  # Ctrl-C too: no caller has the file yet to close it
             blocks.file.close()
             raise
-        return Opened(start, writer, blocks)
+        return OpenSegment(start, writer, blocks)
 
-    def _first(self) -> Opened:
+    def _first(self) -> OpenSegment:
         try:
             return self._new(self.active_offset)
         except BaseException:  # Ctrl-C too: what was made must go
             self._preallocator.close(lambda _: True)  # no other process has the store open
             raise
 
-    def _new(self, start: int, length: int = 0) -> Opened:
+    def _new(self, start: int, length: int = 0) -> OpenSegment:
         """Open a segment with blocks for ``length`` bytes."""
         blocks = self._preallocator.take(start)
         try:
             self._preallocator.reach(blocks, length)
-            opened = Opened(start, self._writer.open(blocks.file, self.size_bytes, 0), blocks)
+            opened = OpenSegment(start, self._writer.open(blocks.file, self.size_bytes, 0), blocks)
             if blocks.end:
                 opened.extend(0)
         except BaseException:  # Ctrl-C too: keep it in stock for the next attempt or the close
@@ -104,7 +104,7 @@ class Segments:
             raise
         return opened
 
-    def _use(self, opened: Opened) -> None:
+    def _use(self, opened: OpenSegment) -> None:
         """Make it the active segment.
 
         No call stands between the stores, so a signal handler sees none or all of them.
@@ -113,7 +113,7 @@ class Segments:
         window = opened.window(self.size_bytes, reserved)
         self.active, self.active_offset, self._opened = opened.writer, opened.start, opened
         self.reserved_offset, self.window = reserved, window
-        self._prepared: Opened | None = None
+        self._prepared: OpenSegment | None = None
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment, in order."""
@@ -246,7 +246,7 @@ class Segments:
             with suppress(OSError):
                 prepared.writer.close()
 
-    def _go_on(self, opened: Opened) -> None:
+    def _go_on(self, opened: OpenSegment) -> None:
         """Make another segment the active one; idempotent."""
         start = opened.start
         with self._keeping:

@@ -9,8 +9,8 @@ from typing import TypeVar
 import attrs
 
 from lakelog.accelerate import Lookups
-from lakelog.dispatch.arrivals import Waiting
-from lakelog.dispatch.run import Named
+from lakelog.dispatch.arrivals import ArrivalSignal
+from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
@@ -50,8 +50,8 @@ class Finder:
         cls,
         path: Path,
         reader: LogReader,
-        dispatchers: Sequence[Named],
-        arrivals: Waiting,
+        dispatchers: Sequence[NamedDispatcher],
+        arrivals: ArrivalSignal,
         units_per_file: int,
         buried: Callable[[str], int],
         refresh: Callable[[], None] | None = None,
@@ -89,7 +89,7 @@ class Finder:
         )
 
 
-def first_of(dispatchers: Sequence[Named], kind: type[Kind]) -> Kind | None:
+def first_of(dispatchers: Sequence[NamedDispatcher], kind: type[Kind]) -> Kind | None:
     """The first dispatcher that can do what ``kind``, a Protocol, asks for."""
     found: list[Dispatcher] = [each.dispatcher for each in dispatchers]
     return next((each for each in found if isinstance(each, kind)), None)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch.arrivals import Waiting
+from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
 from lakelog.runtime.arguments import span_ms, whole
@@ -44,7 +44,7 @@ class Getter(Protocol):
 
 
 @attrs.frozen
-class Request:
+class GetRequest:
     """What a call of :meth:`QueueFollower.get` asks for; the getter checks it."""
 
     topic: str
@@ -60,9 +60,9 @@ class QueueFollower:
     """Reads queues, and waits for what comes."""
 
     getter: Getter
-    arrivals: Waiting
+    arrivals: ArrivalSignal
 
-    def get(self, request: Request, wait_ms: int = 0) -> GetResult:
+    def get(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
         """Long polling: what the getter gives, as soon as there is a message or the time is over.
 
         It waits at the end of a queue, and for a queue that is not there yet; behind messages of
@@ -80,7 +80,7 @@ class QueueFollower:
             if result.status in _WORTH_WAITING:
                 self.arrivals.wait(seen, left)
 
-    async def get_async(self, request: Request, wait_ms: int = 0) -> GetResult:
+    async def get_async(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
         """:meth:`get` in an event loop, which goes on meanwhile."""
         import asyncio
 
@@ -114,7 +114,7 @@ class QueueFollower:
         :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
         :param batch: how many messages are taken from the store at a time
         """
-        request = Request(topic, queue_id, _first(start), batch, None, tags)
+        request = GetRequest(topic, queue_id, _first(start), batch, None, tags)
         while True:
             seen, ended = self.arrivals.version, self.arrivals.closed
             result = self._get(request)
@@ -137,7 +137,7 @@ class QueueFollower:
         batch: int = BATCH_MESSAGES,
     ) -> AsyncIterator[StoredMessage]:
         """:meth:`read` in an event loop: files are read in a thread, and no thread waits."""
-        request = Request(topic, queue_id, _first(start), batch, None, tags)
+        request = GetRequest(topic, queue_id, _first(start), batch, None, tags)
         while True:
             ended = self.arrivals.closed
             seen, result = await in_thread(self._look, request)
@@ -150,12 +150,12 @@ class QueueFollower:
             else:
                 await self.arrivals.wait_async(seen)
 
-    def _look(self, request: Request) -> tuple[int, GetResult]:
+    def _look(self, request: GetRequest) -> tuple[int, GetResult]:
         """The version before the look, and what it found."""
         seen = self.arrivals.version
         return seen, self._get(request)
 
-    def _get(self, request: Request) -> GetResult:
+    def _get(self, request: GetRequest) -> GetResult:
         return self.getter.get(
             request.topic,
             request.queue_id,
@@ -174,7 +174,7 @@ def _is_answer(result: GetResult) -> bool:
     return result.status not in _WORTH_WAITING | {GetStatus.NO_MATCHED_MESSAGE}
 
 
-def _onward(request: Request, result: GetResult) -> Request:
+def _onward(request: GetRequest, result: GetResult) -> GetRequest:
     """Where to look next; at the end of a queue, the same place again."""
     if result.status in _AT_THE_END:
         return request

@@ -13,8 +13,8 @@ from lakelog.accelerate import NO_LOOKUPS, Lookups
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
 from lakelog.reading.results import ColumnsResult, GetResult
-from lakelog.reading.selection import UNITS_PER_FILE, Log, Selector, wanted
-from lakelog.reading.shortway import FewLog, ShortWay
+from lakelog.reading.selection import UNITS_PER_FILE, RecordAccess, Selector, wanted
+from lakelog.reading.shortway import FewLog, FewMessagesGetter
 from lakelog.reading.tagfilter import tag_filter
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_MESSAGES = 32
 
 
-class GetterLog(Log, FewLog, Protocol):
+class GetterLog(RecordAccess, FewLog, Protocol):
     """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
 
@@ -46,7 +46,7 @@ class QueueGetter:
         :param lookups: asked first, where no number of bytes is given
         """
         self._selector = Selector(queues, log, minimum, units_per_file)
-        self._short_way = ShortWay(queues, log, minimum)
+        self._short_way = FewMessagesGetter(queues, log, minimum)
         self._lookups = lookups
 
     def get(

@@ -22,7 +22,7 @@ class HeadLog(Protocol):
         """The store time of the record at a place, if one stands there."""
 
 
-class Timed(NamedTuple):
+class TimedRecord(NamedTuple):
     """A message that can be read: its queue offset, the next one, and its store time in ms."""
 
     offset: int
@@ -44,7 +44,7 @@ class Heads:
         if self._held is None and high - low <= _AT_ONCE:
             self._held = self._queues.units(self._queue, low, high - low)
 
-    def first_readable(self, start: int, end: int) -> Timed | None:
+    def first_readable(self, start: int, end: int) -> TimedRecord | None:
         """The first message from ``start`` on, and before ``end``, that can be read."""
         while start < end:
             units, at = self._at(start)
@@ -56,7 +56,7 @@ class Heads:
             behind = number + max(int(units.counts[at]), 1)
             time = self._log.store_time_ms(int(units.offsets[at]), int(units.sizes[at]))
             if time is not None:
-                return Timed(number, behind, time)
+                return TimedRecord(number, behind, time)
             start = max(behind, start + 1)
         return None
 

@@ -39,7 +39,7 @@ TagCheck = Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]
 """Which records of a batch have one of some tags."""
 
 
-class Log(Protocol):
+class RecordAccess(Protocol):
     """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
@@ -47,7 +47,7 @@ class Log(Protocol):
 
 
 @attrs.frozen
-class Wanted:
+class GetSelection:
     """What a call asks for.
 
     :ivar max_messages: 1 or more
@@ -66,13 +66,13 @@ class Wanted:
 
 def wanted(
     queue: Queue, offset: int, max_messages: int, max_bytes: int | None, tags: TagFilter | None
-) -> Wanted:
+) -> GetSelection:
     """Check what a call asks for; raises ``TypeError`` and ``ValueError``."""
     at, most_messages = whole("offset", offset, None), whole("max_messages", max_messages, 1)
     most = MOST_BYTES
     if max_bytes is not None:
         most = min(max(whole("max_bytes", max_bytes), _LEAST_BYTES), MOST_BYTES)
-    return Wanted(queue_name(*queue), at, most_messages, most, tags)
+    return GetSelection(queue_name(*queue), at, most_messages, most, tags)
 
 
 @attrs.define(eq=False)
@@ -99,14 +99,18 @@ class Selector:
     """Selects records of queues."""
 
     def __init__(
-        self, queues: QueueReader, log: Log, minimum: Callable[[], int], units_per_file: int
+        self,
+        queues: QueueReader,
+        log: RecordAccess,
+        minimum: Callable[[], int],
+        units_per_file: int,
     ) -> None:
         self._queues = queues
         self._log = log
         self._minimum = minimum
         self._units_per_file = units_per_file
 
-    def select(self, want: Wanted, check_tags: TagCheck) -> Selection:
+    def select(self, want: GetSelection, check_tags: TagCheck) -> Selection:
         """The records that ``want`` asks for, or why there are none."""
         bounds = self._queues.bounds(want.queue, self._minimum())
         if bounds is None:
@@ -130,7 +134,7 @@ class Selector:
                 *(queue, *broken[0], more),
             )
 
-    def _walk(self, want: Wanted, found: Selection, check_tags: TagCheck) -> None:
+    def _walk(self, want: GetSelection, found: Selection, check_tags: TagCheck) -> None:
         kind = self._queues.kind(want.queue)
         reach = max(-(-_FILTER_BYTES // _UNIT_BYTES.get(kind, 20)), want.max_messages)
         end = min(want.offset + reach, found.max_offset)
@@ -150,7 +154,7 @@ class Selector:
             if self._take(want, found, units, check_tags):
                 return
 
-    def _nothing_there(self, want: Wanted, found: Selection, kind: str) -> None:
+    def _nothing_there(self, want: GetSelection, found: Selection, kind: str) -> None:
         """The queue should hold something here; RocketMQ goes on in the next file."""
         if found.count or found.next_offset != want.offset:
             return
@@ -159,7 +163,9 @@ class Selector:
         found.next_offset += per_file - found.next_offset % per_file
         _log.warning("%s: no unit can be read at queue offset %d", want.queue, want.offset)
 
-    def _take(self, want: Wanted, found: Selection, units: Units, check_tags: TagCheck) -> bool:
+    def _take(
+        self, want: GetSelection, found: Selection, units: Units, check_tags: TagCheck
+    ) -> bool:
         """Take what is wanted of ``units``; whether the call has all it may have."""
         hits = (
             np.ones(len(units), np.bool_)
@@ -183,7 +189,7 @@ class Selector:
 
     def _keep(
         self,
-        want: Wanted,
+        want: GetSelection,
         found: Selection,
         units: Units,
         chosen: Longs,
@@ -221,7 +227,9 @@ def _outside(offset: int, minimum: int, maximum: int) -> tuple[GetStatus | None,
     return None, offset
 
 
-def _first_beyond(want: Wanted, found: Selection, units: Units, hits: NDArray[np.bool_]) -> int:
+def _first_beyond(
+    want: GetSelection, found: Selection, units: Units, hits: NDArray[np.bool_]
+) -> int:
     """The first unit that the call has no room for, wanted or not, as RocketMQ looks at it."""
     sizes = np.maximum(units.sizes, 0).astype(np.int64)
     counts = units.counts.astype(np.int64)

@@ -16,7 +16,7 @@ from lakelog.format.units import Ints, Longs
 from lakelog.interfaces import QueueReader
 from lakelog.message import StoredMessage
 from lakelog.reading.results import GetResult, GetStatus
-from lakelog.reading.selection import Wanted
+from lakelog.reading.selection import GetSelection
 
 MOST_MESSAGES: Final = 4096
 """For more, units are not read at one go."""
@@ -32,7 +32,7 @@ class FewLog(Protocol):
 
 
 @attrs.frozen
-class ShortWay:
+class FewMessagesGetter:
     """Gets messages.
 
     :ivar minimum: gives the log's first byte
@@ -42,7 +42,7 @@ class ShortWay:
     log: FewLog
     minimum: Callable[[], int]
 
-    def get(self, want: Wanted) -> GetResult | None:
+    def get(self, want: GetSelection) -> GetResult | None:
         """What ``want`` asks for; ``None`` if it has to go the long way."""
         if want.tags is not None or want.max_messages > MOST_MESSAGES:
             return None
@@ -54,7 +54,7 @@ class ShortWay:
             return None
         return GetResult(GetStatus.FOUND, messages, want.offset + len(messages), *bounds)
 
-    def _messages(self, want: Wanted, count: int) -> list[StoredMessage] | None:
+    def _messages(self, want: GetSelection, count: int) -> list[StoredMessage] | None:
         units = self.queues.units(want.queue, want.offset, count)
         if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
             return None

@@ -16,7 +16,7 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 
 
-class Ahead:
+class BackgroundSync:
     """Syncs the segments of a store that is locked, in a thread of its own."""
 
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:

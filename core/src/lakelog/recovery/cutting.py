@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog.log.queue_survey import Survey
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.tails import BEHIND, Tail
 
@@ -40,7 +40,7 @@ def cut_off(
     pending: Sequence[Blank | Damage],
     first: Piece,
     pieces: Iterable[Piece],
-    found: Survey,
+    found: QueueOffsetSurvey,
     proof: Proof,
 ) -> Cut:
     """Read on behind the damage, to say what is lost; ``found`` stays as it is.

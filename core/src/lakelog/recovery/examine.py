@@ -22,19 +22,19 @@ from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.queue_survey import Survey
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.reading.damage_file import noted_before, read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.cutting import Cut, cut_off
-from lakelog.recovery.gaps import Gaps
+from lakelog.recovery.gaps import GapFiller
 from lakelog.recovery.helpers import sections
 from lakelog.recovery.lengths import Length, wrong_lengths
-from lakelog.recovery.missing import Claims, damage_refused, no_log, refuse_missing
+from lakelog.recovery.missing import DurabilityClaims, damage_refused, no_log, refuse_missing
 from lakelog.recovery.padded import PaddedSource
 from lakelog.recovery.repairplan import Filling
-from lakelog.recovery.report import Aside, Missing, RecoveryReport
+from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog.recovery.tails import Tail, tails
 from lakelog.recovery.unchanged import UNCHANGED, left_unchanged
 from lakelog.settings.model import StoreSettings
@@ -51,7 +51,7 @@ _NOTHING: Final = "there is no log yet"
 
 
 @attrs.frozen
-class Plan:
+class RecoveryPlan:
     """What was found, and what is to be done.
 
     :ivar clean: whether the store was closed cleanly
@@ -74,13 +74,13 @@ class Plan:
     minimum: int
     start_offset: int
     start_reason: str
-    found: Survey
+    found: QueueOffsetSurvey
     damage: tuple[Damage, ...]
     tails: tuple[Tail, ...]
     lengths: tuple[Length, ...]
     checkpoint: StoreCheckpoint | None
     seconds: float
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingEnd, ...] = ()
     noted: tuple[Damage, ...] = ()
     cut_at: Damage | None = None
     lost_ends: Mapping[Queue, int] = attrs.field(factory=dict)
@@ -126,7 +126,7 @@ def examine(
     full: bool = False,
     on_unclean: Callable[[int], None] | None = None,
     decode: Decode | None = None,
-) -> Plan:
+) -> RecoveryPlan:
     """Read what has to be read of a store, whoever owns it; with ``full``, all of its log.
 
     :param on_unclean: told from where on the log is read, before that, if it was not closed cleanly
@@ -147,8 +147,8 @@ def examine(
             raise no_log(claims, directory.commitlog)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
-        found = Survey(0, 0, next_offsets=ends)
-        return Plan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
+        found = QueueOffsetSurvey(0, 0, next_offsets=ends)
+        return RecoveryPlan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
     left = reading.left_unchanged(begun) if clean and not full else None
     return left or reading.plan(begun, on_unclean, decode)
@@ -160,10 +160,10 @@ def _claims(
     ends: Mapping[Queue, QueueEnd],
     *,
     clean: bool,
-) -> Claims:
+) -> DurabilityClaims:
     files, path = directory.files, directory.path
     kept = read_kept(files, path)
-    return Claims(files, path, clean, checkpoint, kept, ends)
+    return DurabilityClaims(files, path, clean, checkpoint, kept, ends)
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
@@ -189,7 +189,7 @@ class _Reading:
     def size(self) -> int:
         return self.core.segment_size_bytes
 
-    def left_unchanged(self, begun: float) -> Plan | None:
+    def left_unchanged(self, begun: float) -> RecoveryPlan | None:
         """Go by what a clean stop noted; ``None`` where the log has to be read."""
         found = left_unchanged(self.directory, self.core, self.segments, _ends(self.directory))
         noted = self._noted(found.end_offset) if found else ()
@@ -197,11 +197,13 @@ class _Reading:
             return None
         start, seconds = found.start_offset, time.monotonic() - begun
         first = self.segments[0].start_offset
-        return Plan(True, first, start, UNCHANGED, found, (), (), (), None, seconds, noted=noted)
+        return RecoveryPlan(
+            True, first, start, UNCHANGED, found, (), (), (), None, seconds, noted=noted
+        )
 
     def plan(
         self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
-    ) -> Plan:
+    ) -> RecoveryPlan:
         from lakelog.codec.run import decode_run  # brings NumPy
         from lakelog.log.reading.scan import scan
 
@@ -215,7 +217,7 @@ class _Reading:
             raise damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
-        found = Survey(start.offset, start.offset)
+        found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         if not source.known_damage():
             known = (each.reached for each in ends.values())
@@ -224,7 +226,9 @@ class _Reading:
         scanned = scan(
             source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
         )
-        gaps = Gaps.of(self.directory, self.core, checkpoint, proof.whole_end, clean=self.clean)
+        gaps = GapFiller.of(
+            self.directory, self.core, checkpoint, proof.whole_end, clean=self.clean
+        )
         pieces, cut = self._add_up(scanned, found, proof, gaps)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
         missing = () if cut else claims.missing(found.end_offset)
@@ -233,7 +237,7 @@ class _Reading:
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
-        return Plan(
+        return RecoveryPlan(
             self.clean,
             self.segments[0].start_offset,
             start.offset,
@@ -251,7 +255,7 @@ class _Reading:
             tuple(gaps.fillings),
         )
 
-    def _read_by_others(self, found: Survey, reached: int) -> None:
+    def _read_by_others(self, found: QueueOffsetSurvey, reached: int) -> None:
         """Take in what other processes find sound from the start on.
 
         :param reached: the end of the log, as the queues know it
@@ -311,7 +315,7 @@ class _Reading:
         """Known damage before ``start``: it is still there, as far as anybody knows."""
         return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
-    def _proof(self, found: Survey, checkpoint: StoreCheckpoint) -> Proof:
+    def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
         from lakelog.recovery.proof import Proof
 
         files, path = self.directory.files, self.directory.path
@@ -325,7 +329,7 @@ class _Reading:
             None if self.clean else whole_end(files, path),
         )
 
-    def _complete_offsets(self, found: Survey, ends: Mapping[Queue, QueueEnd]) -> None:
+    def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
         """Queues know of messages that were not read, or are gone; what was cut does not count."""
         files, path = self.directory.files, self.directory.path
         for queue, each in settled_ends(files, path, ends, found.end_offset).items():
@@ -333,7 +337,7 @@ class _Reading:
         found.tell_doubts()
 
     def _add_up(
-        self, pieces: Iterator[Piece], found: Survey, proof: Proof, gaps: Gaps
+        self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
     ) -> tuple[tuple[Damage, ...], Cut | None]:
         """Count what belongs to the log; damage counts only if something is behind it.
 
@@ -378,7 +382,9 @@ def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
     return attrs.evolve(damage, unproven=unproven)
 
 
-def _right(checkpoint: StoreCheckpoint, found: Survey, *, proved: bool) -> StoreCheckpoint | None:
+def _right(
+    checkpoint: StoreCheckpoint, found: QueueOffsetSurvey, *, proved: bool
+) -> StoreCheckpoint | None:
     """The checkpoint, claiming no more than what was found; ``None`` if it claims no more.
 
     :param proved: records behind damage count: it claims them. All is synced before it is written,

@@ -35,7 +35,7 @@ _LIMITS: Final = Limits(MOST_FILLER_BYTES, MOST_FILLER_BYTES)
 
 
 @attrs.frozen
-class Gap:
+class LogGap:
     """Bytes of one segment that are no record, with a record behind them.
 
     :ivar offset: the first byte; :ivar end_offset: behind the last one
@@ -62,7 +62,7 @@ def least_filler_bytes(*, sealed: bool) -> int:
     return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
 
 
-def fits(gap: Gap) -> bool:
+def fits(gap: LogGap) -> bool:
     """Whether any record is as short as the gap."""
     return gap.size_bytes >= least_filler_bytes(sealed=gap.sealed)
 
@@ -85,7 +85,7 @@ class FillerMaker:
         """The queue offset of the filler to come."""
         return self._queue_offsets.next(self._queue)
 
-    def make(self, gap: Gap) -> Iterator[tuple[int, bytes]]:
+    def make(self, gap: LogGap) -> Iterator[tuple[int, bytes]]:
         """Offsets and bytes of the records that fill ``gap``, which must be one that fits."""
         at = gap.offset
         for size in _sizes(gap.size_bytes):
@@ -93,7 +93,7 @@ class FillerMaker:
             yield at, self._record(part)
             at += size
 
-    def _record(self, gap: Gap) -> bytes:
+    def _record(self, gap: LogGap) -> bytes:
         encoder = Encoder(_LIMITS, _HOST, gap.sealed, None, RoundRobin(1))
         record = encoder.encode_one(self._message(gap))
         record.place(
@@ -105,7 +105,7 @@ class FillerMaker:
         record.advance(self._queue_offsets)
         return bytes(record.buffer)
 
-    def _message(self, gap: Gap) -> Message:
+    def _message(self, gap: LogGap) -> Message:
         """A message whose record is as long as the gap."""
         room = gap.size_bytes - least_filler_bytes(sealed=gap.sealed) + 1
         topic, queue_id = self._queue
@@ -118,7 +118,7 @@ class FillerMaker:
             born_timestamp_ms=self._now_ms,
         )
 
-    def _body(self, gap: Gap, length: int) -> bytes:
+    def _body(self, gap: LogGap, length: int) -> bytes:
         """What stood there, in as many words as there is room for."""
         place = {"offset": gap.offset, "size_bytes": gap.size_bytes}
         full = {"lakelog": "repaired", **place, "time_ms": self._now_ms, "reason": gap.reason}

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.codec.recordcrc import is_sealed
-from lakelog.dispatch.run import Named, forget
+from lakelog.dispatch.run import NamedDispatcher, forget
 from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.log.reading.damage_file import keep_damage, read_damage
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Gap
+from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
 from lakelog.recovery.repairact import fill
 from lakelog.recovery.repairplan import Filling, fillings_of
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import RecordBatch
-    from lakelog.recovery.examine import Plan
+    from lakelog.recovery.examine import RecoveryPlan
 
 
 @attrs.frozen
-class Gaps:
+class GapFiller:
     """Judges what was found between whole records.
 
     :ivar clean: whether the store was closed cleanly: then nothing is filled
@@ -62,7 +62,7 @@ class Gaps:
         whole_end: int | None,
         *,
         clean: bool,
-    ) -> Gaps:
+    ) -> GapFiller:
         """For one examination of a store."""
         known = read_damage(directory.files, directory.path)
         begun = tuple(each for each in known if each.to_fill)
@@ -90,7 +90,7 @@ class Gaps:
             return ()
         sealed = self.sealed or is_sealed(behind[:1].property_strings[0])
         times = before_ms or behind_ms
-        gap = Gap(damage.offset, damage.end_offset, damage.error.what, times, sealed)
+        gap = LogGap(damage.offset, damage.end_offset, damage.error.what, times, sealed)
         found = tuple(fillings_of(self.directory, gap, self.size_bytes))
         return found if all(each.is_possible for each in found) else ()
 
@@ -108,7 +108,10 @@ class Gaps:
 
 
 def fill_gaps(
-    directory: StoreDirectory, plan: Plan, dispatchers: Sequence[Named], start: int
+    directory: StoreDirectory,
+    plan: RecoveryPlan,
+    dispatchers: Sequence[NamedDispatcher],
+    start: int,
 ) -> int:
     """Put records in the place of gaps, and note no more that it is to be done.
 

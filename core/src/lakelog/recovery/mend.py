@@ -24,7 +24,7 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.damage_file import keep_damage
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.examine import Plan
+from lakelog.recovery.examine import RecoveryPlan
 from lakelog.recovery.lengths import Length
 from lakelog.recovery.missing import keep_missing
 from lakelog.recovery.quarantine import keep
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
 
 
-def mend(directory: StoreDirectory, plan: Plan, size_bytes: int) -> RecoveryReport:
+def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> RecoveryReport:
     """Do what was planned for a store that is locked; what was done.
 
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
@@ -132,7 +132,7 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
                 file.close()
 
 
-def _sync(directory: StoreDirectory, plan: Plan, size_bytes: int) -> None:
+def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
     """Make durable what was read: who wrote it may have died before a sync."""
     files = directory.files
     for each in segment_files(directory.commitlog, files.list(directory.commitlog)):

@@ -21,12 +21,12 @@ from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
 from lakelog.files.shared.ownership import owner_pid
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.files.state.durable_queue_ends import Kept
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.pieces import Damage
-from lakelog.recovery.report import Missing
+from lakelog.recovery.report import MissingEnd
 
 MISSING_FILE: Final = "missing.json"
 _LOG: Final = logging.getLogger("lakelog")
@@ -34,7 +34,7 @@ _WORD_BYTES: Final = 8
 
 
 @attrs.frozen
-class Claims:
+class DurabilityClaims:
     """What says how far a log reached.
 
     :ivar clean: whether the store was closed cleanly
@@ -46,7 +46,7 @@ class Claims:
     path: Path
     clean: bool
     checkpoint: StoreCheckpoint
-    kept: Kept
+    kept: DurableQueueEnds
     ends: Mapping[Queue, QueueEnd]
 
     def any(self) -> bool:
@@ -54,7 +54,7 @@ class Claims:
         has_units = any(each.end for each in self.ends.values())
         return bool(self.checkpoint.confirm_offset or self.kept.marks or has_units)
 
-    def missing(self, end_offset: int) -> tuple[Missing, ...]:
+    def missing(self, end_offset: int) -> tuple[MissingEnd, ...]:
         """What was there behind ``end_offset``, by each that knows of it; nothing is changed."""
         if not self._by_lakelog():
             if self.checkpoint.confirm_offset > end_offset:
@@ -67,7 +67,7 @@ class Claims:
                 )
             return ()
         return tuple(
-            Missing(end_offset, reached, how)
+            MissingEnd(end_offset, reached, how)
             for reached, how in self._durable()
             if reached > end_offset
         )
@@ -106,7 +106,7 @@ class Claims:
         return words[OWNER_PID] == owner_pid(self.files, self.path)
 
 
-def refuse_missing(missing: Sequence[Missing], commitlog: Path) -> None:
+def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
     """Raise :class:`~lakelog.errors.BadSegment` if anything is missing."""
     for each in missing:
         raise BadSegment(
@@ -129,7 +129,7 @@ def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
     )
 
 
-def no_log(claims: Claims, commitlog: Path) -> StoreError:
+def no_log(claims: DurabilityClaims, commitlog: Path) -> StoreError:
     """The error for a store that had a log, and has no segment now."""
     reached = claims.checkpoint.confirm_offset
     told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
@@ -142,7 +142,7 @@ def no_log(claims: Claims, commitlog: Path) -> StoreError:
 
 
 def keep_missing(
-    files: FileSystem, path: Path, missing: Iterable[Missing], next_offsets: Mapping[Queue, int]
+    files: FileSystem, path: Path, missing: Iterable[MissingEnd], next_offsets: Mapping[Queue, int]
 ) -> None:
     """Note durably what is missing, and which queue offsets were given before."""
     rows = [attrs.asdict(each) for each in missing]

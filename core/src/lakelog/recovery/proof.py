@@ -24,7 +24,7 @@ from lakelog.codec.recordbatch import RecordBatch
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import INNER_BATCH, PREPARED
-from lakelog.log.queue_survey import Survey
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.message import StoredMessage
 from lakelog.recovery.tails import BEHIND, Tail
 
@@ -37,7 +37,7 @@ EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.log.reading.scan.Judge`.
+    """A :class:`~lakelog.log.reading.scan.RecordFilter`.
 
     :ivar seen: what was read and belongs to the log; its owner adds to it
     :ivar confirmed: everything before it was in the log, the checkpoint says
@@ -49,7 +49,7 @@ class Proof:
     :ivar refused: offsets of whole records that do not belong to the log
     """
 
-    seen: Survey
+    seen: QueueOffsetSurvey
     confirmed: int
     confirmed_ms: int
     unit_at: UnitAt
@@ -93,7 +93,9 @@ class Proof:
     def _note(self, batch: RecordBatch, at: int) -> None:
         """Take note of the queue offsets of the first ``at`` records of a run."""
         if at:
-            noted = Survey(0, 0, next_offsets=self.seen.next_offsets, chains=self.seen.chains)
+            noted = QueueOffsetSurvey(
+                0, 0, next_offsets=self.seen.next_offsets, chains=self.seen.chains
+            )
             noted.count(batch[:at])
 
     def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:

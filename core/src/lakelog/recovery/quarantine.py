@@ -62,7 +62,7 @@ def keep(
 
 
 @attrs.frozen
-class Holding:
+class QuarantinedRange:
     """How much is kept.
 
     :ivar entries: copies of bytes of the log, and files of queues and index that were moved away
@@ -73,11 +73,11 @@ class Holding:
     length_bytes: int
 
 
-def holding(files: FileSystem, path: Path) -> Holding:
+def holding(files: FileSystem, path: Path) -> QuarantinedRange:
     """How much the quarantine of the store directory ``path`` has; it only ever grows."""
     found = files.list(path / OWN_DIR / QUARANTINE_DIR)
     lengths = [length for name, length in found if name not in (LIST_FILE, _COPYING)]
-    return Holding(len(lengths), sum(lengths))
+    return QuarantinedRange(len(lengths), sum(lengths))
 
 
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:

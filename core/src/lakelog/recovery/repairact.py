@@ -18,7 +18,7 @@ from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FillerMaker
 from lakelog.recovery.quarantine import keep
-from lakelog.recovery.repairplan import Filling, Missing, Stray
+from lakelog.recovery.repairplan import Filling, MissingRange, Stray
 from lakelog.recovery.report import Aside
 
 _WINDOW_BYTES: Final = 4 << 20
@@ -40,7 +40,7 @@ class Acting:
             files.unlink(stray.path)
             files.sync_dir(stray.path.parent)
 
-    def make_missing(self, missing: Sequence[Missing]) -> None:
+    def make_missing(self, missing: Sequence[MissingRange]) -> None:
         """Make segments that hold one blank record each."""
         self.directory.files.make_dir(self.maker.temporary)
         for each in missing:

@@ -12,7 +12,7 @@ from lakelog.errors import BadSegment
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK_MIN_BYTES, is_segment_name
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.filler import Gap, fits, least_filler_bytes
+from lakelog.recovery.filler import LogGap, fits, least_filler_bytes
 from lakelog.recovery.repairscan import LogLook, by_segment
 from lakelog.recovery.report import RecoveryReport
 
@@ -50,7 +50,7 @@ class Stray:
 
 
 @attrs.frozen
-class Missing:
+class MissingRange:
     """A segment that is missing between others: a blank record takes its place."""
 
     path: Path
@@ -77,7 +77,7 @@ class Filling:
 
     path: Path
     start_offset: int
-    gap: Gap
+    gap: LogGap
     to_the_end: bool
 
     @property
@@ -106,7 +106,7 @@ class RepairPlan:
     """
 
     strays: tuple[Stray, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingRange, ...]
     recovery: RecoveryReport | None
     fillings: tuple[Filling, ...]
 
@@ -147,12 +147,12 @@ def find_strays(directory: StoreDirectory, size_bytes: int) -> Iterator[Stray]:
             yield Stray(directory.commitlog / name, length)
 
 
-def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[Missing]:
+def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[MissingRange]:
     """Segments between others; a log that lost its first or last ones only begins or ends there."""
     starts = [each.start_offset for each in _segments(directory, size_bytes)]
     for before, behind in pairwise(starts):
         for start in range(before + size_bytes, behind, size_bytes):
-            yield Missing(directory.segment(start), start, size_bytes)
+            yield MissingRange(directory.segment(start), start, size_bytes)
 
 
 def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
@@ -161,7 +161,7 @@ def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
 
 
 def find_fillings(
-    directory: StoreDirectory, look: LogLook, size_bytes: int, missing: Sequence[Missing]
+    directory: StoreDirectory, look: LogLook, size_bytes: int, missing: Sequence[MissingRange]
 ) -> Iterator[Filling]:
     """What takes the place of each gap that is not a missing segment."""
     absent = {each.start_offset for each in missing}
@@ -171,7 +171,7 @@ def find_fillings(
                 yield filling
 
 
-def fillings_of(directory: StoreDirectory, gap: Gap, size_bytes: int) -> Iterator[Filling]:
+def fillings_of(directory: StoreDirectory, gap: LogGap, size_bytes: int) -> Iterator[Filling]:
     """What takes the place of a gap, segment by segment."""
     for part in by_segment(gap, size_bytes):
         start = part.offset - part.offset % size_bytes

@@ -9,7 +9,7 @@ import attrs
 
 from lakelog.codec.recordcrc import is_sealed
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.recovery.filler import FILLER_TOPIC, Gap
+from lakelog.recovery.filler import FILLER_TOPIC, LogGap
 
 if TYPE_CHECKING:
     from lakelog.codec.recordbatch import RecordBatch
@@ -33,7 +33,7 @@ class LogLook:
     """
 
     sealed: bool
-    gaps: list[Gap] = attrs.field(factory=list)
+    gaps: list[LogGap] = attrs.field(factory=list)
     end_offset: int = 0
     fillers: dict[int, FillerQueue] = attrs.field(factory=dict)
     _last_ms: int | None = None
@@ -66,7 +66,7 @@ class LogLook:
             time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
             sealed = self.sealed or self._last_sealed or _seal(behind, 0)
             reason = damage.error.what
-            self.gaps.append(Gap(damage.offset, damage.end_offset, reason, time_ms, sealed))
+            self.gaps.append(LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed))
         self._pending.clear()
 
     def _note(self, batch: RecordBatch) -> None:
@@ -95,7 +95,7 @@ def _seal(batch: RecordBatch, at: int) -> bool:
     return is_sealed(batch[at : at + 1].property_strings[0])
 
 
-def by_segment(gap: Gap, size_bytes: int) -> Iterator[Gap]:
+def by_segment(gap: LogGap, size_bytes: int) -> Iterator[LogGap]:
     """The parts of a gap, each in one segment."""
     at = gap.offset
     while at < gap.end_offset:

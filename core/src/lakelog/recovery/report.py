@@ -31,7 +31,7 @@ class Aside:
 
 
 @attrs.frozen
-class Missing:
+class MissingEnd:
     """Where records are known to have been, behind the end that was found.
 
     :ivar offset: the end of the log that was found
@@ -80,7 +80,7 @@ class RecoveryReport:
     mended: tuple[str, ...] = ()
     dispatched_from: int | None = None
     seconds: float = 0.0
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingEnd, ...] = ()
     cut_at: Damage | None = None
 
     @property

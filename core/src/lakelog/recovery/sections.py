@@ -19,7 +19,7 @@ import attrs
 
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.queue_survey import Chain, Survey
+from lakelog.log.queue_survey import QueueOffsetChain, QueueOffsetSurvey
 from lakelog.log.reading.pieces import Blank
 from lakelog.log.reading.scan import scan
 from lakelog.log.reading.source import FileSource
@@ -34,11 +34,11 @@ class Section:
     :ivar stop_offset: up to where it was asked for; what starts before that belongs to it
     """
 
-    found: Survey
+    found: QueueOffsetSurvey
     first_timestamp_ms: int
     stop_offset: int
 
-    def follows(self, found: Survey) -> bool:
+    def follows(self, found: QueueOffsetSurvey) -> bool:
         """Whether it goes on right behind what was found, and is not older."""
         is_older = self.found.records and self.first_timestamp_ms < found.last_timestamp_ms
         return self.found.start_offset == found.end_offset and not is_older
@@ -56,9 +56,11 @@ class Section:
         """Read such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other."""
         row: dict[str, Any] = json.loads(line)
         first, stop = int(row.pop("first")), int(row.pop("stop"))
-        chains = {(topic, number): Chain(*of) for topic, number, *of in row.pop("chains")}
+        chains = {
+            (topic, number): QueueOffsetChain(*of) for topic, number, *of in row.pop("chains")
+        }
         offsets = {queue: chain.next for queue, chain in chains.items()}
-        return cls(Survey(**row, next_offsets=offsets, chains=chains), first, stop)
+        return cls(QueueOffsetSurvey(**row, next_offsets=offsets, chains=chains), first, stop)
 
 
 def section(
@@ -68,7 +70,7 @@ def section(
 
     :param inside: whether a record may reach over ``start``: what is left of it is passed over
     """
-    found, first_ms, stop = Survey(start, start), 0, start + length
+    found, first_ms, stop = QueueOffsetSurvey(start, start), 0, start + length
     for piece in scan(source, start, stop, judge=_InOrder(found), sealed=sealed):
         if isinstance(piece, Blank) and piece.offset == found.end_offset:
             found.end_offset = piece.offset + piece.size
@@ -84,9 +86,9 @@ def section(
 
 @attrs.frozen
 class _InOrder:
-    """A :class:`~lakelog.log.reading.scan.Judge` that leaves everything doubtful to others."""
+    """A ``RecordFilter`` that accepts only records which need no other proof."""
 
-    found: Survey
+    found: QueueOffsetSurvey
 
     def leading(self, batch: RecordBatch, accepted: int) -> int:
         times = batch.store_timestamps_ms

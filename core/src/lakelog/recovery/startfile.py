@@ -20,9 +20,9 @@ from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.files.state.durable_queue_ends import Kept, read_kept
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
-from lakelog.files.state.record_mark import Mark
+from lakelog.files.state.record_mark import RecordFingerprint
 from lakelog.files.state.tombstones import read_tombstones
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK
 from lakelog.format.queue_offsets import Queue
@@ -95,13 +95,13 @@ def after_unclean_stop(
     return Start(starts[0], "the checkpoint vouches for no segment")
 
 
-def _synced(source: Source, kept: Kept) -> int | None:
+def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
     """Where the last record starts that had its units at the last sync of which the log knows."""
     found = (each.offset for each in kept.marks if _holds(source, each))
     return max(found, default=None)
 
 
-def _holds(source: Source, mark: Mark) -> bool:
+def _holds(source: Source, mark: RecordFingerprint) -> bool:
     """Whether the log still has the record of a mark; else it is not the one that was synced."""
     for extent in source.extents(mark.offset):  # open for as long as the loop holds it
         if extent.start <= mark.offset < extent.end:
@@ -115,7 +115,9 @@ def _last_sound(source: Source, starts: Sequence[int]) -> int:
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
 
-def _doubt(files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: Kept) -> str:
+def _doubt(
+    files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds
+) -> str:
     """Why the queues may not say all queue offsets; empty where they do."""
     if not ends:
         return "there are no queues"

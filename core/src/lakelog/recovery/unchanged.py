@@ -15,11 +15,11 @@ from lakelog.errors import CorruptRecord
 from lakelog.files.segment_files import SegmentFile
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.clean_stop import CleanStop, read_clean_stop, write_clean_stop
-from lakelog.files.state.durable_queue_ends import Kept, read_kept
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.queue_survey import Survey
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
 
@@ -64,7 +64,7 @@ def left_unchanged(
     core: StoreSettings,
     segments: Sequence[SegmentFile],
     ends: Mapping[Queue, QueueEnd],
-) -> Survey | None:
+) -> QueueOffsetSurvey | None:
     """What a log holds that was closed cleanly and not written since; ``None`` if not proved.
 
     :param segments: those that are there, in order
@@ -99,21 +99,23 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
     )
 
 
-def _queues_agree(end_offset: int, kept: Kept, ends: Mapping[Queue, QueueEnd]) -> bool:
+def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
     """Whether queues have all that they had at the last sync, and nothing behind the end."""
     if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
         return False
     return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
 
 
-def _last_record(directory: StoreDirectory, stop: CleanStop, kept: Kept) -> Survey | None:
+def _last_record(
+    directory: StoreDirectory, stop: CleanStop, kept: DurableQueueEnds
+) -> QueueOffsetSurvey | None:
     """The last record, if it is whole, was the last one in the queues, and nothing follows."""
     from lakelog.codec.decode import decode_frame
     from lakelog.codec.frame import read_frame, verify_frame
 
     end, size = stop.end_offset, stop.segment_size_bytes
     if not kept.marks:
-        return Survey(end, end) if end == stop.minimum else None
+        return QueueOffsetSurvey(end, end) if end == stop.minimum else None
     mark = kept.marks[0]
     start = mark.offset - mark.offset % size
     if not stop.minimum <= mark.offset < mark.end <= min(end, start + size):
@@ -134,4 +136,4 @@ def _last_record(directory: StoreDirectory, stop: CleanStop, kept: Kept) -> Surv
         return None
     if bytes(data[: len(mark.head)]) != mark.head or frame.size != len(data):
         return None
-    return Survey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)
+    return QueueOffsetSurvey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)

@@ -14,7 +14,7 @@ from lakelog.errors import BadStrategy, DuplicateName, PluginError
 from lakelog.interfaces import Factory, Kind
 from lakelog.registry.factorycheck import returned
 from lakelog.registry.plugged import Plugged
-from lakelog.registry.sources import Source, error_in
+from lakelog.registry.sources import PluginSource, error_in
 from lakelog.registry.words import spoken
 
 
@@ -23,7 +23,7 @@ class Offered:
     """A factory, and the plugin that offers it."""
 
     factory: Factory
-    source: Source
+    source: PluginSource
 
 
 def collect(plugged: Plugged) -> dict[str, Offered]:
@@ -44,7 +44,7 @@ def _offered(plugged: Plugged) -> Iterator[Offered]:
                 yield Offered(factory, source)
 
 
-def _ask(source: Source, caller: pluggy.HookCaller, kind: Kind) -> list[Factory]:
+def _ask(source: PluginSource, caller: pluggy.HookCaller, kind: Kind) -> list[Factory]:
     try:
         results = caller()
     except Exception as error:

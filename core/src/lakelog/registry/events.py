@@ -16,7 +16,7 @@ import attrs
 from lakelog.errors import PluginError
 from lakelog.interfaces import DiskState
 from lakelog.registry.plugged import Plugged
-from lakelog.registry.sources import Source, error_in
+from lakelog.registry.sources import PluginSource, error_in
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class Events:
         """Let plugins add commands to ``app``, a Typer application."""
         self._tell("lakelog_cli_commands", app=app)
 
-    def _ask(self, hook: str, **arguments: object) -> tuple[Source, Exception] | None:
+    def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
         for source, caller in self._plugged.callers(hook):
             try:
                 caller(**arguments)
@@ -102,12 +102,12 @@ class Events:
                 _log(source, hook, error)
 
 
-def _forbidden(path: Path, source: Source, error: Exception) -> PluginError:
+def _forbidden(path: Path, source: PluginSource, error: Exception) -> PluginError:
     what = f"it forbids to open {path}: {type(error).__name__}: {error}"
     return error_in(source, what)
 
 
-def _log(source: Source, hook: str, error: Exception) -> None:
+def _log(source: PluginSource, hook: str, error: Exception) -> None:
     import logging
 
     logging.getLogger("lakelog").error(

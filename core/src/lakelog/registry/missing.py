@@ -7,7 +7,7 @@ from typing import Final
 
 from lakelog.errors import MissingPlugin
 from lakelog.interfaces import Kind
-from lakelog.registry.sources import Source
+from lakelog.registry.sources import PluginSource
 from lakelog.registry.words import nearest, spoken
 
 FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
@@ -31,8 +31,8 @@ def missing(
     kind: Kind,
     name: str,
     installed: Mapping[str, Kind],
-    off: Mapping[str, Source],
-    left_out: Iterable[Source] = (),
+    off: Mapping[str, PluginSource],
+    left_out: Iterable[PluginSource] = (),
 ) -> MissingPlugin:
     """Build the error for a ``name`` of ``kind`` that no plugin offers.
 
@@ -59,7 +59,9 @@ def _wrong_kind(kind: Kind, name: str, found: Kind, installed: Mapping[str, Kind
     return f"{name!r} is a {spoken(found)}, and a {spoken(kind)} is wanted{_there(kind, installed)}"
 
 
-def _remedy(kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, Source]) -> str:
+def _remedy(
+    kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, PluginSource]
+) -> str:
     package = _package(name)
     for source in off.values():
         if _brings(source, name):
@@ -73,11 +75,11 @@ def _package(name: str) -> str | None:
     return FIRST_PARTY[name][1] if name in FIRST_PARTY else None
 
 
-def _is_off(name: str, off: Mapping[str, Source]) -> bool:
+def _is_off(name: str, off: Mapping[str, PluginSource]) -> bool:
     return any(_brings(source, name) for source in off.values())
 
 
-def _brings(source: Source, name: str) -> bool:
+def _brings(source: PluginSource, name: str) -> bool:
     """Whether a plugin provides the strategy ``name``, judged by its name or its package."""
     found = source.distribution
     return source.name == name or (found is not None and found.name == _package(name))

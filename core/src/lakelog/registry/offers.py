@@ -13,7 +13,7 @@ from lakelog.registry.collect import Offered
 from lakelog.registry.metadata import Distribution
 from lakelog.registry.plugged import Plugged
 from lakelog.registry.scan import installed
-from lakelog.registry.sources import BUILTIN, Source
+from lakelog.registry.sources import BUILTIN, PluginSource
 
 
 @attrs.frozen
@@ -96,7 +96,7 @@ def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
     return tuple(sorted(caller.name for caller in callers))
 
 
-def package_of(source: Source) -> Distribution | None:
+def package_of(source: PluginSource) -> Distribution | None:
     """The package that provides a plugin, if known."""
     return _core() if source.name == BUILTIN else source.distribution
 

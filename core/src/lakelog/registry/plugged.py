@@ -11,7 +11,7 @@ import pluggy
 from lakelog.errors import DuplicateName, PluginError
 from lakelog.hookspecs import PROJECT, Hooks
 from lakelog.registry.hookcheck import check_hooks
-from lakelog.registry.sources import Source, error_in, load
+from lakelog.registry.sources import PluginSource, error_in, load
 
 
 @attrs.frozen
@@ -24,10 +24,10 @@ class Plugged:
     """
 
     manager: pluggy.PluginManager
-    sources: Mapping[str, Source]
-    off: Mapping[str, Source]
+    sources: Mapping[str, PluginSource]
+    off: Mapping[str, PluginSource]
 
-    def callers(self, hook: str) -> Iterator[tuple[Source, pluggy.HookCaller]]:
+    def callers(self, hook: str) -> Iterator[tuple[PluginSource, pluggy.HookCaller]]:
         """Each plugin that implements ``hook``, with a caller for its implementation only."""
         names = [impl.plugin_name for impl in getattr(self.manager.hook, hook).get_hookimpls()]
         plugins = {name: self.manager.get_plugin(name) for name in reversed(names)}
@@ -36,7 +36,7 @@ class Plugged:
             yield self.sources[name], self.manager.subset_hook_caller(hook, others)
 
 
-def plug_in(sources: Iterable[Source], off: Iterable[str]) -> Plugged:
+def plug_in(sources: Iterable[PluginSource], off: Iterable[str]) -> Plugged:
     """Load, check and register plugins; those named in ``off`` are not imported."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
@@ -48,10 +48,10 @@ def plug_in(sources: Iterable[Source], off: Iterable[str]) -> Plugged:
 
 
 def _by_name(
-    sources: Iterable[Source], off: frozenset[str]
-) -> tuple[dict[str, Source], dict[str, Source]]:
-    wanted: dict[str, Source] = {}
-    unwanted: dict[str, Source] = {}
+    sources: Iterable[PluginSource], off: frozenset[str]
+) -> tuple[dict[str, PluginSource], dict[str, PluginSource]]:
+    wanted: dict[str, PluginSource] = {}
+    unwanted: dict[str, PluginSource] = {}
     for source in sources:
         if source.name in off:
             unwanted[source.name] = source
@@ -62,7 +62,7 @@ def _by_name(
     return wanted, unwanted
 
 
-def _duplicate(first: Source, second: Source) -> PluginError:
+def _duplicate(first: PluginSource, second: PluginSource) -> PluginError:
     packages = [str(source.distribution or "given to open") for source in (first, second)]
     return error_in(
         second,
@@ -72,7 +72,7 @@ def _duplicate(first: Source, second: Source) -> PluginError:
     )
 
 
-def _register(manager: pluggy.PluginManager, source: Source) -> None:
+def _register(manager: pluggy.PluginManager, source: PluginSource) -> None:
     plugin = load(source)
     complain = partial(error_in, source)
     if getattr(type(plugin), "__hash__", None) is None:

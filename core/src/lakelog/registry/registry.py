@@ -27,7 +27,7 @@ from lakelog.registry.missing import missing
 from lakelog.registry.offers import Offer, PluginRow, offers, package_of, plugin_rows
 from lakelog.registry.plugged import Plugged, plug_in
 from lakelog.registry.sources import (
-    Source,
+    PluginSource,
     builtin_source,
     error_in,
     given_sources,
@@ -52,7 +52,7 @@ class Registry:
     plugged: Plugged
     _found: Mapping[str, Offered]
     events: Events
-    _left_out: Callable[[], Sequence[Source]] = list
+    _left_out: Callable[[], Sequence[PluginSource]] = list
 
     @classmethod
     def load(

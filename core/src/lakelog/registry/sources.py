@@ -21,7 +21,7 @@ DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
 
 @attrs.frozen
-class Source:
+class PluginSource:
     """A plugin that may be loaded.
 
     :ivar name: printed by ``lakelog plugins``, and used to switch it off
@@ -34,20 +34,22 @@ class Source:
     distribution: Distribution | None = None
 
 
-def builtin_source() -> Source:
+def builtin_source() -> PluginSource:
     """The source of the core's own strategies: a plugin like any other."""
-    return Source(BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin"))
+    return PluginSource(
+        BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin")
+    )
 
 
-def given_sources(plugins: Iterable[object]) -> list[Source]:
+def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
     """Sources of the plugins passed to ``open``; named by ``__name__``, or else by their class."""
-    return [Source(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+    return [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
 
 
-def installed_sources(path: Sequence[str]) -> list[Source]:
+def installed_sources(path: Sequence[str]) -> list[PluginSource]:
     """Sources of the plugins in the entry point group ``lakelog`` along ``path``."""
     return [
-        Source(point.name, partial(_resolve, point), point.distribution)
+        PluginSource(point.name, partial(_resolve, point), point.distribution)
         for point in entry_points(PROJECT, path)
     ]
 
@@ -58,7 +60,7 @@ def switched_off(environ: Mapping[str, str], disabled: Iterable[str]) -> frozens
     return frozenset(name.strip() for name in [*listed, *disabled] if name.strip())
 
 
-def load(source: Source) -> object:
+def load(source: PluginSource) -> object:
     """Import a plugin; any failure becomes an error that names it."""
     try:
         return source.load()
@@ -73,7 +75,7 @@ def load(source: Source) -> object:
 Kind = TypeVar("Kind", bound=PluginError)
 
 
-def error_in(source: Source, what: str, kind: type[Kind] = PluginError) -> Kind:  # type: ignore[assignment]  # the default is a PluginError, too
+def error_in(source: PluginSource, what: str, kind: type[Kind] = PluginError) -> Kind:  # type: ignore[assignment]  # the default is a PluginError, too
     """Build an error that names the plugin and, if known, its package."""
     package = str(source.distribution) if source.distribution else None
     return kind(what, plugin=source.name, distribution=package)

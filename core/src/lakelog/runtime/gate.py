@@ -15,7 +15,7 @@ else:
     _Base = type(RLock())
 
 
-class Gate(_Base):
+class FastCondition(_Base):
     """The part of ``threading.Condition`` that :class:`concurrent.futures.Future` and a queue use.
 
     :ivar sleepers: one lock per waiting thread; if it is empty, ``notify_all`` is unnecessary

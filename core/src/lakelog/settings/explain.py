@@ -10,7 +10,7 @@ from lakelog.settings.effective import DEFAULT, Settings
 
 
 @attrs.frozen
-class Row:
+class SettingRow:
     """One setting.
 
     :ivar key: dotted key
@@ -23,10 +23,10 @@ class Row:
     origin: str
 
 
-def rows(settings: Settings) -> list[Row]:
+def rows(settings: Settings) -> list[SettingRow]:
     """All settings: the core's first, then each section in the order of its class."""
     return [
-        Row(key, value, settings.origins.get(key, DEFAULT))
+        SettingRow(key, value, settings.origins.get(key, DEFAULT))
         for key, (_, _, value) in settings.values().items()
     ]
 

@@ -16,7 +16,7 @@ from lakelog.settings.formats import Installed
 from lakelog.settings.given import CORE, Given, dotted
 from lakelog.settings.inferred import from_files
 from lakelog.settings.merge import merge
-from lakelog.settings.source import Place, from_source
+from lakelog.settings.source import StorePlace, from_source
 from lakelog.settings.structure import build, required
 from lakelog.settings.tomlfile import from_pyproject, from_store
 
@@ -50,7 +50,7 @@ def resolve(
     """
     catalog, formats = Catalog.of(installed.sections), installed.formats
     try:
-        given = from_source(source, broker_conf, Place(cwd, sys.modules), catalog, formats)
+        given = from_source(source, broker_conf, StorePlace(cwd, sys.modules), catalog, formats)
         merged = merge(
             [
                 from_table(arguments, catalog, "argument"),

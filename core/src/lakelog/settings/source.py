@@ -20,7 +20,7 @@ from lakelog.settings.unknown import no_section
 
 
 @attrs.frozen
-class Place:
+class StorePlace:
     """Where a store is opened.
 
     :ivar cwd: what relative names start from
@@ -42,7 +42,7 @@ class Sourced:
 
 
 def from_source(
-    source: object, broker_conf: Path | None, place: Place, catalog: Catalog, formats: Formats
+    source: object, broker_conf: Path | None, place: StorePlace, catalog: Catalog, formats: Formats
 ) -> Sourced:
     """Sort ``settings=`` by what it is, and read it."""
     sourced = Sourced()
@@ -60,7 +60,7 @@ def from_source(
     return attrs.evolve(sourced, file=_from_file(source, place, catalog, formats))
 
 
-def _from_file(source: object, place: Place, catalog: Catalog, formats: Formats) -> Layer:
+def _from_file(source: object, place: StorePlace, catalog: Catalog, formats: Formats) -> Layer:
     if not isinstance(source, str | os.PathLike):
         what = f"settings= is a {type(source).__name__}"
         raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")

@@ -11,18 +11,18 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch.run import Named
-from lakelog.dispatch.runner import Dispatches
+from lakelog.dispatch.run import NamedDispatcher
+from lakelog.dispatch.runner import DispatchRunner
 from lakelog.dispatch.topic_removal import delete_topic, forgetter, unused_topics
 from lakelog.errors import DispatchStopped
 from lakelog.files.state.pins import Pin, read_pins
 from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.housekeeping.clock import Clock
 from lakelog.housekeeping.disks import Disks, watched
-from lakelog.housekeeping.following import Following
-from lakelog.housekeeping.infos import Held, SegmentInfos
+from lakelog.housekeeping.following import IndexTrimmer
+from lakelog.housekeeping.infos import SegmentHolders, SegmentInfos
 from lakelog.housekeeping.maintenance import Cleaning, Maintenance, situation
-from lakelog.housekeeping.planning import Holding, Patience, dry_run
+from lakelog.housekeeping.planning import ReaderGrace, RetentionHolds, dry_run
 from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskWatcher, QueueReader
@@ -31,12 +31,12 @@ from lakelog.log.reading.source import FileSource
 from lakelog.registry.events import Events
 from lakelog.runtime.cached import cached_property
 from lakelog.settings.model import MaintenanceSettings
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class House(Protocol):
+class SpaceManager(Protocol):
     """Disk-space maintenance, as a store uses it."""
 
     def disk(self) -> DiskReport | None:
@@ -50,7 +50,7 @@ class House(Protocol):
 
 
 def keep_house(
-    owned: OwnedLog,
+    owned: OwnedStore,
     cleaner: Cleaner | None,
     watcher: DiskWatcher | None,
     settings: MaintenanceSettings,
@@ -72,7 +72,7 @@ def keep_house(
     return made
 
 
-def dispatch_again(reput: Dispatches) -> None:
+def dispatch_again(reput: DispatchRunner) -> None:
     """Resume dispatching if a full disk stopped it; a new failure is logged.
 
     The cleaner deletes no segment before it is dispatched. This therefore also runs while puts are
@@ -91,10 +91,10 @@ def _paths(path: Path, commitlog: Path) -> tuple[Path, ...]:
 
 
 def _cleaning(
-    owned: OwnedLog, cleaner: Cleaner, settings: MaintenanceSettings, events: Events, clock: Clock
+    owned: OwnedStore, cleaner: Cleaner, settings: MaintenanceSettings, events: Events, clock: Clock
 ) -> Cleaning:
     directory, segments = owned.directory, owned.segments
-    held = Held(
+    held = SegmentHolders(
         lambda: read_pins(directory.files, directory.path),
         segments.readers,
         settings.pin_expires_after_ms,
@@ -102,9 +102,11 @@ def _cleaning(
     return Cleaning(
         cleaner,
         SegmentInfos(owned.reader, segments.starts, segments.size_bytes, held),
-        Holding(lambda: owned.reput.offset, settings.override_pins, Patience(clock, cleaner.pace)),
+        RetentionHolds(
+            lambda: owned.reput.offset, settings.override_pins, ReaderGrace(clock, cleaner.pace)
+        ),
         Remover(owned.log, owned.health, events, directory.segment, clock, cleaner.pace),
-        Following(
+        IndexTrimmer(
             owned.reput,
             owned.positions,
             partial(forget_unused, owned) if cleaner.remove_empty_queues else None,
@@ -113,7 +115,7 @@ def _cleaning(
     )
 
 
-def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
+def forget_unused(owned: OwnedStore, dispatchers: Sequence[NamedDispatcher]) -> list[str]:
     """Remove the queues of topics without remaining records; return the topic names.
 
     Dispatching must be paused; ``dispatchers`` come from ``reput.paused()``. The tombstone ends at
@@ -133,7 +135,7 @@ def forget_unused(owned: OwnedLog, dispatchers: Sequence[Named]) -> list[str]:
 
 
 @attrs.define(slots=False, eq=False)
-class Onlooker:
+class DryRunCleaner:
     """Dry-run maintenance for a reader: reports what the owner's cleaner would delete.
 
     :ivar make_cleaner: builds the configured cleaner; ``None`` if none is configured
@@ -170,12 +172,12 @@ class Onlooker:
 
     def _look(self, cleaner: Cleaner) -> CleaningReport:
         now_ms = self._clock.now_ms()
-        held = Held(self._pins, _nobody, self._settings.pin_expires_after_ms)
+        held = SegmentHolders(self._pins, _nobody, self._settings.pin_expires_after_ms)
         infos = SegmentInfos(self._reader, self._source.starts, self._size_bytes, held)
-        holds = Holding(
+        holds = RetentionHolds(
             lambda: self._reader.max_offset,
             self._settings.override_pins,
-            Patience(self._clock, cleaner.pace),
+            ReaderGrace(self._clock, cleaner.pace),
         )
         seen = situation(now_ms, self.disk(), manual=True)
         return dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)

@@ -17,9 +17,9 @@ from lakelog.runtime.arguments import WrongValue, wrong_type
 from lakelog.settings.resolver import resolve
 from lakelog.store.roles.choosing import Former, Mode, known_mode
 from lakelog.store.roles.ownerparts import owner_parts
-from lakelog.store.roles.parts import Parts
-from lakelog.store.roles.prepared import Prepared
-from lakelog.store.roles.ways import Ways
+from lakelog.store.roles.parts import RoleParts
+from lakelog.store.roles.prepared import OpenRequest
+from lakelog.store.roles.ways import RoleOpener
 from lakelog.store.store import Store
 
 if TYPE_CHECKING:
@@ -156,17 +156,17 @@ def _plugins(plugins: Sequence[object] | None) -> Sequence[object] | None:
 
 
 @attrs.frozen
-class Opening(Prepared):
+class Opening(OpenRequest):
     """The ways to open one store."""
 
     def in_mode(self, mode: Mode) -> Store:
         """Open for :func:`lakelog.open`."""
-        ways = Ways(self)
+        ways = RoleOpener(self)
         return self._store(ways.found(mode), ways, mode)
 
     def with_services(self) -> Store:
         """Open with the services from the start."""
-        ways = Ways(self)
+        ways = RoleOpener(self)
         return self._store(ways.serve(), ways, "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
@@ -176,8 +176,8 @@ class Opening(Prepared):
         :param full: whether recovery reads the whole log
         """
         parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")
-        return self._store(parts, Ways(self), "exclusive")
+        return self._store(parts, RoleOpener(self), "exclusive")
 
-    def _store(self, parts: Parts, ways: Ways, mode: Mode) -> Store:
+    def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:
         settings, events = ways.prepared.settings, self.registry.events
         return Store(self.path, settings, parts, events, ways.in_a_child(mode))

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatch.run import Dispatching, Named, resume
-from lakelog.dispatch.runner import Dispatches, Reput, Signal
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
+from lakelog.dispatch.runner import ArrivalNotifier, DispatchRunner, ThreadDispatchRunner
 from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
-from lakelog.files.pages.shared_page import TABLE_GENERATION, State
+from lakelog.files.pages.shared_page import TABLE_GENERATION, OwnerState
 from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.membership import ALONE, Membership
@@ -43,8 +43,8 @@ from lakelog.log.reading.damage_file import read_damage
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.source import ViewSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.ahead import Ahead
-from lakelog.recovery.examine import Plan, Progress, examine
+from lakelog.recovery.ahead import BackgroundSync
+from lakelog.recovery.examine import Progress, RecoveryPlan, examine
 from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.mend import mend
 from lakelog.recovery.phases import COMPLETING, READING, begin
@@ -60,7 +60,7 @@ _FORMER: Final = ("positions", "owner.sock")
 
 
 @attrs.define(eq=False, kw_only=True)
-class OwnedLog(OpenLog):
+class OwnedStore(OpenLog):
     """The log of the process that has the services of its store.
 
     :ivar dispatch_lock: held while this process writes queues and index
@@ -71,8 +71,8 @@ class OwnedLog(OpenLog):
     strategies: Strategies
     dispatch_lock: DispatchLock
     reader: LogReader
-    reput: Dispatches
-    dispatchers: Sequence[Named]
+    reput: DispatchRunner
+    dispatchers: Sequence[NamedDispatcher]
     checkpoint: CheckpointKeeper
     recovery: RecoveryReport
     publisher: Publisher
@@ -88,7 +88,7 @@ class OwnedLog(OpenLog):
             return
         alone = self.part()
         if alone:
-            self.publisher.tell(State.CLOSING)
+            self.publisher.tell(OwnerState.CLOSING)
         try:
             with self._end_of_dispatching():
                 self.appender.close()
@@ -146,13 +146,13 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     strategies: Strategies,
     health: Health,
     checkpoint: CheckpointKeeper,
-    arrivals: Signal,
+    arrivals: ArrivalNotifier,
     settings: Mapping[str, Any],
     progress: Progress | None = None,
     *,
     full: bool = False,
     alone: str | None = None,
-) -> OwnedLog:
+) -> OwnedStore:
     """Take over a new or existing store in ``directory`` and recover it.
 
     :param settings: the settings shared by all processes of the store
@@ -170,13 +170,13 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         dispatch_lock = DispatchLock.take(directory.files, directory.path)
         undo.callback(dispatch_lock.release)
         begin(progress, READING)
-        ahead = Ahead(directory, core.segment_size_bytes)
+        ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
         plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
         directory.files.make_dir(directory.path / OWN_DIR)
         publisher = Publisher(directory.files, directory.path, checkpoint)
         undo.callback(publisher.abandon)
-        publisher.tell(State.RECOVERING)
+        publisher.tell(OwnerState.RECOVERING)
         lock.publish()
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
@@ -215,10 +215,10 @@ def with_services(
     publisher: Publisher,
     checkpoint: CheckpointKeeper,
     dispatch_lock: DispatchLock,
-    arrivals: Signal,
+    arrivals: ArrivalNotifier,
     report: RecoveryReport,
     start: int,
-) -> tuple[OwnedLog, Reput]:
+) -> tuple[OwnedStore, ThreadDispatchRunner]:
     """Add the services to ``opened``: dispatching, publishing, checkpoint.
 
     :param start: the offset up to which the log is already dispatched
@@ -231,15 +231,15 @@ def with_services(
         lambda: False,  # an owner does not read what another process writes
         decoder=strategies.decoder,
     )
-    reput = Reput(
+    reput = ThreadDispatchRunner(
         lambda first, end: reader.pieces(first, end, verify=False),
-        Dispatching(path, strategies.dispatchers, start),
+        DispatchCursor(path, strategies.dispatchers, start),
         positions,
         arrivals,
         Sleeper(files, path),
     )
     of_log = {each.name: getattr(opened, each.name) for each in attrs.fields(OpenLog) if each.init}
-    owned = OwnedLog(
+    owned = OwnedStore(
         **of_log,
         identity=read_identity(files, path) or make_identity(files, path, new=False),
         strategies=strategies,
@@ -261,7 +261,7 @@ def with_services(
     return owned, reput
 
 
-def begin_services(owned: OwnedLog, reput: Reput) -> None:
+def begin_services(owned: OwnedStore, reput: ThreadDispatchRunner) -> None:
     """Start dispatching new records; existing ones are dispatched already."""
     owned.lock.take_services()
     if reput.failure is None and any(
@@ -277,8 +277,8 @@ def take_services(
     strategies: Strategies,
     checkpoint: CheckpointKeeper,
     dispatch_lock: DispatchLock,
-    arrivals: Signal,
-) -> OwnedLog:
+    arrivals: ArrivalNotifier,
+) -> OwnedStore:
     """Take over the services from a process that released them or died; the log is whole.
 
     :param dispatch_lock: held by this process
@@ -327,7 +327,9 @@ class _Taking:
     publisher: Publisher
     undo: ExitStack
 
-    def open(self, plan: Plan, settings: Mapping[str, Any], *, is_new: bool) -> tuple[OpenLog, int]:
+    def open(
+        self, plan: RecoveryPlan, settings: Mapping[str, Any], *, is_new: bool
+    ) -> tuple[OpenLog, int]:
         """Mend, then wire the log; also return the offset to dispatch from."""
         directory, strategies = self.directory, self.strategies
         directory.files.make_dir(directory.commitlog)
@@ -367,7 +369,7 @@ class _Taking:
         write_abort(files, path)
         write_checkpoint(files, path, read_checkpoint(files, path))
 
-    def _publish(self, plan: Plan, dispatched: int, settings: Mapping[str, Any]) -> None:
+    def _publish(self, plan: RecoveryPlan, dispatched: int, settings: Mapping[str, Any]) -> None:
         """Publish the positions of the recovered log and its queue ends."""
         files, path, page = self.directory.files, self.directory.path, self.publisher.page
         strategies = self.strategies

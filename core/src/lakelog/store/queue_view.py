@@ -10,7 +10,7 @@ import attrs
 from lakelog.accelerate import NO_LOOKUPS, Lookups
 from lakelog.log.reading.failures import iterates, iterates_async, reads, reads_async
 from lakelog.message import StoredMessage
-from lakelog.store.roles.current import Current
+from lakelog.store.roles.current import RoleState
 
 if TYPE_CHECKING:
     from lakelog.consumers.consumer import CommitPolicy, Consumer
@@ -28,7 +28,7 @@ class QueueStore:
     cannot be read, all of these raise :class:`~lakelog.errors.ReadFailed`.
     """
 
-    def __init__(self, current: Current) -> None:
+    def __init__(self, current: RoleState) -> None:
         self._current = current
         self._lookups: Lookups = NO_LOOKUPS
 
@@ -80,9 +80,9 @@ class QueueStore:
         if type(wait_ms) is int and not wait_ms:
             getter = self._find.getter
             return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)
-        from lakelog.reading.follow import Request
+        from lakelog.reading.follow import GetRequest
 
-        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
         return self._following.get(request, wait_ms)
 
     @reads_async
@@ -98,9 +98,9 @@ class QueueStore:
         wait_ms: int = 0,
     ) -> GetResult:
         """:meth:`get` in an event loop, which goes on meanwhile."""
-        from lakelog.reading.follow import Request
+        from lakelog.reading.follow import GetRequest
 
-        request = Request(topic, queue_id, offset, max_messages, max_bytes, tags)
+        request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
         follower = self._following if wait_ms else self._find.follower
         return await follower.get_async(request, wait_ms)
 
@@ -298,7 +298,7 @@ class QueueStore:
 class _CurrentGetter:
     """Messages of queues, whatever becomes of the role of the store; also of one that is closed."""
 
-    _current: Current
+    _current: RoleState
 
     def get(
         self,

@@ -22,10 +22,10 @@ from lakelog.results import PutResult
 from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.settings.effective import Settings
 from lakelog.store.log_view import LogStore
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 from lakelog.store.producer import Producer
-from lakelog.store.roles.current import Current
-from lakelog.store.roles.parts import Parts, Role
+from lakelog.store.roles.current import RoleState
+from lakelog.store.roles.parts import Role, RoleParts
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import RecoveryReport
@@ -44,11 +44,11 @@ class Store(LogStore):
         self,
         path: Path,
         settings: Settings,
-        parts: Parts,
+        parts: RoleParts,
         events: Events,
-        again: Callable[[], Parts] | None = None,
+        again: Callable[[], RoleParts] | None = None,
     ) -> None:
-        super().__init__(Current(path, parts, events, again))
+        super().__init__(RoleState(path, parts, events, again))
         self.path = path
         self.settings = settings
         self._left_of: set[str] = set()  # deleted topics of which files may be left
@@ -56,7 +56,7 @@ class Store(LogStore):
         self._current.on_swap = _binder(ref(self))
         self._bind(parts)
 
-    def _bind(self, parts: Parts) -> None:
+    def _bind(self, parts: RoleParts) -> None:
         """Bind ``put`` of a writing store straight to its target: saves a call per message."""
         if parts.owned is None and parts.joined is None:
             self.__dict__.pop("put", None)
@@ -168,7 +168,7 @@ class Store(LogStore):
         return self._current.last().role
 
     @property
-    def _owned(self) -> OwnedLog | None:
+    def _owned(self) -> OwnedStore | None:
         return self._current.last().owned
 
     @property
@@ -341,10 +341,10 @@ class Store(LogStore):
 _STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "read": "reading"}
 
 
-def _binder(store: ref[Store]) -> Callable[[Parts], None]:
+def _binder(store: ref[Store]) -> Callable[[RoleParts], None]:
     """Return a function that rebinds the puts of ``store`` if it still exists."""
 
-    def bind(parts: Parts) -> None:
+    def bind(parts: RoleParts) -> None:
         found = store()
         if found is not None:
             found._bind(parts)

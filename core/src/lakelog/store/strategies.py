@@ -10,7 +10,7 @@ import attrs
 
 from lakelog import accelerate
 from lakelog.accelerate import Accelerator
-from lakelog.dispatch.run import Named
+from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import PluginError, StrategyFailed
 from lakelog.interfaces import (
     AppendCallback,
@@ -24,7 +24,7 @@ from lakelog.interfaces import (
     Writer,
 )
 from lakelog.log.commit_timer import Committing
-from lakelog.log.decoding import Decoder, decoder_of
+from lakelog.log.decoding import CheckedDecoder, decoder_of
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 
@@ -49,12 +49,12 @@ class Strategies:
     writer: Writer
     flush: FlushStrategy
     replicator: Replicator | None
-    dispatchers: Sequence[Named]
+    dispatchers: Sequence[NamedDispatcher]
     cleaner: Cleaner | None = None
     disk_watcher: DiskWatcher | None = None
     flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
     replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
-    decoder: Decoder | None = None
+    decoder: CheckedDecoder | None = None
 
 
 def make_strategies(
@@ -140,7 +140,7 @@ def _accelerator(
     return made
 
 
-def make_decoder(registry: Registry, settings: Settings, context: Context) -> Decoder | None:
+def make_decoder(registry: Registry, settings: Settings, context: Context) -> CheckedDecoder | None:
     """Build the decoder of bodies for a reader; ``None`` if its plugin is not installed."""
     name = settings.core.append
     if name not in registry.names(Kind.APPEND_CALLBACK):
@@ -178,14 +178,16 @@ def _made(
     return registry.make(kind, name, settings.section(name), context)
 
 
-def make_dispatchers(registry: Registry, settings: Settings, context: Context) -> tuple[Named, ...]:
+def make_dispatchers(
+    registry: Registry, settings: Settings, context: Context
+) -> tuple[NamedDispatcher, ...]:
     """Build the dispatchers in their order; a reader ignores those that are not installed."""
     installed = registry.names(Kind.DISPATCHER)
 
-    def make(name: str) -> Named:
+    def make(name: str) -> NamedDispatcher:
         registry.factory(Kind.DISPATCHER, name)
         made = registry.make(Kind.DISPATCHER, name, settings.section(name), context)
-        return Named(name, made)
+        return NamedDispatcher(name, made)
 
     return tuple(
         make(name)

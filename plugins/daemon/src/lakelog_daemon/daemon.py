@@ -26,9 +26,9 @@ from lakelog_daemon.leftovers import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.loop import Loop, signals_in
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
-from lakelog_daemon.plan import Plan
+from lakelog_daemon.plan import ServePlan
 from lakelog_daemon.runfiles import remove_pid, write_pid, write_status
-from lakelog_daemon.status import SERVING, STOPPED, Reporter
+from lakelog_daemon.status import SERVING, STOPPED, StatusReporter
 from lakelog_daemon.status import STOPPING as NOW_STOPPING
 from lakelog_daemon.supervisor import Supervisor
 
@@ -51,7 +51,7 @@ class Ending(Enum):
 class Daemon:
     """Serves one store until a stop is requested."""
 
-    def __init__(self, plan: Plan, log: LogWriter, late_code: int) -> None:
+    def __init__(self, plan: ServePlan, log: LogWriter, late_code: int) -> None:
         """Prepare to serve; opens nothing yet.
 
         :param late_code: exit code of a stop that exceeds its timeout
@@ -94,7 +94,7 @@ class Daemon:
 
     # --- while it serves ---
 
-    def _begin(self, reporter: Reporter) -> None:
+    def _begin(self, reporter: StatusReporter) -> None:
         path, settings = self._plan.path, self._plan.settings
         end_leftovers(self._files, path, self._loop)
         self._on_disk(lambda: write_pid(self._files, path))
@@ -105,11 +105,11 @@ class Daemon:
             self._loop.every(self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
         self._manager.tell(READY)
 
-    def _tick(self, reporter: Reporter) -> None:
+    def _tick(self, reporter: StatusReporter) -> None:
         self._supervisor.look()
         self._report(reporter)
 
-    def _report(self, reporter: Reporter) -> None:
+    def _report(self, reporter: StatusReporter) -> None:
         status = reporter.status(self._state)
         self._on_disk(lambda: write_status(self._files, self._plan.path, status))
         said = "; ".join((f"{status['state']}, {status['health']}", *status["problems"]))
@@ -117,7 +117,7 @@ class Daemon:
             self._told = said
             self._manager.tell(STATUS + said)
 
-    def _live(self, reporter: Reporter) -> None:
+    def _live(self, reporter: StatusReporter) -> None:
         """Notify the service manager's watchdog, unless the store's threads are stuck."""
         age_ms = time.time_ns() // 1_000_000 - reporter.page.heartbeat_ms
         if age_ms < STALE_MS and not reporter.has_failed:
@@ -133,10 +133,10 @@ class Daemon:
         what = "services are stopped at once" if hurried else "stops"
         _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
 
-    def _reporter(self, store: Store) -> Reporter:
+    def _reporter(self, store: Store) -> StatusReporter:
         page = PageView.open(self._files, store.path)
         assert page is not None, "an owner publishes its positions"
-        return Reporter(
+        return StatusReporter(
             self._files,
             store,
             self._plan.commitlog,
@@ -158,7 +158,7 @@ class Daemon:
 
     # --- when it stops ---
 
-    def _end(self, store: Store, reporter: Reporter) -> Ending:
+    def _end(self, store: Store, reporter: StatusReporter) -> Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         with Deadline(seconds, self._late_code, self._writer):
             self._state = NOW_STOPPING

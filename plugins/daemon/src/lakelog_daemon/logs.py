@@ -76,7 +76,7 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 @attrs.frozen
-class Target:
+class LogTarget:
     """The destination of the log: a file to append to, or stderr."""
 
     path: Path | None = None
@@ -94,7 +94,7 @@ class LogWriter(logging.Handler):
     :ivar dropped: number of lines that could not be written
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: LogTarget) -> None:
         super().__init__()
         self.dropped = 0
         self._target = target
@@ -147,7 +147,7 @@ class LogWriter(logging.Handler):
         self._fd = fresh
 
 
-def start_log(target: Target, level: str, *, as_json: bool) -> LogWriter:
+def start_log(target: LogTarget, level: str, *, as_json: bool) -> LogWriter:
     """Send all log records of this process to ``target``; raises ``OSError``."""
     writer = LogWriter(target)
     writer.setFormatter(JsonFormatter() if as_json else TextFormatter())

@@ -18,7 +18,7 @@ from lakelog_daemon.specs import Spec, check_names, follower, parse
 
 
 @attrs.frozen
-class Plan:
+class ServePlan:
     """A store to serve.
 
     :ivar services: the programs to run beside it
@@ -41,7 +41,7 @@ class Plan:
         settings: Path | None = None,
         broker_conf: Path | None = None,
         arguments: Mapping[str, Any],
-    ) -> Plan:
+    ) -> ServePlan:
         """Resolve plugins, settings and programs; touches no file of the store.
 
         :param services: further ``NAME=COMMAND``

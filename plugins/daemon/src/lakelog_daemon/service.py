@@ -38,7 +38,7 @@ SETTLING_SECONDS: Final = 1.0
 
 
 @unique
-class State(StrEnum):
+class ServiceState(StrEnum):
     """The state of a service."""
 
     WAITING = "waiting"
@@ -85,7 +85,7 @@ class Service:
         self, spec: Spec, store: Path, settings: ServeSettings, loop: Calling, backoff: Backoff
     ) -> None:
         self.spec = spec
-        self.state = State.WAITING
+        self.state = ServiceState.WAITING
         self.record = Record()
         self._store = store
         self._hang_seconds = settings.hang_timeout_ms / 1000
@@ -102,7 +102,7 @@ class Service:
     @property
     def is_over(self) -> bool:
         """Whether it has stopped permanently."""
-        return self.state is State.STOPPED
+        return self.state is ServiceState.STOPPED
 
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
@@ -112,7 +112,7 @@ class Service:
         except OSError as error:
             self._rest(f"cannot be started: {error.strerror or error}", 0.0)
             return
-        self._child, self.state = child, State.RUNNING
+        self._child, self.state = child, ServiceState.RUNNING
         record = self.record
         record.started, record.started_ms = time.monotonic(), time.time_ns() // 1_000_000
         record.is_ready, record.said, record.beat, record.held_since = False, None, None, None
@@ -121,7 +121,7 @@ class Service:
     def look(self) -> None:
         """Kill it if it hangs; to be called periodically."""
         child, record, now = self._child, self.record, time.monotonic()
-        if child is None or not self._hang_seconds or self.state is not State.RUNNING:
+        if child is None or not self._hang_seconds or self.state is not ServiceState.RUNNING:
             return
         seen = look_at(child.pid)
         if seen is None or not seen.is_stopped:
@@ -140,7 +140,7 @@ class Service:
         """Ask it to stop, and never restart it."""
         if self._timer is not None:
             self._timer.cancel()
-        self.state = State.STOPPED if self._child is None else State.STOPPING
+        self.state = ServiceState.STOPPED if self._child is None else ServiceState.STOPPING
         if self._child is not None:
             self._child.send(signal.SIGTERM)
             self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
@@ -170,9 +170,9 @@ class Service:
     @property
     def health(self) -> str:
         """``ok``, ``hanging``, ``stopped``, or ``restarting`` until it has run for a while."""
-        if self.state is State.RUNNING:
+        if self.state is ServiceState.RUNNING:
             return self._running_health()
-        return "restarting" if self.state is State.WAITING else "stopped"
+        return "restarting" if self.state is ServiceState.WAITING else "stopped"
 
     def _running_health(self) -> str:
         record = self.record
@@ -203,8 +203,8 @@ class Service:
         self._child = None
         how = _spoken(status)
         self.record.last_exit = how
-        if self.state is State.STOPPING:
-            self.state = State.STOPPED
+        if self.state is ServiceState.STOPPING:
+            self.state = ServiceState.STOPPED
             self._log(logging.INFO, "stopped", f"has stopped: {how}")
         else:
             self._rest(how, time.monotonic() - self.record.started)
@@ -212,7 +212,7 @@ class Service:
     def _rest(self, how: str, ran_seconds: float) -> None:
         """Wait for the restart delay, then start it again."""
         pause = self._backoff.after(ran_seconds)
-        self.state, self.record.last_exit = State.WAITING, how
+        self.state, self.record.last_exit = ServiceState.WAITING, how
         self._log(logging.WARNING, "ended", f"{how}; it is started again in {pause:.1f} s")
         self.record.settled = time.monotonic() + pause + max(pause, SETTLING_SECONDS)
         self._timer = self._loop.later(pause, self._again)

@@ -45,7 +45,7 @@ import attrs
 from lakelog.dispatch.runner import Lag
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.page_view import PageView, process_start
-from lakelog.files.pages.shared_page import State
+from lakelog.files.pages.shared_page import OwnerState
 from lakelog.files.state.pins import read_pins
 from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.housekeeping.disks import watched
@@ -83,7 +83,7 @@ class Served(Protocol):
 
 
 @attrs.define
-class Reporter:
+class StatusReporter:
     """Builds a status; rates cover the time since the last call.
 
     :ivar services: returns the rows of the supervised services
@@ -103,7 +103,7 @@ class Reporter:
     @property
     def has_failed(self) -> bool:
         """Whether the store refuses puts until it is reopened."""
-        return self.page.state is State.FAILED and not self.store.is_writable
+        return self.page.state is OwnerState.FAILED and not self.store.is_writable
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""

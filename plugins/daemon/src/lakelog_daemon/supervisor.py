@@ -15,7 +15,7 @@ _REAP_SECONDS: Final = 2.0
 """How long a killed process may take to end, in seconds; one blocked by a disk takes longer."""
 
 
-class Waiting(Calling, Protocol):
+class LoopClock(Calling, Protocol):
     """The loop's methods that a supervisor uses."""
 
     def run(self, is_done: Callable[[], bool], timeout_seconds: float | None = None) -> bool:
@@ -26,7 +26,7 @@ class Supervisor:
     """The services; all methods are called from the loop's thread."""
 
     def __init__(
-        self, specs: Iterable[Spec], store: Path, settings: ServeSettings, loop: Waiting
+        self, specs: Iterable[Spec], store: Path, settings: ServeSettings, loop: LoopClock
     ) -> None:
         self._loop = loop
         self.services = tuple(

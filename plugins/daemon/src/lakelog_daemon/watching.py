@@ -15,7 +15,7 @@ import attrs
 
 from lakelog.errors import NoOwner, NotAStore
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.page_reader import Belief
+from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.pages.page_view import PageView
 from lakelog.files.shared.ownership import is_held, is_owned, is_served, owner_pid
 from lakelog.log.commit_log import APPENDING
@@ -40,12 +40,12 @@ class Watcher:
     files: FileSystem
     path: Path
     commitlog: Path
-    _belief: Belief = attrs.field(init=False)
+    _belief: PageReader = attrs.field(init=False)
     _former: Look | None = attrs.field(default=None, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._belief = Belief(self.files, self.path)
+        self._belief = PageReader(self.files, self.path)
 
     @property
     def needs_two(self) -> bool:

@@ -25,7 +25,7 @@ from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.keys import Longs, find_keys
 from lakelog_hash_index.making import UNFINISHED
 from lakelog_hash_index.names import is_name
-from lakelog_hash_index.shape import Shape
+from lakelog_hash_index.shape import IndexShape
 
 BROKEN: Final = "the index file breaks a rule"
 NOT_ONE: Final = "it is no index file"
@@ -58,7 +58,7 @@ class IndexVerifier:
         self,
         files: FileSystem,
         directory: Path,
-        shape: Shape,
+        shape: IndexShape,
         minimum: int,
         *,
         living: bool,
@@ -78,7 +78,7 @@ class IndexVerifier:
 
     # --- each file by itself ---
 
-    def _examine(self, files: FileSystem, shape: Shape) -> list[IndexFile]:
+    def _examine(self, files: FileSystem, shape: IndexShape) -> list[IndexFile]:
         """The files that break no rule, the oldest first; what others cover is to be skipped."""
         sound: list[IndexFile] = []
         end, broken = 0, False
@@ -99,7 +99,7 @@ class IndexVerifier:
         return sound
 
     def _problems(
-        self, file: IndexFile, name: str, length: int, shape: Shape, end: int
+        self, file: IndexFile, name: str, length: int, shape: IndexShape, end: int
     ) -> Iterator[Problem]:
         if not is_name(name):
             if not name.endswith(UNFINISHED):  # in the making, or left by a crash: passed over

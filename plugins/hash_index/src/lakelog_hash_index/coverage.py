@@ -15,7 +15,7 @@ from lakelog_hash_index.logpeek import LogPeek
 
 
 @attrs.frozen
-class Span:
+class CoveredSpan:
     """What one file covers: the first and the last offset that it has entries of."""
 
     first: int
@@ -23,7 +23,7 @@ class Span:
 
 
 @attrs.frozen
-class Gap:
+class CoverageGap:
     """Records from ``start`` on, and before ``end``, whose keys may be in no file.
 
     :ivar kept_until: entries of records before this one can be gone on with
@@ -34,26 +34,26 @@ class Gap:
     kept_until: int
 
 
-def spans(files: Sequence[IndexFile]) -> list[Span]:
+def spans(files: Sequence[IndexFile]) -> list[CoveredSpan]:
     """What each file that has entries, and a header that can be right, covers, in order."""
     return [
-        Span(header.begin_offset, header.end_offset)
+        CoveredSpan(header.begin_offset, header.end_offset)
         for file, header in ((file, file.settled_header()) for file in files)
         if not header.is_empty and not any(header.problems(file.shape))
     ]
 
 
-def clipped(covered: Sequence[Span], end: int) -> list[Span]:
+def clipped(covered: Sequence[CoveredSpan], end: int) -> list[CoveredSpan]:
     """What is covered before ``end``."""
     return [attrs.evolve(span, last=min(span.last, end)) for span in covered if span.first < end]
 
 
-def gaps(covered: Sequence[Span], log: LogPeek, minimum: int) -> list[Gap]:
+def gaps(covered: Sequence[CoveredSpan], log: LogPeek, minimum: int) -> list[CoverageGap]:
     """Where the log has keys that lie between the files, or before the first."""
     found, at, behind_first = [], minimum, False
     for span in covered:
         if span.first > at and log.has_keys(at, span.first, behind_first=behind_first):
-            found.append(Gap(at, span.first, at + behind_first))
+            found.append(CoverageGap(at, span.first, at + behind_first))
         if span.last >= at:
             at, behind_first = span.last, True
     return found

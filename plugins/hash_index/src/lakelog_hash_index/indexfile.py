@@ -11,7 +11,7 @@ from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import FileSystem, unreadable
 from lakelog.runtime.cached import cached_property
 from lakelog_hash_index.names import is_name
-from lakelog_hash_index.shape import ENTRY, SLOT, Header, Shape
+from lakelog_hash_index.shape import ENTRY, SLOT, Header, IndexShape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _TRY_AGAIN_SECONDS: Final = 0.001
 class IndexFile:
     """A file of the full length; mapped at the first look, and readable after it was deleted."""
 
-    def __init__(self, files: FileSystem, path: Path, shape: Shape) -> None:
+    def __init__(self, files: FileSystem, path: Path, shape: IndexShape) -> None:
         self.path = path
         self.shape = shape
         self._files = files
@@ -95,7 +95,7 @@ class IndexFile:
 
 
 def index_files(
-    files: FileSystem, directory: Path, shape: Shape
+    files: FileSystem, directory: Path, shape: IndexShape
 ) -> tuple[list[IndexFile], list[CorruptIndex]]:
     """The files of an index, the oldest first, and an error for each that has a wrong length.
 
@@ -112,7 +112,7 @@ def index_files(
     return found, wrong
 
 
-def _wrong_length(path: Path, length: int, shape: Shape) -> CorruptIndex:
+def _wrong_length(path: Path, length: int, shape: IndexShape) -> CorruptIndex:
     return CorruptIndex(
         f"it has {length} bytes, but hash-index.slots={shape.slots} and "
         f"hash-index.entries={shape.entries} make {shape.length}; set them as they were when "

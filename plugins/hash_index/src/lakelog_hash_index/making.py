@@ -14,7 +14,7 @@ from lakelog.files.filesystem import File, FileSystem
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import is_name, next_name
-from lakelog_hash_index.shape import Header, Shape
+from lakelog_hash_index.shape import Header, IndexShape
 
 UNFINISHED: Final = ".tmp"
 
@@ -29,7 +29,7 @@ class Maker:
 
     files: FileSystem
     directory: Path
-    shape: Shape
+    shape: IndexShape
     now: Callable[[], datetime] = datetime.now
 
     def make(self, last: IndexFile | None) -> IndexFileWriter:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.seeing import Seeing
-from lakelog_hash_index.shape import Shape
-from lakelog_hash_index.walk import Wanted, newest_first
+from lakelog_hash_index.shape import IndexShape
+from lakelog_hash_index.walk import KeyQuestion, newest_first
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -31,7 +31,7 @@ class OwnerIndex:
 
     directories: Sequence[str] = (INDEX_DIR,)
 
-    def __init__(self, shape: Shape, context: Context) -> None:
+    def __init__(self, shape: IndexShape, context: Context) -> None:
         self._shape = shape
         self._context = context
         self._unclean = (context.path / ABORT_FILE).exists()
@@ -172,7 +172,7 @@ class OwnerIndex:
         """
         from lakelog_hash_index.javahash import hash_key
 
-        wanted = Wanted(hash_key(topic, key), begin_ms, end_ms)
+        wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         files = reversed(self._appender.files)
         return newest_first(files, (), wanted, range(self._minimum, _ENDLESS))
 

@@ -10,8 +10,8 @@ from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.seen import read_seen
-from lakelog_hash_index.shape import Shape
-from lakelog_hash_index.walk import Wanted, newest_first
+from lakelog_hash_index.shape import IndexShape
+from lakelog_hash_index.walk import KeyQuestion, newest_first
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakelog.errors import CorruptIndex
     from lakelog.interfaces import Context, HashChains
     from lakelog.interfaces.verifying import Verifier
-    from lakelog_hash_index.coverage import Span
+    from lakelog_hash_index.coverage import CoveredSpan
     from lakelog_hash_index.memory import MemoryKeys
 
 _log: Final = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ class ReaderIndex:
 
     directories: Sequence[str] = (INDEX_DIR,)
 
-    def __init__(self, shape: Shape, context: Context) -> None:
+    def __init__(self, shape: IndexShape, context: Context) -> None:
         self._shape = shape
         self._context = context
         self._files: tuple[IndexFile, ...] = ()
         self._damage: Sequence[CorruptIndex] = ()
-        self._spans: Sequence[Span] = ()
+        self._spans: Sequence[CoveredSpan] = ()
         self._memory: MemoryKeys | None = None
         self._minimum = self._limit = self._seen = 0
 
@@ -174,7 +174,7 @@ class ReaderIndex:
         """
         from lakelog_hash_index.javahash import hash_key
 
-        wanted = Wanted(hash_key(topic, key), begin_ms, end_ms)
+        wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         others = (
             [] if self._memory is None else self._memory.find(wanted.key_hash, begin_ms, end_ms)
         )

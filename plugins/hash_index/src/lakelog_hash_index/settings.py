@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 from attrs import field, validators
 
-from lakelog_hash_index.shape import Shape
+from lakelog_hash_index.shape import IndexShape
 
 LARGEST_FILE_BYTES: Final = (1 << 31) - 1
 """RocketMQ computes the length of an index file as a signed 32-bit integer."""
@@ -33,6 +33,6 @@ class HashIndexSettings:
             )
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> IndexShape:
         """The layout of a file."""
-        return Shape(self.slots, self.entries)
+        return IndexShape(self.slots, self.entries)

@@ -21,7 +21,7 @@ LARGEST_INT: Final = (1 << 31) - 1
 
 
 @attrs.frozen
-class Shape:
+class IndexShape:
     """How many slots and entries each file of an index has."""
 
     slots: int
@@ -85,7 +85,7 @@ class Header:
         """Whether there are no entries."""
         return self.count <= 1
 
-    def problems(self, shape: Shape) -> Iterator[str]:
+    def problems(self, shape: IndexShape) -> Iterator[str]:
         """What cannot be right, whatever the rest of the file holds."""
         if not 1 <= self.count <= shape.entries:
             yield f"indexCount is {self.count}, expected 1 to {shape.entries}"

@@ -10,7 +10,7 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog_hash_index.examine import IndexProblem, examine
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import is_name
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, Shape
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape
 
 ENTRIES_PER_SLOT: Final = 4
 """RocketMQ's default proportion, by which a file's length tells its shape."""
@@ -34,7 +34,7 @@ def verify(
     found: list[IndexProblem] = []
     sound: list[IndexFile] = []
     for name, length in files.list(path):
-        shape = Shape(slots, entries) if slots and entries else _shape_of(length)
+        shape = IndexShape(slots, entries) if slots and entries else _shape_of(length)
         if not is_name(name):
             found.append(IndexProblem(path / name, 0, "it is no index file"))
         elif shape is None or length != shape.length:
@@ -47,10 +47,10 @@ def verify(
     return found + _misplaced(sound)
 
 
-def _shape_of(length: int) -> Shape | None:
+def _shape_of(length: int) -> IndexShape | None:
     per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
     slots, rest = divmod(length - HEADER.size, per_slot)
-    return None if rest or slots < 1 else Shape(slots, slots * ENTRIES_PER_SLOT)
+    return None if rest or slots < 1 else IndexShape(slots, slots * ENTRIES_PER_SLOT)
 
 
 def _misplaced(files: list[IndexFile]) -> list[IndexProblem]:

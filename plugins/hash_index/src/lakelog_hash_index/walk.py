@@ -22,7 +22,7 @@ _ROUNDED_MS: Final = 999
 
 
 @attrs.frozen
-class Wanted:
+class KeyQuestion:
     """What is looked for: ``key_hash`` as the index keeps it, store times in ms, both ends in."""
 
     key_hash: int
@@ -37,7 +37,7 @@ class Wanted:
 def newest_first(
     files: Iterable[IndexFile],
     others: Iterable[int],
-    wanted: Wanted,
+    wanted: KeyQuestion,
     within: range,
     known_damage: Iterable[CorruptIndex] = (),
 ) -> Iterator[int]:
@@ -57,7 +57,7 @@ def newest_first(
 
 
 def _through(
-    files: Iterable[IndexFile], wanted: Wanted, damage: list[CorruptIndex]
+    files: Iterable[IndexFile], wanted: KeyQuestion, damage: list[CorruptIndex]
 ) -> Iterator[int]:
     for file in files:
         try:
@@ -66,7 +66,7 @@ def _through(
             damage.append(error)
 
 
-def walk(file: IndexFile, wanted: Wanted) -> Iterator[int]:
+def walk(file: IndexFile, wanted: KeyQuestion) -> Iterator[int]:
     """What one file holds; raises :class:`~lakelog.errors.CorruptIndex` where it is damaged."""
     slot = wanted.key_hash % file.shape.slots
     number = file.slot(slot)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.verify.verify import Asked, Verified
+    from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class EngineProvider(Protocol):
     ) -> Sequence[Compacted]:
         """Compact Iceberg tables of one warehouse; what was done, in their order."""
 
-    def verified(self, asked: Asked, master: str | None) -> Verified:
+    def verified(self, asked: VerifyRequest, master: str | None) -> Verified:
         """Compare a table with its log."""
 
     def is_running(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakelog import Message
 from lakelog_lake.bodies import parser_for
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import rows_of
 from plugins.lake.tests.landing.table_specs import land_spec, per_topic, read_topic
@@ -39,7 +39,7 @@ def test_all_formats(kind: str, tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as store:
         for topic, body in bodies.items():
             store.put_batch([Message(topic, body)] * GOOD + [Message(topic, b"\xff\xff")])
-    land_spec(Source(tmp_path / "store", "S"), per_topic(kind, tmp_path / "t", parsers))
+    land_spec(LandingSource(tmp_path / "store", "S"), per_topic(kind, tmp_path / "t", parsers))
     for topic, parser in parsers.items():
         rows = read_topic(kind, tmp_path / "t", topic)
         columns = parser.fields.names

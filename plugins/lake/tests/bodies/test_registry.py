@@ -17,7 +17,7 @@ from lakelog_lake.bodies import parser_for
 from lakelog_lake.bodies.registry import client
 from lakelog_lake.bodies.registry.client import USER_INFO
 from lakelog_lake.errors import RegistryUnreachable
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of
@@ -254,9 +254,9 @@ def test_landing_waits_for_a_registry_and_loses_nothing(
     spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers=parsers)
     server.failing = 1000
     with pytest.raises(RegistryUnreachable):
-        land_spec(Source(tmp_path / "s", "S"), spec)
+        land_spec(LandingSource(tmp_path / "s", "S"), spec)
     server.failing = 0
-    land_spec(Source(tmp_path / "s", "S"), spec)
+    land_spec(LandingSource(tmp_path / "s", "S"), spec)
     assert sorted(read("parquet", tmp_path / "t")["id"].to_pylist()) == list(range(20))
     assert read_dead("parquet", tmp_path / "t")["error"].to_pylist() == [
         "the registry has no schema 88"

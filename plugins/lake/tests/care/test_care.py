@@ -19,9 +19,9 @@ from lakelog.errors import SettingsError
 from lakelog_lake.care import merging
 from lakelog_lake.care.care import compact as compact_tables
 from lakelog_lake.care.care import expire as expire_tables
-from lakelog_lake.care.terms import Retention
+from lakelog_lake.care.terms import RetentionTerms
 from lakelog_lake.errors import TooBusy
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.kept import duration
@@ -41,7 +41,7 @@ from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import messages, open_small
 
 MIB = 1 << 20
-EVERYTHING = Retention(0)
+EVERYTHING = RetentionTerms(0)
 _DAYS = 86_400
 
 
@@ -51,7 +51,7 @@ def compact(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source, path = Source(store_path, "S"), tmp_path / "t"
+    source, path = LandingSource(store_path, "S"), tmp_path / "t"
     sink = make(kind, path)
     land_all(source, sink)
     before = sink.head("S").position
@@ -76,13 +76,13 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
 
 
 def test_rows_in_a_compacted_parquet_file_are_sorted(store_path: Path, tmp_path: Path) -> None:
-    land_all(Source(store_path, "S"), make("parquet", tmp_path / "t"))
+    land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
     compact("parquet", tmp_path / "t")
     assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
 def test_each_queue_in_a_compacted_delta_file_is_in_order(store_path: Path, tmp_path: Path) -> None:
-    land_all(Source(store_path, "S"), make("delta", tmp_path / "t"))
+    land_all(LandingSource(store_path, "S"), make("delta", tmp_path / "t"))
     compact("delta", tmp_path / "t")
     for path in files("delta", tmp_path / "t"):
         offsets = parquet.read_table(path, partitioning=None)["queue_offset"].to_pylist()
@@ -94,7 +94,7 @@ def test_topics_of_any_name_are_compacted(kind: str, tmp_path: Path) -> None:
     from lakelog import Message
 
     names = ["a%b", "with space", "a=b", "ü", "x" * 120]
-    source, path = Source(tmp_path / "s", "S"), tmp_path / "t"
+    source, path = LandingSource(tmp_path / "s", "S"), tmp_path / "t"
     for _ in range(2):
         with open_small(tmp_path / "s") as store:
             store.put_batch([Message(name, b"1", queue_id=0) for name in names])
@@ -109,7 +109,7 @@ def test_topics_of_any_name_are_compacted(kind: str, tmp_path: Path) -> None:
 def test_a_compaction_while_a_dispatcher_writes(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    source, path = Source(store_path, "S"), tmp_path / "t"
+    source, path = LandingSource(store_path, "S"), tmp_path / "t"
     sink = make(kind, path)
     land(source, sink, in_process, SMALL)
 
@@ -128,7 +128,7 @@ def test_a_compaction_while_a_dispatcher_writes(
 def test_a_dispatcher_that_is_faster_does_not_end_a_compaction(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, path = Source(store_path, "S"), tmp_path / "t"
+    source, path = LandingSource(store_path, "S"), tmp_path / "t"
     land(source, make("parquet", path), in_process, SMALL)
     inner = ParquetSink._publish
     landed: list[object] = []
@@ -152,7 +152,7 @@ def test_of_two_compactions_one_wins(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", path))
+    land_all(LandingSource(store_path, "S"), make("parquet", path))
     inner, calls = merging.merge, list[Path]()
 
     def other_first(paths: Sequence[Path], made: Path) -> Any:
@@ -169,23 +169,23 @@ def test_of_two_compactions_one_wins(
     assert len(list((path / "data").iterdir())) == 3
 
 
-def gone(path: Path, retention: Retention) -> int:
+def gone(path: Path, retention: RetentionTerms) -> int:
     """How many files that removed."""
     return sum(done.files for _, done in expire_tables(f"parquet:{path}", None, retention))
 
 
 def test_young_versions_stay(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", path))
+    land_all(LandingSource(store_path, "S"), make("parquet", path))
     small = len(files("parquet", path))
     compact("parquet", path)
     newest = max((path / "_lakelog").glob("*.json")).name
-    assert gone(path, Retention(7 * _DAYS)) == 0
-    assert gone(path, Retention(0, keep=2)) == 0
+    assert gone(path, RetentionTerms(7 * _DAYS)) == 0
+    assert gone(path, RetentionTerms(0, keep=2)) == 0
     for manifest in (path / "_lakelog").iterdir():  # an old table, but it was just compacted
         if manifest.name != newest:
             os.utime(manifest, (0, 0))
-    assert gone(path, Retention(7 * _DAYS)) == 0
+    assert gone(path, RetentionTerms(7 * _DAYS)) == 0
     assert gone(path, EVERYTHING) == small
     assert_exactly("parquet", path, keys_of(store_path, "S"))
 
@@ -196,7 +196,7 @@ def test_files_that_no_version_names_go_when_they_are_old(
 ) -> None:
     path = tmp_path / "t"
     sink = make(kind, path)
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     data = files(kind, path)[0].parent
     old, young = data / "old.parquet", data / "young.parquet"
     for each in (old, young):
@@ -210,7 +210,7 @@ def test_files_that_no_version_names_go_when_they_are_old(
 
 
 def test_iceberg_expires_without_java(store_path: Path, tmp_path: Path) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     land_all(source, make("iceberg", tmp_path / "t"))
     before = make("iceberg", tmp_path / "t").head("S").position
     ((_, gone),) = expire_tables(f"iceberg:{tmp_path / 't'}", None, EVERYTHING)
@@ -227,15 +227,15 @@ def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path
     other, path = tmp_path / "other", tmp_path / "t"
     with open_small(other) as store:
         store.put_batch(list(messages(100)))
-    land_all(Source(other, "O"), make("iceberg", path))
+    land_all(LandingSource(other, "O"), make("iceberg", path))
     table = sqlite_catalog(path).load_table(TABLE)
     current = table.metadata.current_snapshot_id
     assert current is not None
     table.manage_snapshots().create_tag(current, "kept").commit()
-    land_all(Source(store_path, "S"), make("iceberg", path))
+    land_all(LandingSource(store_path, "S"), make("iceberg", path))
     expire_tables(f"iceberg:{path}", None, EVERYTHING)
     for name, place in (("O", other), ("S", store_path)):
-        assert land_all(Source(place, name), make("iceberg", path)) == []
+        assert land_all(LandingSource(place, name), make("iceberg", path)) == []
     assert (
         sqlite_catalog(path).load_table(TABLE).scan(snapshot_id=current).to_arrow().num_rows == 100
     )
@@ -243,7 +243,7 @@ def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path
 
 def test_the_commands(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", path))
+    land_all(LandingSource(store_path, "S"), make("parquet", path))
     small = len(files("parquet", path))
     done = run("lake", "compact", f"parquet:{path}")
     assert done.stdout == f"the Parquet table {path}: {small} files became 3\n"

@@ -15,7 +15,7 @@ import pytest
 from lakelog import Message
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.care.relanding import Relanded, _Store, reland
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,
@@ -58,7 +58,7 @@ class Landed:
         return done.landed, done.taken_out, done.left
 
     def dispatch(self, spec: TableSpec) -> None:
-        land_spec(Source(self.folder / "s", "S"), spec)
+        land_spec(LandingSource(self.folder / "s", "S"), spec)
 
     def ids(self) -> list[int]:
         return sorted(read(self.kind, self.folder / "t")["id"].to_pylist())
@@ -168,7 +168,7 @@ def test_a_dispatcher_that_was_under_way_goes_on(
             calls.append(what)
             assert landed.reland() == (LACKING, LACKING, BROKEN)
 
-    lander = dispatcher(Source(landed.folder / "s", "S"), landed.mended, on_phase=on_phase)
+    lander = dispatcher(LandingSource(landed.folder / "s", "S"), landed.mended, on_phase=on_phase)
     while (passed := lander.one_pass()) is not None:
         assert passed.won
     assert calls
@@ -186,7 +186,7 @@ def test_what_is_to_land_yet_is_left_to_the_dispatcher(landed: Landed) -> None:
         if what == "one committed":
             raise Killed
 
-    lander = dispatcher(Source(landed.folder / "s", "S"), landed.first, on_phase=on_phase)
+    lander = dispatcher(LandingSource(landed.folder / "s", "S"), landed.first, on_phase=on_phase)
     with pytest.raises(Killed):
         lander.one_pass()
     assert landed.reland()[:2] == (LACKING, LACKING)
@@ -208,7 +208,7 @@ def test_the_command(landed: Landed) -> None:
 
 def test_a_table_without_dead_letters(kind: str, tmp_path: Path) -> None:
     put(tmp_path / "s", range(3))
-    land_spec(Source(tmp_path / "s", "S"), TableSpec(f"{kind}:{tmp_path / 't'}"))
+    land_spec(LandingSource(tmp_path / "s", "S"), TableSpec(f"{kind}:{tmp_path / 't'}"))
     (tmp_path / "x.ddl").write_text("id bigint")
     command = ("lake", "reland", f"{kind}:{tmp_path / 't'}", "--body", f"*=json:{tmp_path}/x.ddl")
     done = run(*command)
@@ -222,7 +222,7 @@ def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     spec = TableSpec(
         f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path}/x.ddl")}
     )
-    land_spec(Source(tmp_path / "s", "S"), spec)
+    land_spec(LandingSource(tmp_path / "s", "S"), spec)
     assert [attrs.evolve(each, table="") for each in reland(spec)] == [Relanded("", 0, 0, 0)]
 
 
@@ -233,7 +233,7 @@ def test_each_topic_may_have_tables_of_its_own(kind: str, tmp_path: Path) -> Non
         if (tmp_path / f"{name}.ddl").write_text(ddl)
     )
     put(tmp_path / "s", range(ROWS))
-    land_spec(Source(tmp_path / "s", "S"), per_topic(kind, tmp_path / "t", strict))
+    land_spec(LandingSource(tmp_path / "s", "S"), per_topic(kind, tmp_path / "t", strict))
     done = list(reland(per_topic(kind, tmp_path / "t", loose)))
     assert [each.landed for each in done] == [each.taken_out for each in done]
     assert sum(each.landed for each in done) == LACKING

@@ -14,12 +14,12 @@ from lakelog import Message
 from lakelog_lake.care.rewind import planned
 from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
-from lakelog_lake.tables.fields import Shape
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tables.fields import TableShape
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.table_specs import Even, assert_parsed, land_spec, read_dead
@@ -35,15 +35,15 @@ from plugins.lake.tests.landing.tables import (
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
 
-BIG = Bounds()
+BIG = TaskLimits()
 
 
 @attrs.frozen
 class Cut:
     """A store that lost 50 of 350 messages, all of which are in a table beside another store."""
 
-    source: Source
-    other: Source
+    source: LandingSource
+    other: LandingSource
     table: Path
 
     def lose(self, backup: Path, new: int) -> None:
@@ -55,7 +55,11 @@ class Cut:
 
 
 def cut(store_path: Path, tmp_path: Path, make_it: Callable[[], Sink], new: int) -> Cut:
-    found = Cut(Source(store_path, "S"), Source(filled(tmp_path / "o", 60), "O"), tmp_path / "t")
+    found = Cut(
+        LandingSource(store_path, "S"),
+        LandingSource(filled(tmp_path / "o", 60), "O"),
+        tmp_path / "t",
+    )
     copy_store(store_path, tmp_path / "backup")
     with open_small(store_path) as store:
         store.put_batch(list(messages(50)))
@@ -97,7 +101,7 @@ def test_rows_that_the_log_has_no_more_go(
 def test_other_partitions(
     kind: str, store_path: Path, tmp_path: Path, partition: tuple[str, ...]
 ) -> None:
-    shape = Shape(partition=partition)
+    shape = TableShape(partition=partition)
 
     def make_it() -> Sink:
         sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=shape)
@@ -150,7 +154,7 @@ def test_a_table_that_was_changed_meanwhile_is_left(
 
 def test_dead_letters_go_too(store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"delta:{tmp_path / 't'}", parsers={"*": Even()})
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     copy_store(store_path, tmp_path / "backup")
     with open_small(store_path) as store:
         store.put_batch(list(messages(50)))

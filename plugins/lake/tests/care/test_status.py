@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lakelog import Message
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import files
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import messages, open_small
@@ -68,8 +68,12 @@ def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
 
 def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
-    lander = Dispatcher(
-        Source(path, "S"), targets_for(TableSpec(to)), in_process, Bounds(), is_last=lambda: True
+    lander = LandingDispatcher(
+        LandingSource(path, "S"),
+        targets_for(TableSpec(to)),
+        in_process,
+        TaskLimits(),
+        is_last=lambda: True,
     )
     took = []
     for count in (30, 3, 300):

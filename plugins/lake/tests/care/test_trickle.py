@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from lakelog.errors import SettingsError
 from lakelog_lake.care import trickle
 from lakelog_lake.care.trickle import Compacting
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.readback.folders import Added
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.tiers import mergeable
@@ -37,7 +37,7 @@ def trickled(store: Path, sink: Any, passes: int) -> None:
     for _ in range(passes):
         with open_small(store) as opened:
             opened.put_batch(list(messages(15)))
-        land_all(Source(store, "S"), sink)
+        land_all(LandingSource(store, "S"), sink)
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -53,7 +53,7 @@ def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     assert_exactly(kind, path, keys_of(store, "S"))
     before = sink.head("S").position
     assert before is not None
-    assert land_all(Source(store, "S"), make(kind, path)) == []
+    assert land_all(LandingSource(store, "S"), make(kind, path)) == []
     assert sink.head("S").position == before
 
 

@@ -18,7 +18,7 @@ from lakelog import Message
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
 from lakelog_lake.readback.open import opened
 from lakelog_lake.tasks.engines import in_process
@@ -34,7 +34,7 @@ from lakelog_lake.verify.differences import (
     PLACE,
     Range,
 )
-from lakelog_lake.verify.verify import Asked, Verified, verify_here
+from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make
 from plugins.lake.tests.landing.test_cli import LAKELOG, run
@@ -45,7 +45,7 @@ PART = 20_000
 
 
 def verify(to: str, store: Path, name: str = "S") -> Verified:
-    return verify_here(Asked(store, name, opened(to), EVERYTHING), part_bytes=PART)
+    return verify_here(VerifyRequest(store, name, opened(to), EVERYTHING), part_bytes=PART)
 
 
 def ranges(found: Verified) -> dict[str, list[Range]]:
@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made")
     with open_small(path / "store") as store:
         store.put_batch(list(messages(300)))
-    land_all(Source(path / "store", "S"), make("parquet", path / "t"))
+    land_all(LandingSource(path / "store", "S"), make("parquet", path / "t"))
     return path
 
 
@@ -82,8 +82,8 @@ def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path)
     with open_small(other) as store:
         store.put_batch(list(messages(40)))
     sink = make(kind, tmp_path / "t")
-    land_all(Source(other, "O"), sink)
-    land(Source(store_path, "S"), sink, in_process, SMALL)  # not everything
+    land_all(LandingSource(other, "O"), sink)
+    land(LandingSource(store_path, "S"), sink, in_process, SMALL)  # not everything
     found = verify(f"{kind}:{tmp_path / 't'}", store_path)
     assert found.is_clean
     assert found.position.end < found.log.end
@@ -196,7 +196,7 @@ def test_bodies_that_were_compressed_are_compared(tmp_path: Path) -> None:
     with (store_path / "commitlog" / segment_name(0)).open("r+b") as file:
         for each in done:
             os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), each.physical_offset + 36)
-    land_all(Source(store_path, "S"), make("parquet", tmp_path / "t"))
+    land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
     assert verify(f"parquet:{tmp_path / 't'}", store_path).is_clean
     change(tmp_path / "t", "t", lambda table: with_value(table, 2, "body", b"altered"))
     (differs,) = ranges(verify(f"parquet:{tmp_path / 't'}", store_path))[BODY]
@@ -210,7 +210,7 @@ def test_damage_in_the_log_is_told_and_no_difference(tmp_path: Path, store_path:
     data = bytearray(segment.read_bytes())
     data[victim.physical_offset % SEGMENT + 4] ^= 0xFF
     segment.write_bytes(data)
-    land_all(Source(store_path, "S", skip_damage=True), make("parquet", tmp_path / "t"))
+    land_all(LandingSource(store_path, "S", skip_damage=True), make("parquet", tmp_path / "t"))
     found = verify(f"parquet:{tmp_path / 't'}", store_path)
     assert found.is_clean
     assert [each.start for each in found.damaged] == [victim.physical_offset]
@@ -241,7 +241,7 @@ def test_what_is_no_table_is_refused_in_one_line(
     (tmp_path / "t").mkdir()
     with pytest.raises(NoTable):
         opened(to)
-    land_all(Source(store_path, "S"), make(kind, tmp_path / "u"))
+    land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "u"))
     done = run("lake", "verify", store_path, "--to", f"{kind}:{tmp_path / 'u'}")
     assert done.exit_code == 2
     assert "it holds S" in done.stderr
@@ -324,7 +324,7 @@ def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: P
 
 def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:
     sink = make(kind, tmp_path / "u")
-    land_all(Source(made / "store", "S"), sink)
+    land_all(LandingSource(made / "store", "S"), sink)
     files(kind, tmp_path / "u")[3].unlink()
     to = ("--to", f"{kind}:{tmp_path / 'u'}", "--store-id", "S")
     done = run("lake", "verify", made / "store", *to)

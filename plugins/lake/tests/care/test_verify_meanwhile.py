@@ -8,15 +8,15 @@ from pathlib import Path
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
-from lakelog_lake.readback.commits import Commit
-from lakelog_lake.readback.landed_table import DataFile, LandedTable, Size
+from lakelog_lake.readback.commits import TableCommit
+from lakelog_lake.readback.landed_table import DataFile, LandedTable, TableSize
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.verify.verify import Asked, verify_here
+from lakelog_lake.verify.verify import VerifyRequest, verify_here
 from plugins.lake.tests.landing.tables import SMALL, make
 from plugins.lake.tests.stores import messages, open_small
 
@@ -26,7 +26,7 @@ class Landing:
     """A pass lands between the look at the position and the first row."""
 
     table: LandedTable
-    source: Source
+    source: LandingSource
     sink: Sink
 
     @property
@@ -46,20 +46,20 @@ class Landing:
     def data_files(self) -> list[DataFile]:
         return self.table.data_files()
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         return self.table.size()
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         return self.table.commits()
 
 
 def test_what_lands_while_rows_are_read_is_no_difference(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    source, sink = Source(store_path, "S"), make(kind, tmp_path / "t")
+    source, sink = LandingSource(store_path, "S"), make(kind, tmp_path / "t")
     land(source, sink, in_process, SMALL)
     table = Landing(opened(f"{kind}:{tmp_path / 't'}"), source, sink)
-    found = verify_here(Asked(store_path, "S", table, EVERYTHING))
+    found = verify_here(VerifyRequest(store_path, "S", table, EVERYTHING))
     assert found.is_clean, list(found.differences.each())
     tallies = found.differences.tallies.values()
     assert 0 < sum(each.log for each in tallies) == sum(each.table for each in tallies) < 300
@@ -74,6 +74,6 @@ def test_rows_of_a_store_that_did_not_move_are_still_told(store_path: Path, tmp_
     with open_small(other) as store:
         store.put_batch(list(messages(300)))
     sink = make("parquet", tmp_path / "t")
-    land(Source(store_path, "S"), sink, in_process, SMALL)
-    table = Landing(opened(f"parquet:{tmp_path / 't'}"), Source(other, "O"), sink)
-    assert verify_here(Asked(store_path, "S", table, EVERYTHING)).is_clean
+    land(LandingSource(store_path, "S"), sink, in_process, SMALL)
+    table = Landing(opened(f"parquet:{tmp_path / 't'}"), LandingSource(other, "O"), sink)
+    assert verify_here(VerifyRequest(store_path, "S", table, EVERYTHING)).is_clean

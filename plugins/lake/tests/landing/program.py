@@ -30,12 +30,12 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.table_specs import Even, dispatcher, per_topic
 
-BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=48 << 10)
+BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=48 << 10)
 
 
 @attrs.define
@@ -79,7 +79,7 @@ def report_commits(kind: str, reporter: Reporter) -> None:
         _around(DeltaSink, "commit", before=lambda: reporter.say("committing"))
 
 
-def report_ahead(kind: str, lander: Dispatcher, reporter: Reporter) -> None:
+def report_ahead(kind: str, lander: LandingDispatcher, reporter: Reporter) -> None:
     """See to it that each commit waits until the next pass is written, and is then told of."""
     is_ahead = False
 
@@ -159,7 +159,7 @@ def _run(orders: Orders, pipe: Connection) -> None:
     wanted = spec(orders.kind, orders.table, orders.mode)
     if orders.storage:
         wanted = attrs.evolve(wanted, table=orders.name, storage=orders.storage)
-    lander = dispatcher(Source(orders.store, "S"), wanted, BOUNDS, reporter)
+    lander = dispatcher(LandingSource(orders.store, "S"), wanted, BOUNDS, reporter)
     if orders.mode == "follow":
         pipe.send("ready")
         pipe.send(_follow(lander, pipe))

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 import lakelog
 from lakelog_lake.bodies.base import BodyParser, Parsed
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import KEY, TABLE, keys_in, keys_of, read
 
-BOUNDS = Bounds(pass_bytes=64 << 10, task_bytes=32 << 10)
+BOUNDS = TaskLimits(pass_bytes=64 << 10, task_bytes=32 << 10)
 
 
 @attrs.frozen
@@ -50,15 +50,15 @@ def per_topic(
 
 
 def dispatcher(
-    source: Source,
+    source: LandingSource,
     spec: TableSpec,
-    bounds: Bounds = BOUNDS,
+    bounds: TaskLimits = BOUNDS,
     on_phase: Callable[[str], None] = lambda _: None,
-) -> Dispatcher:
-    return Dispatcher(source, targets_for(spec), in_process, bounds, on_phase)
+) -> LandingDispatcher:
+    return LandingDispatcher(source, targets_for(spec), in_process, bounds, on_phase)
 
 
-def all_passes(lander: Dispatcher) -> list[Landed]:
+def all_passes(lander: LandingDispatcher) -> list[Landed]:
     """Until nothing is left."""
     passes = []
     while (landed := lander.one_pass()) is not None:
@@ -66,7 +66,7 @@ def all_passes(lander: Dispatcher) -> list[Landed]:
     return passes
 
 
-def land_spec(source: Source, spec: TableSpec, bounds: Bounds = BOUNDS) -> list[Landed]:
+def land_spec(source: LandingSource, spec: TableSpec, bounds: TaskLimits = BOUNDS) -> list[Landed]:
     lander = dispatcher(source, spec, bounds)
     passes = all_passes(lander)
     lander.finish()

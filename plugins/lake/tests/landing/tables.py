@@ -13,16 +13,16 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import lakelog
-from lakelog_lake.landing.dispatcher import Landed, Source, land
+from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 
 KINDS = ("iceberg", "delta", "parquet")
 TABLE = "lakelog.messages"
 KEY = ["store", "topic", "queue_id", "queue_offset", "physical_offset"]
-SMALL = Bounds(pass_bytes=24 << 10, task_bytes=8 << 10)
+SMALL = TaskLimits(pass_bytes=24 << 10, task_bytes=8 << 10)
 
 
 def make(kind: str, path: Path) -> Sink:
@@ -31,7 +31,7 @@ def make(kind: str, path: Path) -> Sink:
     return sink
 
 
-def land_all(source: Source, sink: Sink, bounds: Bounds = SMALL) -> list[Landed]:
+def land_all(source: LandingSource, sink: Sink, bounds: TaskLimits = SMALL) -> list[Landed]:
     passes = []
     while (landed := land(source, sink, in_process, bounds)) is not None:
         passes.append(landed)

@@ -11,13 +11,13 @@ import attrs
 import pytest
 
 from lakelog_lake.errors import TooManyDeadLetters, Unreachable
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source, land
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource, land
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.table_specs import Even, all_passes, dispatcher, read_dead
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -59,10 +59,12 @@ class Meanwhile:
             self.does()
         self.inner.commit(*given)
 
-    def lander(self, store: Path) -> Dispatcher:
+    def lander(self, store: Path) -> LandingDispatcher:
         sink: Any = self
         targets = Targets([Target(sink)])
-        return Dispatcher(Source(store, "S"), targets, in_process, SMALL, self.on_phase)
+        return LandingDispatcher(
+            LandingSource(store, "S"), targets, in_process, SMALL, self.on_phase
+        )
 
 
 def in_folder(folder: object) -> set[Path]:
@@ -92,13 +94,13 @@ def test_the_next_pass_is_written_before_one_is_committed(
     "bounds", [SMALL, attrs.evolve(SMALL, pass_bytes=40 << 10)], ids=["as far", "further"]
 )
 def test_what_was_written_ahead_of_a_pass_that_another_landed(
-    kind: str, store_path: Path, tmp_path: Path, bounds: Bounds
+    kind: str, store_path: Path, tmp_path: Path, bounds: TaskLimits
 ) -> None:
     """It lands where the other one came as far as this one, and is removed where it went on."""
     table = tmp_path / "t"
 
     def other() -> None:
-        landed = land(Source(store_path, "S"), make(kind, table), in_process, bounds)
+        landed = land(LandingSource(store_path, "S"), make(kind, table), in_process, bounds)
         assert landed is not None
         assert landed.won
 
@@ -137,7 +139,7 @@ def test_an_end_removes_what_was_written_ahead(store_path: Path, tmp_path: Path)
 def test_nothing_is_written_ahead_of_the_last_pass(store_path: Path, tmp_path: Path) -> None:
     phases: list[str] = []
     spec = TableSpec(f"parquet:{tmp_path / 't'}")
-    lander = dispatcher(Source(store_path, "S"), spec, SMALL, phases.append)
+    lander = dispatcher(LandingSource(store_path, "S"), spec, SMALL, phases.append)
     lander.is_last = lambda: len(phases) > 4
     landed: list[Landed | None] = [lander.one_pass() for _ in range(2)]
     lander.finish()
@@ -147,7 +149,7 @@ def test_nothing_is_written_ahead_of_the_last_pass(store_path: Path, tmp_path: P
 
 def test_a_limit_of_dead_letters_counts_when_a_pass_lands(store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even()})
-    lander = dispatcher(Source(store_path, "S"), spec, SMALL)
+    lander = dispatcher(LandingSource(store_path, "S"), spec, SMALL)
     first = lander.one_pass()
     assert first is not None
     lander.max_dead_letters = first.dead_letters

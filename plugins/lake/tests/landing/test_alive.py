@@ -17,10 +17,10 @@ import pytest
 
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
 from lakelog_lake.landing.alive import Alive
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.tasks.task import Task, Written
 from plugins.daemon.tests.support import until
 from plugins.lake.tests.landing.test_cli import PROCESSES
@@ -80,9 +80,9 @@ def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
         release.wait(20)
         return done + list(in_process(tasks[-1:], alive))
 
-    bounds = Bounds(task_bytes=16 << 10)
+    bounds = TaskLimits(task_bytes=16 << 10)
     targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
-    lander = Dispatcher(Source(path, "S"), targets, engine, bounds, alive)
+    lander = LandingDispatcher(LandingSource(path, "S"), targets, engine, bounds, alive)
     passing = Thread(target=lander.one_pass)
     passing.start()
     assert stuck.wait(20)

@@ -14,10 +14,10 @@ import pytest
 from lakelog import Message
 from lakelog.log.reading import flush_wait as flushwait
 from lakelog_lake.landing import waiting as newcoming
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.stores import filled, open_small
 
 LATE_SECONDS = 20.0
@@ -30,16 +30,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lander(path: Path, tmp_path: Path) -> Dispatcher:
+def lander(path: Path, tmp_path: Path) -> LandingDispatcher:
     targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
-    return Dispatcher(Source(path, "S"), targets, in_process, Bounds())
+    return LandingDispatcher(LandingSource(path, "S"), targets, in_process, TaskLimits())
 
 
 @attrs.define
 class Waiting:
     """A dispatcher that has landed all, and waits in a thread."""
 
-    lander: Dispatcher
+    lander: LandingDispatcher
     stop: Event = attrs.Factory(Event)
     ticks: int = 0
 
@@ -52,13 +52,15 @@ class Waiting:
         self.ticks += 1
 
 
-def all_landed(lander: Dispatcher) -> Waiting:
+def all_landed(lander: LandingDispatcher) -> Waiting:
     while lander.one_pass() is not None:
         pass
     return Waiting(lander)
 
 
-def test_a_put_wakes_it(path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_put_wakes_it(
+    path: Path, lander: LandingDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(newcoming, "TICK_SECONDS", 60.0)
     monkeypatch.setattr(flushwait, "LONGEST_SLEEP_S", 60.0)
     with open_small(path, flush="group-commit") as owner, ThreadPoolExecutor(1) as pool:
@@ -74,7 +76,7 @@ def test_a_put_wakes_it(path: Path, lander: Dispatcher, monkeypatch: pytest.Monk
 
 
 def test_beside_an_owner_that_puts_nothing_it_sleeps_on(
-    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    path: Path, lander: LandingDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(newcoming, "TICK_SECONDS", 0.05)
     monkeypatch.setattr(newcoming, "LONGEST_SECONDS", 0.3)
@@ -85,7 +87,7 @@ def test_beside_an_owner_that_puts_nothing_it_sleeps_on(
         lander.close()
 
 
-def test_stop_ends_it(path: Path, lander: Dispatcher) -> None:
+def test_stop_ends_it(path: Path, lander: LandingDispatcher) -> None:
     with open_small(path), ThreadPoolExecutor(1) as pool:
         waits = all_landed(lander)
         waiting = pool.submit(waits)
@@ -95,7 +97,7 @@ def test_stop_ends_it(path: Path, lander: Dispatcher) -> None:
 
 
 def test_another_owner_ends_it(
-    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    path: Path, lander: LandingDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(newcoming, "TICK_SECONDS", 0.05)
     with open_small(path):
@@ -106,7 +108,7 @@ def test_another_owner_ends_it(
 
 
 def test_of_a_closed_store_the_files_are_looked_at(
-    path: Path, lander: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    path: Path, lander: LandingDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(newcoming, "LONGEST_SECONDS", 0.3)
     _age(path)

@@ -10,9 +10,9 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from plugins.lake.tests.landing.table_specs import (
     Even,
     all_passes,
@@ -30,7 +30,7 @@ from plugins.lake.tests.landing.tables import keys_of, read
 
 def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
-    passes = land_spec(Source(store_path, "S"), spec)
+    passes = land_spec(LandingSource(store_path, "S"), spec)
     good, bad = read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t")
     assert "body" not in good.column_names
     assert_parsed(good, bad, store_path, None)
@@ -40,7 +40,7 @@ def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path
 
 def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"topic-1": Even()})
-    land_spec(Source(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec)
     found = read(kind, tmp_path / "t")
     rows = {each["physical_offset"]: each for each in found.to_pylist()}
     for offset, length in lengths(store_path).items():
@@ -59,7 +59,7 @@ def test_a_table_and_dead_letters_for_each_topic(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     spec = per_topic(kind, tmp_path / "t", {"*": Even()})
-    land_spec(Source(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec)
     for topic in keys_by_topic(keys_of(store_path, "S")):
         good = read_topic(kind, tmp_path / "t", topic)
         bad = read_topic(kind, tmp_path / "t", topic, "_dead_letters")
@@ -74,7 +74,7 @@ class _Killed(BaseException):
 def test_a_kill_between_a_table_and_its_dead_letters(
     kind: str, store_path: Path, tmp_path: Path, number: int
 ) -> None:
-    source, left = Source(store_path, "S"), [number]
+    source, left = LandingSource(store_path, "S"), [number]
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
 
     def on_phase(what: str) -> None:
@@ -93,7 +93,7 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     """The commit of the dead letters is lost; that of the table was done."""
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
     land_spec(source, spec)
     elsewhere = tmp_path / "other"
@@ -107,7 +107,7 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
     lander.one_pass()
     dead, main = lander.targets.served
     dead.start = half
-    task = lander._tasks([Span(0, main.start)])[0]
+    task = lander._tasks([LogSpan(0, main.start)])[0]
     from lakelog_lake.tasks.task import write
 
     written = write(task)
@@ -117,9 +117,11 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
 
 
 def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) -> None:
-    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()}))
+    lander = dispatcher(
+        LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()})
+    )
     lander.one_pass()
-    task = lander._tasks([Span(0, 100)])[0]
+    task = lander._tasks([LogSpan(0, 100)])[0]
     assert len(task.outlets) == 6
     copy = pickle.loads(pickle.dumps(task))
     assert copy.outlets == task.outlets
@@ -129,6 +131,6 @@ def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) 
     for name in ("topic", "day", "error"):
         with pytest.raises(SettingsError, match="has the name of another column"):
             land_spec(
-                Source(store_path, "S"),
+                LandingSource(store_path, "S"),
                 TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even(name)}),
             )

@@ -11,11 +11,11 @@ import lakelog
 from lakelog import Message
 from lakelog.dispatch.wait import ReaderWait
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.stores import open_small
 
 
@@ -45,7 +45,7 @@ def test_it_stays_open_beside_one_owner_and_sees_what_comes(path: Path, kept: Ca
 def test_passes_build_no_queues_in_memory(path: Path, tmp_path: Path) -> None:
     """They would grow with each message, for as long as the store stays open."""
     targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
-    lander = Dispatcher(Source(path, "S"), targets, in_process, Bounds())
+    lander = LandingDispatcher(LandingSource(path, "S"), targets, in_process, TaskLimits())
     with open_small(path, flush="group-commit") as owner:
         owner.put(Message("t", b"second"))
         while lander.one_pass() is not None:

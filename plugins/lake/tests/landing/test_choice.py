@@ -9,7 +9,7 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.errors import OtherChoice
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from plugins.lake.tests.landing.table_specs import land_spec, per_topic
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make, read
@@ -20,17 +20,17 @@ ALL = Chosen(system_topics=True)
 
 
 @pytest.fixture
-def mixed(tmp_path: Path) -> Source:
+def mixed(tmp_path: Path) -> LandingSource:
     """A store with messages of a system topic among others."""
     with open_small(tmp_path / "s") as store:
         for number, message in enumerate(messages(120)):
             store.put(message)
             if number % 3 == 0:
                 store.put(Message(SYSTEM, b"trace", queue_id=0))
-    return Source(tmp_path / "s", "S")
+    return LandingSource(tmp_path / "s", "S")
 
 
-def test_another_choice_is_refused(kind: str, mixed: Source, tmp_path: Path) -> None:
+def test_another_choice_is_refused(kind: str, mixed: LandingSource, tmp_path: Path) -> None:
     land_all(mixed, make(kind, tmp_path / "t"))
     with pytest.raises(OtherChoice, match=r"but those of system topics .* land in a new table"):
         land_all(attrs.evolve(mixed, chosen=ALL), make(kind, tmp_path / "t"))
@@ -42,7 +42,9 @@ def test_another_choice_is_refused(kind: str, mixed: Source, tmp_path: Path) -> 
         land_all(mixed, make(kind, tmp_path / "new"))
 
 
-def test_topics_with_tables_of_their_own_may_come_later(mixed: Source, tmp_path: Path) -> None:
+def test_topics_with_tables_of_their_own_may_come_later(
+    mixed: LandingSource, tmp_path: Path
+) -> None:
     """The table of a topic begins with its first message, whenever it is made."""
     wanted = per_topic("delta", tmp_path / "t")
     land_spec(mixed, wanted, SMALL)

@@ -22,7 +22,7 @@ import lakelog
 from lakelog import Message
 from lakelog_cli.app import make_app
 from lakelog_lake import plugin
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.export import to_file
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of, make, read
@@ -86,16 +86,16 @@ def test_dispatch_goes_on_until_it_is_told_to_stop(tmp_path: Path) -> None:
 def test_dispatch_once_that_is_stopped_has_an_exit_code_of_its_own(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = Dispatcher.one_pass
+    inner = LandingDispatcher.one_pass
     stopped: list[Landed | None] = []
 
-    def one_pass(lander: Dispatcher) -> Landed | None:
+    def one_pass(lander: LandingDispatcher) -> Landed | None:
         if not stopped:
             os.kill(os.getpid(), signal.SIGTERM)
         stopped.append(inner(lander))
         return stopped[-1]
 
-    monkeypatch.setattr(Dispatcher, "one_pass", one_pass)
+    monkeypatch.setattr(LandingDispatcher, "one_pass", one_pass)
     arguments = ("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}")
     done = run(*arguments, "--once")
     assert done.exit_code == 130
@@ -343,7 +343,7 @@ def test_dispatch_has_a_bar_on_a_terminal(store_path: Path, tmp_path: Path) -> N
 
 def test_who_waits_for_a_text_is_told_how_far_it_is(store_path: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     assert to_file(source, tmp_path / "a", "csv", lambda *each: told.append(each)) == 300
     with lakelog.open(store_path, mode="read") as store:
         assert {total for _, total in told} == {store.max_offset - store.min_offset}

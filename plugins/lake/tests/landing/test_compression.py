@@ -14,9 +14,9 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies import parser_for
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.tables.parquet_writer import Compression, shrinks
+from lakelog_lake.tables.parquet_writer import ParquetCompression, shrinks
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import files, keys_in, keys_of, read
 from plugins.lake.tests.landing.test_cli import identity, run
@@ -51,8 +51,10 @@ def codecs(paths: Iterable[Path]) -> dict[str, set[str]]:
     return found
 
 
-def land(kind: str, store: Path, table: Path, compression: Compression) -> dict[str, set[str]]:
-    land_spec(Source(store, "S"), TableSpec(f"{kind}:{table}", compression=compression))
+def land(
+    kind: str, store: Path, table: Path, compression: ParquetCompression
+) -> dict[str, set[str]]:
+    land_spec(LandingSource(store, "S"), TableSpec(f"{kind}:{table}", compression=compression))
     assert keys_in(read(kind, table)) == keys_of(store, "S")
     return codecs(files(kind, table))
 
@@ -61,7 +63,7 @@ def land(kind: str, store: Path, table: Path, compression: Compression) -> dict[
 def test_bodies_are_packed_where_that_pays(
     kind: str, tmp_path: Path, body: Body, packed: set[str]
 ) -> None:
-    found = land(kind, filled(tmp_path / "s", body), tmp_path / "t", Compression.AUTO)
+    found = land(kind, filled(tmp_path / "s", body), tmp_path / "t", ParquetCompression.AUTO)
     assert found.pop("body") == packed
     assert "properties.key_value.key" in found
     assert set().union(*found.values()) == OTHERS
@@ -86,7 +88,7 @@ def test_each_file_is_decided_for_itself(tmp_path: Path) -> None:
     store, table = filled(tmp_path / "s", text), tmp_path / "t"
     with open_small(store) as opened:
         opened.put_batch([Message("other", noise(number)) for number in range(200)])
-    land("parquet", store, table, Compression.AUTO)
+    land("parquet", store, table, ParquetCompression.AUTO)
     for topic, codec in {"t": "ZSTD", "other": "UNCOMPRESSED"}.items():
         of_topic = [each for each in files("parquet", table) if topic_of(each) == topic]
         assert codecs(of_topic)["body"] == {codec}
@@ -98,7 +100,9 @@ def topic_of(path: Path) -> str:
 
 def test_tables_without_bodies_are_packed(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", noise)
-    land_spec(Source(store, "S"), TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even()}))
+    land_spec(
+        LandingSource(store, "S"), TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even()})
+    )
     found = codecs(files("parquet", tmp_path / "t"))
     assert "body" not in found
     assert set().union(*found.values()) == OTHERS
@@ -109,7 +113,7 @@ def test_tables_without_bodies_are_packed(tmp_path: Path) -> None:
 def test_bodies_that_are_text_are_packed(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", text)
     spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": parser_for("string")})
-    land_spec(Source(store, "S"), spec)
+    land_spec(LandingSource(store, "S"), spec)
     assert codecs(files("parquet", tmp_path / "t"))["body"] == {"ZSTD"}
 
 
@@ -132,6 +136,6 @@ def test_what_shrinks(bodies: list[bytes], expected: bool) -> None:
 
 
 def test_another_name_is_refused() -> None:
-    assert Compression.of("lz4") is Compression.LZ4
+    assert ParquetCompression.of("lz4") is ParquetCompression.LZ4
     with pytest.raises(SettingsError, match="'gzip' is not one of auto, zstd, snappy, lz4, none"):
-        Compression.of("gzip")
+        ParquetCompression.of("gzip")

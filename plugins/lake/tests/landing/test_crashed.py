@@ -19,9 +19,9 @@ from lakelog import Message
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tasks import ranges
-from lakelog_lake.tasks.ranges import Bounds, next_spans
+from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
 from lakelog_testing.crash.opener import Opener
 
@@ -105,7 +105,7 @@ def sync_in(system: SimFileSystem, path: Path) -> None:
 def landing(path: Path) -> tuple[dict[int, bytes], int]:
     """What one pass lands: bodies by offset, and where the next one starts."""
     with lakelog.open(path, mode="read") as reader:
-        spans = next_spans(reader, reader.min_offset, Bounds())
+        spans = next_spans(reader, reader.min_offset, TaskLimits())
         if not spans:
             return {}, 0
         begin, end = spans[0].start, spans[-1].end
@@ -161,12 +161,12 @@ def damage_at_the_end_passed_over(patch: pytest.MonkeyPatch) -> None:
     """What is torn there may be in the making, and is taken out by a recovery."""
     real = ranges._cut
 
-    def cut(store: lakelog.Store, start: int, bounds: Bounds) -> Iterator[Any]:
+    def cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[Any]:
         spans = list(real(store, start, bounds))
         damage = [each for each in store.scan_pieces(start) if isinstance(each, Damage)]
         behind = max((edges(each)[1] for each in damage), default=0)
         if behind > (spans[-1].end if spans else start):
-            spans.append(Span(spans[-1].end if spans else start, behind))
+            spans.append(LogSpan(spans[-1].end if spans else start, behind))
         yield from spans
 
     patch.setattr(ranges, "_cut", cut)

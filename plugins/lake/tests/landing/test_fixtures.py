@@ -9,14 +9,14 @@ import pytest
 
 import lakelog
 from lakelog.format.sysflag import COMPRESSED, is_queued
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import Chosen
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.stores import expected_rows
 from tests.support.fixtures import StoreFixtures
 
-LARGER = Bounds(pass_bytes=256 << 10, task_bytes=64 << 10)
+LARGER = TaskLimits(pass_bytes=256 << 10, task_bytes=64 << 10)
 
 
 @pytest.mark.parametrize("name", ["basic", "real_broker", "real_broker_crash", "edge8", "lmq"])
@@ -24,7 +24,7 @@ def test_what_rocketmq_wrote_lands(
     kind: str, name: str, store_fixtures: StoreFixtures, tmp_path: Path
 ) -> None:
     store = store_fixtures.copy(name, tmp_path).store
-    source = Source(store, "S", chosen=Chosen(system_topics=True), skip_damage=True)
+    source = LandingSource(store, "S", chosen=Chosen(system_topics=True), skip_damage=True)
     land_all(source, make(kind, tmp_path / "t"), LARGER)
     with lakelog.open(store, mode="read") as opened:
         stored = [each for each in opened.scan() if is_queued(each.sys_flag)]
@@ -47,7 +47,7 @@ def test_the_rows_are_what_the_real_store_read(
 ) -> None:
     """Against the dump that the Java store made of itself."""
     fixture = store_fixtures.copy(name, tmp_path)
-    source = Source(fixture.store, "S", chosen=Chosen(system_topics=True))
+    source = LandingSource(fixture.store, "S", chosen=Chosen(system_topics=True))
     land_all(source, make(kind, tmp_path / "t"), LARGER)
     expected = {
         (each["topic"], each["queueId"], each["queueOffset"], each["physOffset"], each["flag"])

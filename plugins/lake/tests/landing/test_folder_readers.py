@@ -11,7 +11,7 @@ import pytest
 from pyarrow import dataset
 
 from lakelog_lake.care.care import compact
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import visible_files
 from plugins.lake.tests.landing import program_runs as runs
@@ -66,7 +66,7 @@ def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
         assert missing == 0 or step in ("inside", "shown one"), step
         make("parquet", table)
         assert counted(table) == landed(store, table)
-    land_all(Source(store, "S"), make("parquet", table))
+    land_all(LandingSource(store, "S"), make("parquet", table))
     assert counted(table) == 900
     assert_exactly("parquet", table, keys_of(store, "S"))
 
@@ -74,7 +74,7 @@ def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("renames", [0, 1, 2])
 def test_after_a_kill_in_a_compaction(store_path: Path, tmp_path: Path, renames: int) -> None:
     table = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", table))
+    land_all(LandingSource(store_path, "S"), make("parquet", table))
 
     def step() -> None:
         compact(f"parquet:{table}", None, 1 << 20, None)
@@ -89,7 +89,7 @@ def test_after_a_kill_in_a_compaction(store_path: Path, tmp_path: Path, renames:
 def test_what_earlier_versions_left_is_hidden(store_path: Path, tmp_path: Path) -> None:
     """They wrote under the names of tables' files: whole ones, and empty ones."""
     table = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", table))
+    land_all(LandingSource(store_path, "S"), make("parquet", table))
     one = sorted((table / "data").glob("*.parquet"))[0]
     shutil.copy(one, one.with_name("00-left.parquet"))
     (table / "data" / "00-empty.parquet").touch()
@@ -101,7 +101,7 @@ def test_a_version_that_came_meanwhile_is_shown(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that finishes an older version leaves what a newer one needs."""
-    table, source = tmp_path / "t", Source(store_path, "S")
+    table, source = tmp_path / "t", LandingSource(store_path, "S")
     land_all(source, make("parquet", table))
     inner: Callable[..., bool] = visible_files.only
 
@@ -119,7 +119,7 @@ def test_a_version_that_came_meanwhile_is_shown(
 
 def test_a_reader_keeps_files_that_are_renamed(store_path: Path, tmp_path: Path) -> None:
     table = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", table))
+    land_all(LandingSource(store_path, "S"), make("parquet", table))
     files = ParquetSink(table).open_files()
     first = next(files)
     compact(f"parquet:{table}", None, 1 << 20, None)

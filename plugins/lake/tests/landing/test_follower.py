@@ -14,7 +14,7 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import LakelogError
 from lakelog.interfaces import FollowerProgram
-from lakelog_daemon.plan import Plan
+from lakelog_daemon.plan import ServePlan
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from lakelog_testing import FollowerContract
 from plugins.daemon.tests.support import serving, until
@@ -45,7 +45,7 @@ def test_its_program_is_dispatch() -> None:
 
 def test_it_must_be_told_where_to(tmp_path: Path) -> None:
     with pytest.raises(LakelogError, match="lake"):
-        Plan.make(tmp_path, arguments={"followers": ["lake"]})
+        ServePlan.make(tmp_path, arguments={"followers": ["lake"]})
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import MayPass
-from lakelog_lake.landing.dispatcher import Landed, Source, land
+from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import Engine, in_process, processes
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.program_evidence import look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import LAKELOG, PROCESSES
@@ -28,7 +28,7 @@ DISK_BYTES = 2 << 20
 COUNT = 60
 BODY_BYTES = 4 << 10
 _LONGEST_SECONDS = 60
-_PASS = Bounds(pass_bytes=512 << 10, task_bytes=64 << 10)
+_PASS = TaskLimits(pass_bytes=512 << 10, task_bytes=64 << 10)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def fill(disk: Path, free_bytes: int) -> Path:
 
 def one_pass(store: Path, sink: Sink, engine: Engine) -> Landed | MayPass | None:
     try:
-        return land(Source(store, "S"), sink, engine, _PASS)
+        return land(LandingSource(store, "S"), sink, engine, _PASS)
     except MayPass as error:
         return error
 
@@ -86,7 +86,7 @@ def test_a_full_disk_ends_a_pass_and_harms_nothing(
     assert str(disk) in str(found)
     assert look(kind, disk / "t") == before
     ballast.unlink()
-    land_all(Source(store, "S"), sink)
+    land_all(LandingSource(store, "S"), sink)
     assert_exactly(kind, disk / "t", keys_of(store, "S"))
 
 
@@ -109,7 +109,7 @@ def test_room_for_some_of_it(
             failed += isinstance(found, MayPass)
             landed += isinstance(found, Landed)
             ballast.unlink()
-            land_all(Source(store, "S"), sink)
+            land_all(LandingSource(store, "S"), sink)
             assert_exactly(kind, folder, keys_of(store, "S"))
             subprocess.run(["rm", "-r", str(folder)], check=True)
     assert failed > 10

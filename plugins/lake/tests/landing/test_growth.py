@@ -13,7 +13,7 @@ from lakelog import Message
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.care.care import compact
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.readback.open import opened
 from lakelog_lake.tables.growth import fits
@@ -50,7 +50,9 @@ def land(kind: str, folder: Path, ddl: str, *bodies: Any) -> None:
     with open_small(folder / "s") as store:
         store.put_batch([Message("orders", json.dumps(each).encode()) for each in bodies])
     parsers = {"*": parser_for(f"json:{folder / 'x.ddl'}")}
-    land_spec(Source(folder / "s", "S"), TableSpec(f"{kind}:{folder / 't'}", parsers=parsers))
+    land_spec(
+        LandingSource(folder / "s", "S"), TableSpec(f"{kind}:{folder / 't'}", parsers=parsers)
+    )
     assert read_dead(kind, folder / "t").num_rows == 0
 
 

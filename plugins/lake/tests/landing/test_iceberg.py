@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
@@ -20,7 +20,7 @@ from plugins.lake.tests.stores import messages, open_small
 
 
 def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path: Path) -> None:
-    land_all(Source(store_path, "S"), make("iceberg", tmp_path))
+    land_all(LandingSource(store_path, "S"), make("iceberg", tmp_path))
     table = sqlite_catalog(tmp_path).load_table(TABLE)
     everything = len(list(table.scan().plan_files()))
     for condition in ("topic = 'topic-1'", "physical_offset < 2000", "queue_offset > 23"):
@@ -34,13 +34,13 @@ def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path:
 
 
 def test_the_position_outlives_the_snapshots(store_path: Path, tmp_path: Path) -> None:
-    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+    source, sink = LandingSource(store_path, "S"), make("iceberg", tmp_path)
     land_all(source, sink)
     before = sink.head("S").position
     other = tmp_path / "other"
     with open_small(other) as store:
         store.put_batch(list(messages(10)))
-    land_all(Source(other, "O"), sink)
+    land_all(LandingSource(other, "O"), sink)
     table = sqlite_catalog(tmp_path).load_table(TABLE)
     current = table.current_snapshot()
     assert current is not None
@@ -55,7 +55,7 @@ def test_the_position_outlives_the_snapshots(store_path: Path, tmp_path: Path) -
 def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
     store_path: Path, tmp_path: Path
 ) -> None:
-    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+    source, sink = LandingSource(store_path, "S"), make("iceberg", tmp_path)
     land_all(source, sink)
     table = sqlite_catalog(tmp_path).load_table(TABLE)
     table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
@@ -65,7 +65,7 @@ def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
 
 
 def test_the_deletes_of_others_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:
-    source, sink = Source(store_path, "S"), make("iceberg", tmp_path)
+    source, sink = LandingSource(store_path, "S"), make("iceberg", tmp_path)
 
     def meanwhile(phase: str) -> None:
         if phase == "written":
@@ -92,6 +92,6 @@ def test_topics_of_any_name_land(tmp_path: Path) -> None:
     with open_small(tmp_path / "s") as store:
         store.put_batch([Message(name, b"1", queue_id=0) for name in names])
     for kind in ("iceberg", "delta", "parquet"):
-        land_all(Source(tmp_path / "s", "S"), make(kind, tmp_path / kind))
+        land_all(LandingSource(tmp_path / "s", "S"), make(kind, tmp_path / kind))
         assert_exactly(kind, tmp_path / kind, keys_of(tmp_path / "s", "S"))
         assert sorted(read(kind, tmp_path / kind)["topic"].to_pylist()) == sorted(names)

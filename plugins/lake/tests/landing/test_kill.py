@@ -18,8 +18,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders, spec
 from plugins.lake.tests.landing.program_evidence import (
@@ -94,7 +94,7 @@ class Killing:
 
 def finish(store: Path, kind: str, table: Path) -> None:
     """Land what is left, in large passes, and compare."""
-    land_all(Source(store, "S"), make(kind, table), Bounds())
+    land_all(LandingSource(store, "S"), make(kind, table), TaskLimits())
     assert_exactly(kind, table, keys_of(store, "S"))
 
 
@@ -185,7 +185,7 @@ def several_tables(kind: str, mode: str, tmp_path: Path, rounds: int) -> None:
             killed += runs.kill_at(Orders(store, kind, table, point, times, mode))
             time.sleep(0.1)
     assert killed > rounds // 2
-    land_spec(Source(store, "S"), spec(kind, table, mode), Bounds())
+    land_spec(LandingSource(store, "S"), spec(kind, table, mode), TaskLimits())
     if mode == "topics":
         assert_topics(kind, table, keys_of(store, "S"))
     else:

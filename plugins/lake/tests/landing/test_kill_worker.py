@@ -14,7 +14,7 @@ import pytest
 
 from lakelog_lake.bodies.base import Parsed
 from lakelog_lake.errors import MayPass, WorkerLost
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_stopped
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import processes
@@ -35,11 +35,11 @@ class Deadly(Even):
         return super().parse(bodies, rows)
 
 
-def lander(store: Path, folder: Path, engine: Any) -> Dispatcher:
+def lander(store: Path, folder: Path, engine: Any) -> LandingDispatcher:
     flag = folder / "flag"
     flag.touch()
     spec = TableSpec(f"parquet:{folder / 't'}", parsers={"*": Deadly(flag=str(flag))})
-    return Dispatcher(Source(store, "S"), targets_for(spec), engine, SMALL)
+    return LandingDispatcher(LandingSource(store, "S"), targets_for(spec), engine, SMALL)
 
 
 @pytest.mark.slow  # two pools of processes have to start
@@ -48,7 +48,7 @@ def test_a_dispatcher_goes_on_without_it(store_path: Path, tmp_path: Path) -> No
     passes: list[Landed] = []
     troubles: list[MayPass] = []
 
-    def land(dispatcher: Dispatcher) -> Landed | None:
+    def land(dispatcher: LandingDispatcher) -> Landed | None:
         landed = dispatcher.one_pass()
         if landed is None:
             stop.set()

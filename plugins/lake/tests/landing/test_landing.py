@@ -14,10 +14,10 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import Conflict, TableMismatch, Unreachable, WrongLog
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.selection import Chosen
-from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process, processes
 from lakelog_lake.tasks.task import Written, write
@@ -35,7 +35,7 @@ from plugins.lake.tests.stores import expected_rows, messages, open_small
 
 
 def test_rows_are_the_messages(kind: str, store_path: Path, tmp_path: Path) -> None:
-    land_all(Source(store_path, "S"), make(kind, tmp_path / "t"))
+    land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "t"))
     with lakelog.open(store_path, mode="read") as store:
         expected = expected_rows(store.scan(), "S")
     found = read(kind, tmp_path / "t")
@@ -49,7 +49,7 @@ def test_rows_are_the_messages(kind: str, store_path: Path, tmp_path: Path) -> N
 def test_each_pass_goes_on_where_the_table_says(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    passes = land_all(Source(store_path, "S"), make(kind, tmp_path / "t"))
+    passes = land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "t"))
     assert len(passes) > 3
     assert all(a.end == b.start for a, b in itertools.pairwise(passes))
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
@@ -57,7 +57,7 @@ def test_each_pass_goes_on_where_the_table_says(
 
 
 def test_what_comes_later_lands_later(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     land_all(source, make(kind, tmp_path / "t"))
     with open_small(store_path) as store:
         store.put_batch(list(messages(20)))
@@ -68,7 +68,7 @@ def test_what_comes_later_lands_later(kind: str, store_path: Path, tmp_path: Pat
 
 def test_the_position_says_where_queues_go_on(kind: str, store_path: Path, tmp_path: Path) -> None:
     sink = make(kind, tmp_path / "t")
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     position = sink.head("S").position
     assert position is not None
     ends: dict[str, dict[int, int]] = {}
@@ -82,7 +82,7 @@ def test_two_stores_land_side_by_side(kind: str, store_path: Path, tmp_path: Pat
     other = tmp_path / "other"
     with open_small(other) as store:
         store.put_batch(list(messages(120)))
-    sources = [Source(store_path, "S"), Source(other, "O")]
+    sources = [LandingSource(store_path, "S"), LandingSource(other, "O")]
     sink = make(kind, tmp_path / "t")
     while any([land(each, sink, in_process, SMALL) for each in sources]):  # noqa: C419  # a generator would stop at the first that lands
         pass
@@ -96,9 +96,9 @@ def test_another_store_under_the_same_identity_is_refused(
     with open_small(other) as store:
         store.put_batch([Message("t", b"x" * 400, queue_id=0) for _ in range(400)])
     sink = make(kind, tmp_path / "t")
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     with pytest.raises(WrongLog, match="restored"):
-        land(Source(other, "S"), sink, in_process, SMALL)
+        land(LandingSource(other, "S"), sink, in_process, SMALL)
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
@@ -108,7 +108,7 @@ def test_a_store_restored_from_an_older_copy_is_refused(
     copy_store(store_path, tmp_path / "backup")
     with open_small(store_path) as store:
         store.put_batch(list(messages(50)))
-    source, sink = Source(store_path, "S"), make(kind, tmp_path / "t")
+    source, sink = LandingSource(store_path, "S"), make(kind, tmp_path / "t")
     land_all(source, sink)
     expected = keys_of(store_path, "S")
     shutil.rmtree(store_path)
@@ -126,7 +126,7 @@ def test_a_second_dispatcher_loses_and_leaves_nothing(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     source, first, second = (
-        Source(store_path, "S"),
+        LandingSource(store_path, "S"),
         make(kind, tmp_path / "t"),
         make(kind, tmp_path / "t"),
     )
@@ -158,9 +158,9 @@ def test_a_commit_beside_another_store_is_tried_again(
 
     def meanwhile(phase: str) -> None:
         if phase == "written":
-            land(Source(other, "O"), theirs, in_process, SMALL)
+            land(LandingSource(other, "O"), theirs, in_process, SMALL)
 
-    landed = land(Source(store_path, "S"), mine, in_process, SMALL, meanwhile)
+    landed = land(LandingSource(store_path, "S"), mine, in_process, SMALL, meanwhile)
     assert landed is not None
     assert landed.won
     expected = keys_of(store_path, "S", landed.end) + keys_of(other, "O")
@@ -173,7 +173,7 @@ def test_an_old_version_is_refused_as_a_conflict(
     """The sink itself, with nothing around it that looks at positions."""
     sink = make(kind, tmp_path / "t")
     old = sink.head("S")
-    land(Source(store_path, "S"), sink, in_process, SMALL)
+    land(LandingSource(store_path, "S"), sink, in_process, SMALL)
     with pytest.raises(Conflict):
         sink.commit(old, "S", [], Position(0, 10))
     assert commits(kind, tmp_path / "t") == 1
@@ -203,7 +203,7 @@ def test_an_error_of_a_commit_says_nothing_of_what_it_did(
     kind: str, store_path: Path, tmp_path: Path, does: bool
 ) -> None:
     sink = _Lying(make(kind, tmp_path / "t"), does=does)
-    landed = land(Source(store_path, "S"), sink, in_process, SMALL)
+    landed = land(LandingSource(store_path, "S"), sink, in_process, SMALL)
     assert landed is not None
     assert landed.won
     assert commits(kind, tmp_path / "t") == 1
@@ -216,7 +216,7 @@ def test_a_table_that_takes_nothing_is_given_up(
     monkeypatch.setattr(time, "sleep", lambda _: None)
     sink = _Lying(make("parquet", tmp_path / "t"), does=False, times=100)
     with pytest.raises(Unreachable, match="the answer was lost"):
-        land(Source(store_path, "S"), sink, in_process, SMALL)
+        land(LandingSource(store_path, "S"), sink, in_process, SMALL)
     assert read("parquet", tmp_path / "t").num_rows == 0
 
 
@@ -227,16 +227,16 @@ def test_a_task_that_fails_lands_nothing(kind: str, store_path: Path, tmp_path: 
 
     sink = make(kind, tmp_path / "t")
     with pytest.raises(OSError, match="No space"):
-        land(Source(store_path, "S"), sink, fails, SMALL)
+        land(LandingSource(store_path, "S"), sink, fails, SMALL)
     assert sink.head("S").position is None
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
 def test_processes_write_the_same(store_path: Path, tmp_path: Path) -> None:
     sink = make("parquet", tmp_path / "t")
     with processes(2) as engine:
-        while land(Source(store_path, "S"), sink, engine, SMALL):
+        while land(LandingSource(store_path, "S"), sink, engine, SMALL):
             pass
     assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
@@ -253,8 +253,8 @@ def test_damage_ends_a_pass_or_is_passed_over(kind: str, store_path: Path, tmp_p
     from lakelog_lake.errors import CorruptLog
 
     with pytest.raises(CorruptLog, match=str(victim.physical_offset)):
-        land_all(Source(store_path, "S"), sink)
-    passes = land_all(Source(store_path, "S", skip_damage=True), sink)
+        land_all(LandingSource(store_path, "S"), sink)
+    passes = land_all(LandingSource(store_path, "S", skip_damage=True), sink)
     assert sum(each.damaged for each in passes) == 1
     expected = keys_of(store_path, "S")
     assert len(expected) == 299
@@ -266,7 +266,7 @@ def test_a_range_without_rows_moves_the_position(
 ) -> None:
     sink = make(kind, tmp_path / "t")
     chosen = Chosen(topics=frozenset({"none such"}))
-    passes = land_all(Source(store_path, "S", chosen=chosen), sink)
+    passes = land_all(LandingSource(store_path, "S", chosen=chosen), sink)
     assert sum(each.rows for each in passes) == 0
     position = sink.head("S").position
     assert position is not None
@@ -287,9 +287,9 @@ def test_a_filter_on_a_column_without_bounds_finds_its_rows(
 ) -> None:
     import deltalake
 
-    sink = sink_for(f"delta:{tmp_path / 't'}", shape=Shape(partition=partition))
+    sink = sink_for(f"delta:{tmp_path / 't'}", shape=TableShape(partition=partition))
     sink.prepare()
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     table = deltalake.DeltaTable(str(tmp_path / "t"))
     rows = len(keys_of(store_path, "S"))
     for column in ("store", "message_id", "born_host"):

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog_lake.errors import Gone, NoPosition
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import position
@@ -33,12 +33,12 @@ slow = pytest.mark.slow
 
 
 @pytest.fixture
-def sources(store_path: Path, tmp_path: Path) -> list[Source]:
+def sources(store_path: Path, tmp_path: Path) -> list[LandingSource]:
     """Two stores."""
-    return [Source(store_path, "S"), Source(filled(tmp_path / "other", 250), "O")]
+    return [LandingSource(store_path, "S"), LandingSource(filled(tmp_path / "other", 250), "O")]
 
 
-def land_by_turns(sources: list[Source], kind: str, path: Path) -> int:
+def land_by_turns(sources: list[LandingSource], kind: str, path: Path) -> int:
     """Land all in one table, each by a sink of its own, as after a restart; how many rows."""
     rows = 0
     while True:
@@ -48,11 +48,11 @@ def land_by_turns(sources: list[Source], kind: str, path: Path) -> int:
             return rows
 
 
-def all_keys(sources: list[Source]) -> list[tuple[Any, ...]]:
+def all_keys(sources: list[LandingSource]) -> list[tuple[Any, ...]]:
     return [row for each in sources for row in keys_of(each.path, each.store)]
 
 
-def add(source: Source, count: int = 20) -> None:
+def add(source: LandingSource, count: int = 20) -> None:
     with open_small(source.path) as store:
         store.put_batch(list(messages(count)))
 
@@ -93,7 +93,7 @@ def clean_up(path: Path) -> None:
 
 
 @pytest.mark.parametrize("back", [4, pytest.param(1, marks=slow), pytest.param(7, marks=slow)])
-def test_a_restored_delta_table(sources: list[Source], tmp_path: Path, back: int) -> None:
+def test_a_restored_delta_table(sources: list[LandingSource], tmp_path: Path, back: int) -> None:
     path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
     table = DeltaTable(str(path))
@@ -108,7 +108,9 @@ def test_a_restored_delta_table(sources: list[Source], tmp_path: Path, back: int
 
 
 @slow
-def test_a_delta_table_restored_to_its_beginning(sources: list[Source], tmp_path: Path) -> None:
+def test_a_delta_table_restored_to_its_beginning(
+    sources: list[LandingSource], tmp_path: Path
+) -> None:
     path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
     DeltaTable(str(path)).restore(0)
@@ -120,7 +122,7 @@ def test_a_delta_table_restored_to_its_beginning(sources: list[Source], tmp_path
 @slow
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_delta_identifiers_that_vanish(
-    sources: list[Source], tmp_path: Path, is_restored: bool
+    sources: list[LandingSource], tmp_path: Path, is_restored: bool
 ) -> None:
     path = tmp_path / "t"
     make("delta", path)
@@ -139,7 +141,7 @@ def test_delta_identifiers_that_vanish(
 
 
 def test_delta_without_identifiers_and_history_is_refused(
-    sources: list[Source], tmp_path: Path
+    sources: list[LandingSource], tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
     make("delta", path)
@@ -155,7 +157,7 @@ def test_delta_without_identifiers_and_history_is_refused(
 
 @slow
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_a_history_that_expired(kind: str, sources: list[Source], tmp_path: Path) -> None:
+def test_a_history_that_expired(kind: str, sources: list[LandingSource], tmp_path: Path) -> None:
     """Both stores go on behind their last rows."""
     path = tmp_path / "t"
     make(kind, path)
@@ -179,7 +181,7 @@ def test_a_history_that_expired(kind: str, sources: list[Source], tmp_path: Path
 
 @pytest.mark.parametrize("back", [2, pytest.param(5, marks=slow)])
 def test_an_iceberg_table_rolled_back_and_expired(
-    sources: list[Source], tmp_path: Path, back: int
+    sources: list[LandingSource], tmp_path: Path, back: int
 ) -> None:
     """One snapshot is left, which is of one store; the properties of both are ahead of it."""
     path = tmp_path / "t"
@@ -197,7 +199,9 @@ def test_an_iceberg_table_rolled_back_and_expired(
 
 
 @slow
-def test_an_iceberg_table_rolled_back_before_a_store(sources: list[Source], tmp_path: Path) -> None:
+def test_an_iceberg_table_rolled_back_before_a_store(
+    sources: list[LandingSource], tmp_path: Path
+) -> None:
     path = tmp_path / "t"
     land_by_turns(sources[:1], "iceberg", path)
     first = sqlite_catalog(path).load_table(TABLE).metadata.current_snapshot_id
@@ -212,7 +216,7 @@ def test_an_iceberg_table_rolled_back_before_a_store(sources: list[Source], tmp_
 @slow
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_rows_that_somebody_copied_are_refused(
-    kind: str, sources: list[Source], tmp_path: Path
+    kind: str, sources: list[LandingSource], tmp_path: Path
 ) -> None:
     """A part of them, so that the last one does not tell how far the store has landed."""
     land_by_turns(sources, kind, tmp_path / "first")
@@ -231,7 +235,7 @@ def test_rows_that_somebody_copied_are_refused(
 
 @slow
 def test_a_delta_table_overwritten_in_part_is_refused(
-    sources: list[Source], tmp_path: Path
+    sources: list[LandingSource], tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
@@ -251,7 +255,7 @@ def test_a_delta_table_overwritten_in_part_is_refused(
 @slow
 @pytest.mark.parametrize("is_expired", [False, True])
 def test_an_iceberg_table_overwritten_in_part_is_refused(
-    sources: list[Source], tmp_path: Path, is_expired: bool
+    sources: list[LandingSource], tmp_path: Path, is_expired: bool
 ) -> None:
     path = tmp_path / "t"
     land_by_turns(sources, "iceberg", path)
@@ -276,7 +280,7 @@ def test_an_iceberg_table_overwritten_in_part_is_refused(
 def test_what_a_restore_took_and_the_log_has_no_more_is_told(
     tmp_path: Path, store_path: Path
 ) -> None:
-    source, path = Source(store_path, "S"), tmp_path / "t"
+    source, path = LandingSource(store_path, "S"), tmp_path / "t"
     land_all(source, make("delta", path))
     DeltaTable(str(path)).restore(0)
     sorted((store_path / "commitlog").iterdir())[0].unlink()
@@ -287,7 +291,7 @@ def test_what_a_restore_took_and_the_log_has_no_more_is_told(
 @slow
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_others_may_append_compact_and_delete(
-    kind: str, sources: list[Source], tmp_path: Path
+    kind: str, sources: list[LandingSource], tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
     for _ in range(3):
@@ -313,7 +317,7 @@ def test_others_may_append_compact_and_delete(
 @slow
 @pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
 def test_tables_of_earlier_versions_go_on(
-    kind: str, sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, sources: list[LandingSource], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their commits say the position of one store."""
     path = tmp_path / "t"

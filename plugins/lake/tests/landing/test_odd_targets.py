@@ -12,7 +12,7 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NotWritten
 from lakelog_lake.landing.export import iso
-from lakelog_lake.landing.places import Place
+from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.tasks.task import write
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
@@ -26,13 +26,13 @@ def store_path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("uri", ["s3://bucket/lake", "hdfs://host:8020/lake"])
 def test_an_object_store_is_refused_for_parquet(uri: str) -> None:
     with pytest.raises(SettingsError, match="folders of this machine"):
-        Place.of(f"parquet:{uri}")
+        TableLocation.of(f"parquet:{uri}")
 
 
 def test_a_folder_is_found_as_people_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/mnt/me")
     for text in ("~/lake", "file:///mnt/me/lake", "file:/mnt/me/lake", "/mnt/me/lake"):
-        assert Place.of(f"delta:{text}").path == Path("/mnt/me/lake")
+        assert TableLocation.of(f"delta:{text}").path == Path("/mnt/me/lake")
 
 
 def test_a_wrong_store_makes_no_table(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_wrong_store_makes_no_table(tmp_path: Path) -> None:
 def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakelog_lake.log.range_reader import Span
+    from lakelog_lake.log.range_reader import LogSpan
     from lakelog_lake.tables import remote
     from lakelog_lake.tables.fields import Layout
     from lakelog_lake.tasks import task as datafiles
@@ -62,7 +62,7 @@ def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass
     monkeypatch.setattr(datafiles, "sync", removed)
     outlet = datafiles.Outlet(0, folder, Layout())
     with pytest.raises(NotWritten, match="No such file"):
-        write(datafiles.Task(store_path, "S", Span(0, 3000), (outlet,)))
+        write(datafiles.Task(store_path, "S", LogSpan(0, 3000), (outlet,)))
 
 
 @pytest.mark.parametrize("command", ["verify", "expire"])

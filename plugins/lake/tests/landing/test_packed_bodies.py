@@ -13,7 +13,7 @@ from lakelog import Message
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import CorruptBody
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from plugins.lake.tests.landing.table_specs import Even, land_spec, read_dead
 from plugins.lake.tests.landing.tables import land_all, make, read
@@ -40,7 +40,7 @@ def _bad_store(path: Path, bodies: list[bytes], bad: int) -> None:
 def test_it_ends_a_pass(store_path: Path, tmp_path: Path) -> None:
     sink = make("parquet", tmp_path / "t")
     with pytest.raises(CorruptBody, match="--corrupt skip"):
-        land_all(Source(store_path, "S"), sink)
+        land_all(LandingSource(store_path, "S"), sink)
 
 
 def test_it_lands_as_it_is_stored(
@@ -48,7 +48,7 @@ def test_it_lands_as_it_is_stored(
 ) -> None:
     sink = make("parquet", tmp_path / "t")
     with caplog.at_level(logging.WARNING):
-        (landed,) = land_all(Source(store_path, "S", skip_damage=True), sink)
+        (landed,) = land_all(LandingSource(store_path, "S", skip_damage=True), sink)
     assert (landed.rows, landed.damaged) == (5, 0)
     assert read("parquet", tmp_path / "t")["body"].to_pylist() == BODIES
     assert "has the body as it is stored" in caplog.text
@@ -58,7 +58,7 @@ def test_it_lands_as_it_is_stored(
 def test_it_is_a_dead_letter_where_bodies_are_parsed(
     store_path: Path, tmp_path: Path, skip: bool
 ) -> None:
-    source = Source(store_path, "S", skip_damage=skip)
+    source = LandingSource(store_path, "S", skip_damage=skip)
     spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
     (landed,) = land_spec(source, spec)
     assert (landed.rows, landed.dead_letters) == (5, 1)
@@ -73,7 +73,8 @@ def test_a_step_of_nothing_else_is_no_trouble(tmp_path: Path) -> None:
     store_path = tmp_path / "store"
     _bad_store(store_path, BODIES[:1], bad=0)
     (landed,) = land_spec(
-        Source(store_path, "S"), TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
+        LandingSource(store_path, "S"),
+        TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()}),
     )
     assert (landed.rows, landed.dead_letters) == (1, 1)
 
@@ -81,7 +82,7 @@ def test_a_step_of_nothing_else_is_no_trouble(tmp_path: Path) -> None:
 def test_one_of_a_topic_without_a_parser_ends_a_pass(store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"other": Even()})
     with pytest.raises(CorruptBody):
-        land_spec(Source(store_path, "S"), spec)
+        land_spec(LandingSource(store_path, "S"), spec)
 
 
 def test_the_command_lands_verifies_and_exports_it(store_path: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Fingerprint, Pin, read_pins
 from lakelog_lake.errors import LandingError
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.pin import RENEW_MS, Pinning, pin_name
 from lakelog_lake.landing.targets import TableSpec, pin_for
 from lakelog_lake.tables.position import Position
@@ -47,7 +47,7 @@ def only(store: Path) -> Pin:
 
 def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}")
-    lander = dispatcher(Source(store, "S"), spec)
+    lander = dispatcher(LandingSource(store, "S"), spec)
     lander.pin = pin_for(store, "S", spec, None)
     assert lander.one_pass() is not None
     assert only(store).position == 0  # it holds all of what is landing now
@@ -66,7 +66,7 @@ def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> 
 def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> None:
     """What is only remembered of an idle table must still be there when it is read again."""
     spec = per_topic("parquet", tmp_path / "t")
-    lander = dispatcher(Source(store, "S"), spec)
+    lander = dispatcher(LandingSource(store, "S"), spec)
     lander.pin = pin_for(store, "S", spec, None)
     while lander.one_pass() is not None:
         pass
@@ -156,16 +156,16 @@ def test_a_run_that_fails_before_anything_has_landed_holds_nothing(
 ) -> None:
     to: tuple[Any, ...] = ("dispatch", store, "--to", f"parquet:{tmp_path / 't'}", "--once")
     known: list[int] = []
-    inner = Dispatcher._settle
+    inner = LandingDispatcher._settle
 
-    def failing(lander: Dispatcher, *given: Any) -> Any:
+    def failing(lander: LandingDispatcher, *given: Any) -> Any:
         known.append(only(store).position)
         if len(known) == 2:
             inner(lander, *given)
         raise LandingError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Dispatcher, "_settle", failing)
+        patch.setattr(LandingDispatcher, "_settle", failing)
         assert run(*to).exit_code == 2
         assert known == [0]  # it was there while rows were written
         assert read_pins(FILES, store) == ()
@@ -181,7 +181,7 @@ def test_a_pin_that_was_there_before_a_failure_stays(
         raise LandingError("no")
 
     Pinning(store, "mine", "somebody's").renew(Position(0, 0))
-    monkeypatch.setattr(Dispatcher, "_settle", failing)
+    monkeypatch.setattr(LandingDispatcher, "_settle", failing)
     to = ("dispatch", store, "--to", f"parquet:{tmp_path / 't'}", "--once", "--pin", "mine")
     assert run(*to).exit_code == 2
     assert only(store).name == "mine"

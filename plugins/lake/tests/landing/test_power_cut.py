@@ -11,14 +11,14 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
 from plugins.lake.tests.stores import SEGMENT, messages, open_small
 
 _LONG_MS = 3_600_000
-_BOUNDS = Bounds(pass_bytes=256 << 10, task_bytes=32 << 10)
+_BOUNDS = TaskLimits(pass_bytes=256 << 10, task_bytes=32 << 10)
 _SAMPLE = pytest.mark.parametrize(
     "kind",
     ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
@@ -51,7 +51,7 @@ def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
         lost = owner.put_batch([Message("t", b"lost" * 20, queue_id=0) for _ in range(100)])
         assert owner.max_offset > owner.flushed_offset == durable
         sink = make(kind, table)
-        land_all(Source(store, "S"), sink, _BOUNDS)
+        land_all(LandingSource(store, "S"), sink, _BOUNDS)
         assert read(kind, table).num_rows == 100
         cut_power(store, owner.flushed_offset, after)
     with open_small(after) as owner:
@@ -60,7 +60,7 @@ def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
         new = owner.put_batch([Message("t", b"new", queue_id=0) for _ in range(50)])
         assert new[0].physical_offset == lost[0].physical_offset
         assert new[0].queue_offset == lost[0].queue_offset
-    land_all(Source(after, "S"), make(kind, table), _BOUNDS)
+    land_all(LandingSource(after, "S"), make(kind, table), _BOUNDS)
     assert_exactly(kind, table, keys_of(after, "S"))
     of_topic = [row for row in read(kind, table).to_pylist() if row["topic"] == "t"]
     assert [row["body"] for row in of_topic] == [b"new"] * 50
@@ -75,13 +75,13 @@ def test_a_table_that_is_ahead_of_its_log_is_refused(
         owner.put_batch([Message("t", b"lost" * 20, queue_id=0) for _ in range(100)])
         with monkeypatch.context() as careless:
             careless.setattr(lakelog.Store, "flushed_offset", lakelog.Store.max_offset)
-            land_all(Source(store, "S"), make(kind, table), _BOUNDS)
+            land_all(LandingSource(store, "S"), make(kind, table), _BOUNDS)
         assert read(kind, table).num_rows == 100
         cut_power(store, owner.flushed_offset, after)
     with open_small(after) as owner:
         owner.put_batch([Message("t", b"new" * 40, queue_id=0) for _ in range(200)])
     with pytest.raises(WrongLog, match="It was cut"):
-        land_all(Source(after, "S"), make(kind, table), _BOUNDS)
+        land_all(LandingSource(after, "S"), make(kind, table), _BOUNDS)
     assert read(kind, table).num_rows == 100
 
 
@@ -90,7 +90,7 @@ def test_what_is_synced_while_it_lands_stays(kind: str, tmp_path: Path) -> None:
     """The same with a short interval: how much lands is by chance, that it stays is not."""
     store, table = tmp_path / "s", tmp_path / "t"
     sink = make(kind, table)
-    source = Source(store, "S")
+    source = LandingSource(store, "S")
     timed = {"flush": "timed", "timed.flush_interval_ms": 5, "timed.flush_thorough_interval_ms": 10}
     with open_small(store, **timed) as owner:
         for _ in range(10):
@@ -101,7 +101,7 @@ def test_what_is_synced_while_it_lands_stays(kind: str, tmp_path: Path) -> None:
         cut_power(store, owner.flushed_offset, tmp_path / "after")
     with open_small(tmp_path / "after") as owner:
         owner.put_batch([Message("t", b"new", queue_id=0) for _ in range(50)])
-    land_all(Source(tmp_path / "after", "S"), sink)
+    land_all(LandingSource(tmp_path / "after", "S"), sink)
     assert_exactly(kind, table, keys_of(tmp_path / "after", "S"))
     with lakelog.open(tmp_path / "after", mode="read") as reader:
         assert reader.flushed_offset > 0

@@ -18,7 +18,7 @@ from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks import ranges
-from lakelog_lake.tasks.ranges import Bounds, first_offset, next_spans
+from lakelog_lake.tasks.ranges import TaskLimits, first_offset, next_spans
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.stores import SEGMENT, filled, open_small
 from tests.support.fixtures import StoreFixtures
@@ -26,7 +26,7 @@ from tests.support.fixtures import StoreFixtures
 
 def test_spans_meet_and_begin_at_records(store_path: Path) -> None:
     with lakelog.open(store_path, mode="read") as store:
-        spans = next_spans(store, 0, Bounds(1 << 20, 1 << 10))
+        spans = next_spans(store, 0, TaskLimits(1 << 20, 1 << 10))
         found = list(store.scan())
     assert len(spans) > 5
     assert spans[0].start == 0
@@ -74,7 +74,7 @@ def test_the_log_is_walked_only_where_queues_do_not_help(
     with lakelog.open(path, mode="read") as store:
         records = list(store.scan())
         change(path)
-        spans = next_spans(store, 0, Bounds(pass_bytes=60_000, task_bytes=20_000, at_once=2))
+        spans = next_spans(store, 0, TaskLimits(pass_bytes=60_000, task_bytes=20_000, at_once=2))
     assert bool(walked) is walks
     starts = [each.physical_offset for each in records]
     ends = {each.physical_offset + each.size for each in records}
@@ -91,7 +91,7 @@ def test_the_log_is_walked_only_where_queues_do_not_help(
 )
 def test_ranges_end_together(size: int, at_once: int, count: int) -> None:
     """All about as large, and as many as can run at a time, or twice as many, and so on."""
-    cuts = Bounds(task_bytes=100, at_once=at_once).cuts(size)
+    cuts = TaskLimits(task_bytes=100, at_once=at_once).cuts(size)
     assert len(cuts) == count
     assert cuts[-1] == size
     sizes = [b - a for a, b in itertools.pairwise([0, *cuts])]
@@ -101,9 +101,9 @@ def test_ranges_end_together(size: int, at_once: int, count: int) -> None:
 
 def test_a_pass_is_bounded(store_path: Path) -> None:
     with lakelog.open(store_path, mode="read") as store:
-        spans = next_spans(store, 0, Bounds(SEGMENT, SEGMENT))
+        spans = next_spans(store, 0, TaskLimits(SEGMENT, SEGMENT))
         assert spans[-1].end < store.max_offset
-        assert next_spans(store, store.max_offset, Bounds()) == []
+        assert next_spans(store, store.max_offset, TaskLimits()) == []
 
 
 def test_what_an_owner_has_not_synced_does_not_land(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_an_owner_has_not_synced_does_not_land(tmp_path: Path) -> None:
         owner.put(Message("t", b"1"))
         with lakelog.open(tmp_path / "s", mode="read") as reader:
             assert reader.max_offset > 0
-            assert next_spans(reader, 0, Bounds()) == []
+            assert next_spans(reader, 0, TaskLimits()) == []
 
 
 def test_where_nobody_says_what_is_durable_it_is_synced_first(
@@ -122,7 +122,7 @@ def test_where_nobody_says_what_is_durable_it_is_synced_first(
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(_name(fd)))
     with lakelog.open(store_path, mode="read") as store:
         assert not store.is_flushed_known
-        spans = next_spans(store, store.min_offset, Bounds())
+        spans = next_spans(store, store.min_offset, TaskLimits())
         assert spans[-1].end == store.max_offset
     assert "00000000000000000000" in synced
     assert "commitlog" in synced

@@ -11,13 +11,13 @@ from pyarrow import parquet
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, sink_for
-from lakelog_lake.tables.fields import Shape, message_columns
+from lakelog_lake.tables.fields import TableShape, message_columns
 from lakelog_lake.tables.partitions import parse
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -34,7 +34,7 @@ from plugins.lake.tests.landing.tables import (
 @pytest.mark.parametrize("text", ["none", "topic,hour,store"])
 def test_partitions_as_asked_for(kind: str, store_path: Path, tmp_path: Path, text: str) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", partition=parse(text))
-    land_spec(Source(store_path, "S"), spec, Bounds())
+    land_spec(LandingSource(store_path, "S"), spec, TaskLimits())
     table = read(kind, tmp_path / "t")
     assert keys_in(table) == keys_of(store_path, "S")
     assert len(files(kind, tmp_path / "t")) == (3 if "topic" in text else 1)
@@ -47,7 +47,7 @@ def test_partitions_as_asked_for(kind: str, store_path: Path, tmp_path: Path, te
 
 
 def test_other_partitions_than_a_table_has_are_refused(kind: str, tmp_path: Path) -> None:
-    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(partition=("hour",)))
+    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=TableShape(partition=("hour",)))
     sink.prepare()
     sink.commit(sink.head("S"), "S", [], Position(0, 1))
     with pytest.raises(TableMismatch, match=r"partitioned by hour, and not by topic,day"):
@@ -62,7 +62,7 @@ def test_unknown_partitions_are_refused(text: str) -> None:
 
 def test_a_large_group_becomes_several_files(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", partition=())
-    land_spec(Source(store_path, "S"), spec, Bounds(file_bytes=8 << 10))
+    land_spec(LandingSource(store_path, "S"), spec, TaskLimits(file_bytes=8 << 10))
     assert keys_in(read(kind, tmp_path / "t")) == keys_of(store_path, "S")
     found = files(kind, tmp_path / "t")
     assert len(found) > 3
@@ -87,12 +87,12 @@ def _older() -> pa.Schema:
 
 
 def test_columns_that_a_table_lacks_are_added(kind: str, store_path: Path, tmp_path: Path) -> None:
-    older = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(_older()))
+    older = sink_for(f"{kind}:{tmp_path / 't'}", shape=TableShape(_older()))
     older.prepare()
-    first = land(Source(store_path, "S"), older, in_process, SMALL)
+    first = land(LandingSource(store_path, "S"), older, in_process, SMALL)
     assert first is not None
     sink = make(kind, tmp_path / "t")
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     table = read(kind, tmp_path / "t")
     assert keys_in(table) == keys_of(store_path, "S")
     for row in table.select(["physical_offset", "keys"]).to_pylist():
@@ -104,10 +104,10 @@ def test_columns_that_only_the_table_has_are_null(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     more = message_columns().append(pa.field("remark", pa.string()))
-    newer = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(more))
+    newer = sink_for(f"{kind}:{tmp_path / 't'}", shape=TableShape(more))
     newer.prepare()
-    land(Source(store_path, "S"), newer, in_process, SMALL)
-    land_all(Source(store_path, "S"), make(kind, tmp_path / "t"))
+    land(LandingSource(store_path, "S"), newer, in_process, SMALL)
+    land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "t"))
     table = read(kind, tmp_path / "t")
     assert keys_in(table) == keys_of(store_path, "S")
     assert table["remark"].null_count == 300
@@ -117,7 +117,7 @@ def test_columns_that_only_the_table_has_are_null(
 def test_a_column_of_another_type_is_refused(kind: str, store_path: Path, tmp_path: Path) -> None:
     at = message_columns().get_field_index("queue_id")
     other = message_columns().set(at, pa.field("queue_id", pa.string()))
-    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=Shape(other))
+    sink = sink_for(f"{kind}:{tmp_path / 't'}", shape=TableShape(other))
     sink.prepare()
     sink.commit(sink.head("S"), "S", [], Position(0, 1))
     with pytest.raises(TableMismatch, match=r"queue_id is \S*string\S*, not \S*int"):

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables.file_facts import hidden
 from lakelog_lake.tasks.engines import in_process
@@ -35,7 +35,7 @@ def test_files_and_metadata_of_a_commit_are_synced(
     path = tmp_path.resolve() / "t"
     sink = make(kind, path)
     synced.clear()
-    assert land(Source(store_path, "S"), sink, in_process, SMALL) is not None
+    assert land(LandingSource(store_path, "S"), sink, in_process, SMALL) is not None
     for file in files(kind, path):
         written = hidden(file) if kind == "parquet" else file
         assert {written, file.parent} <= set(synced)

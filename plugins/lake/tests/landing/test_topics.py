@@ -14,7 +14,7 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing import targets
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
@@ -65,7 +65,7 @@ def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
 def test_topics_with_long_names_land_beside_others(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
-    long, source = "заказы" * 8, Source(store_path, "S")
+    long, source = "заказы" * 8, LandingSource(store_path, "S")
     with open_small(store_path) as store:
         store.put(Message(long, b"1", queue_id=0))
     spec = per_topic(kind, tmp_path / "t")
@@ -80,7 +80,7 @@ def test_topics_with_long_names_land_beside_others(
 
 
 def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source, spec = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    source, spec = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t")
     passes = land_spec(source, spec)
     assert sum(each.rows for each in passes) == 300
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
@@ -95,7 +95,7 @@ def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) ->
 def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path) -> None:
     shutil.rmtree(store_path / "consumequeue")
     spec = per_topic("parquet", tmp_path / "t")
-    land_spec(Source(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec)
     assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
@@ -103,7 +103,7 @@ def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path)
 def test_queues_that_begin_too_late_are_not_believed(tmp_path: Path, again: bool) -> None:
     """One queue of a topic is gone: its table starts where the log does."""
     store_path = tmp_path / "s"
-    source, spec = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    source, spec = LandingSource(store_path, "S"), per_topic("parquet", tmp_path / "t")
     lander = dispatcher(source, spec)
     with open_small(store_path) as store:
         store.put(Message("old", b"1", queue_id=0))
@@ -126,9 +126,9 @@ def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
     with open_small(store_path) as store:
         store.put(Message("%RETRY%g", b"1"))
     spec = per_topic("parquet", tmp_path / "t")
-    land_spec(Source(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec)
     assert len(list((tmp_path / "t").iterdir())) == 3
-    land_spec(Source(store_path, "S", chosen=Chosen(system_topics=True)), spec)
+    land_spec(LandingSource(store_path, "S", chosen=Chosen(system_topics=True)), spec)
     assert read_topic("parquet", tmp_path / "t", "%RETRY%g").num_rows == 1
 
 
@@ -140,7 +140,7 @@ class _Killed(BaseException):
 def test_a_kill_between_commits_loses_and_doubles_nothing(
     kind: str, store_path: Path, tmp_path: Path, phase: str, number: int
 ) -> None:
-    source, spec, left = Source(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
+    source, spec, left = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
 
     def on_phase(what: str) -> None:
         left[0] -= what == phase
@@ -161,7 +161,7 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
     with open_small(store_path) as store:
         store.put(Message("idle", b"1", queue_id=0))
         store.put_batch([Message("busy", b"x" * 200, queue_id=0) for _ in range(300)])
-    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    lander = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
     passes: list[Any] = []
     while landed := lander.one_pass():
         passes.append(landed)
@@ -177,7 +177,7 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
     monkeypatch.setattr(targets, "IDLE_BYTES", 1)
     with open_small(store_path) as store:
         store.put(Message("busy", b"1", queue_id=0))
-    again = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    again = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
     landed = again.one_pass()
     assert landed is not None
     position = idle.sink.head("S").position
@@ -187,7 +187,7 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
 
 def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path: Path) -> None:
     store_path = tmp_path / "s"
-    lander = dispatcher(Source(store_path, "S"), per_topic(kind, tmp_path / "t"))
+    lander = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
     with open_small(store_path, flush="inline") as store:
         for number in range(6):
             store.put(Message("idle" if number % 3 == 0 else "busy", b"%d" % number))
@@ -196,7 +196,7 @@ def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path:
 
 
 def test_two_dispatchers_of_all_topics(kind: str, store_path: Path, tmp_path: Path) -> None:
-    source, spec = Source(store_path, "S"), per_topic(kind, tmp_path / "t")
+    source, spec = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t")
     one, other = (dispatcher(source, spec) for _ in range(2))
     while any([one.one_pass(), other.one_pass()]):
         pass
@@ -222,16 +222,16 @@ def test_a_table_of_something_else_under_a_topics_name_is_refused(
     from lakelog_lake.landing.dispatcher import land
     from lakelog_lake.tasks.engines import in_process
 
-    land(Source(store_path, "S"), of_all, in_process, SMALL)
+    land(LandingSource(store_path, "S"), of_all, in_process, SMALL)
     with pytest.raises(TableMismatch, match="holds the messages of all topics"):
-        land_spec(Source(store_path, "S"), spec)
+        land_spec(LandingSource(store_path, "S"), spec)
 
 
 def test_a_new_topic_is_not_read_from_the_beginning(tmp_path: Path) -> None:
     store_path = tmp_path / "s"
     with open_small(store_path) as store:
         store.put_batch([Message("old", b"x" * 200, queue_id=0) for _ in range(300)])
-    source, spec = Source(store_path, "S"), per_topic("parquet", tmp_path / "t")
+    source, spec = LandingSource(store_path, "S"), per_topic("parquet", tmp_path / "t")
     land_spec(source, spec)
     with lakelog.open(store_path, mode="read") as store:
         end = store.max_offset

@@ -12,16 +12,16 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import Source, land
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_upkeep
 from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
-from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, Kept, kept
+from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY, KeptVersions, kept
 from lakelog_lake.tables.tiers import Weight, mergeable
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.tables import (
     TABLE,
@@ -34,7 +34,7 @@ from plugins.lake.tests.landing.tables import (
 from plugins.lake.tests.stores import filled
 from tests.bench.lake.day import STORE, Day
 
-TINY = Bounds(pass_bytes=4 << 10, task_bytes=4 << 10)
+TINY = TaskLimits(pass_bytes=4 << 10, task_bytes=4 << 10)
 KEPT = 8
 
 
@@ -93,7 +93,7 @@ def test_manifests_of_one_size_become_one() -> None:
 
 def test_rows_and_positions_stay(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    source, sink = Source(store_path, "S"), iceberg(path, "2")
+    source, sink = LandingSource(store_path, "S"), iceberg(path, "2")
     assert len(land_all(source, sink, TINY)) > 10
     assert len(load(path).metadata.snapshots) == 2
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
@@ -102,10 +102,10 @@ def test_rows_and_positions_stay(store_path: Path, tmp_path: Path) -> None:
 
 def test_one_version_is_enough(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    land_all(Source(store_path, "S"), iceberg(path, "1"), TINY)
+    land_all(LandingSource(store_path, "S"), iceberg(path, "1"), TINY)
     assert len(load(path).metadata.snapshots) == 1
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
-    assert land_all(Source(store_path, "S"), make("iceberg", path)) == []
+    assert land_all(LandingSource(store_path, "S"), make("iceberg", path)) == []
 
 
 def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
@@ -114,7 +114,7 @@ def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
     path, now = tmp_path / "t", 0.0
     sink = iceberg(path, "1")
     sink.clock = lambda: now
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     first = land(source, sink, in_process, TINY)
     assert first is not None
     old = load(path)
@@ -134,7 +134,7 @@ def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
 def test_what_processes_have_left_goes_when_it_is_a_day_old(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, source = tmp_path / "t", Source(store_path, "S")
+    path, source = tmp_path / "t", LandingSource(store_path, "S")
     monkeypatch.setattr(iceberg_upkeep, "_SWEPT_EVERY", 6)
     iceberg(path, "2")
     for number in range(1, 7):
@@ -150,7 +150,7 @@ def test_what_processes_have_left_goes_when_it_is_a_day_old(
 
 def test_what_a_tag_holds_stays(store_path: Path, tmp_path: Path) -> None:
     path, now = tmp_path / "t", 0.0
-    source, sink = Source(store_path, "S"), iceberg(path, "2")
+    source, sink = LandingSource(store_path, "S"), iceberg(path, "2")
     sink.clock = lambda: now
     for _ in range(4):
         land(source, sink, in_process, TINY)
@@ -173,7 +173,7 @@ def test_what_a_tag_holds_stays(store_path: Path, tmp_path: Path) -> None:
 def test_after_a_rollback_what_was_rolled_back_can_still_be_read(tmp_path: Path) -> None:
     path, now = tmp_path / "t", 0.0
     store_path = filled(tmp_path / "store", 600)
-    source, sink = Source(store_path, "S"), iceberg(path, "3")
+    source, sink = LandingSource(store_path, "S"), iceberg(path, "3")
     sink.clock = lambda: now
     for _ in range(8):
         land(source, sink, in_process, TINY)
@@ -196,7 +196,7 @@ def test_a_table_of_somebody_else_keeps_all_until_it_is_told(
     make("iceberg", path)
     assert load(path).properties[HISTORY] == DEFAULT_HISTORY
     load(path).transaction().remove_properties(HISTORY).commit_transaction()
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     for _ in range(6):
         land(source, make("iceberg", path), in_process, TINY)
     assert len(load(path).metadata.snapshots) == 6
@@ -210,7 +210,7 @@ def test_a_table_of_somebody_else_keeps_all_until_it_is_told(
 
 def test_the_commits_of_others_meanwhile_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    source, other = Source(store_path, "S"), Source(store_path, "O")
+    source, other = LandingSource(store_path, "S"), LandingSource(store_path, "O")
     sink = iceberg(path, "1")
 
     def meanwhile(phase: str) -> None:
@@ -236,7 +236,7 @@ def test_kills_neither_lose_nor_double_rows(
     iceberg(path, "1")
 
     def work() -> None:
-        land_all(Source(store_path, "S"), make("iceberg", path), TINY)
+        land_all(LandingSource(store_path, "S"), make("iceberg", path), TINY)
 
     assert all(killed_at(work, owner, name, times) for times in (1, 2))
     assert read("iceberg", path).num_rows < 300
@@ -354,13 +354,13 @@ def test_a_setting_that_says_nothing_is_refused(wrong: str, tmp_path: Path) -> N
 
 
 def test_settings() -> None:
-    assert (kept(None), kept("off"), kept("7")) == (None, None, Kept(7))
-    assert kept("2h") == Kept(1, 7200)
+    assert (kept(None), kept("off"), kept("7")) == (None, None, KeptVersions(7))
+    assert kept("2h") == KeptVersions(1, 7200)
 
 
 def test_versions_stay_as_long_as_they_should(store_path: Path, tmp_path: Path) -> None:
     path, ahead = tmp_path / "t", 0
-    source, sink = Source(store_path, "S"), iceberg(path, "1h")
+    source, sink = LandingSource(store_path, "S"), iceberg(path, "1h")
     sink.clock = lambda: time.time() + ahead
     for _ in range(4):
         land(source, sink, in_process, TINY)

@@ -12,10 +12,10 @@ import pytest
 import typer.testing
 
 from lakelog_lake.errors import MayPass
-from lakelog_lake.landing.dispatcher import Landed, Source, land
+from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import processes
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
@@ -107,7 +107,7 @@ def test_a_table_for_each_topic_and_dead_letters(
     parsed = Somewhere(place.kind, f"{place.place}/parsed", place.prefix, place.storage)
     spec = parsed.spec
     spec = type(spec)(spec.to, parsers={"*": Even()}, storage=spec.storage)
-    land_spec(Source(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec)
     bad = Somewhere(place.kind, f"{parsed.place}_dead_letters", place.prefix, place.storage)
     assert parsed.read().num_rows + bad.read().num_rows == 300
 
@@ -118,7 +118,7 @@ def test_processes_write_straight_to_the_store(
 ) -> None:
     sink = place.made()
     with processes(2) as engine:
-        landed = land(Source(store_path, "S"), sink, engine, Bounds(1 << 20, 64 << 10))
+        landed = land(LandingSource(store_path, "S"), sink, engine, TaskLimits(1 << 20, 64 << 10))
     assert landed is not None
     assert landed.files > 3
     place.assert_exactly(keys_of(store_path, "S"))
@@ -126,7 +126,7 @@ def test_processes_write_straight_to_the_store(
     assert "secret" not in repr(sink)
 
 
-def until_landed(source: Source, sink: Sink) -> list[Landed]:
+def until_landed(source: LandingSource, sink: Sink) -> list[Landed]:
     """As a dispatcher that goes on after trouble that may pass."""
     passes: list[Landed] = []
     while True:
@@ -137,7 +137,7 @@ def until_landed(source: Source, sink: Sink) -> list[Landed]:
 
 @pytest.mark.parametrize("place", TWO, indirect=True)
 def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path, aws: Aws) -> None:
-    sink, source = place.made(), Source(store_path, "S")
+    sink, source = place.made(), LandingSource(store_path, "S")
     commits = r"_delta_log/\d+\.json" if place.kind == "delta" else r"metadata/.*\.(json|avro)"
     for path in (commits, r"data/.*\.parquet"):
         aws.lose(3, f"{place.prefix}/.*{path}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.remote.servers import Aws
@@ -52,7 +52,7 @@ def survives(place: Somewhere, store: Path, aws: Aws, rounds: int) -> None:
             end = place.landed_to()
             place.assert_exactly(keys_of(store, "S", end) if end else [])
             time.sleep(0.1)
-    land_all(Source(store, "S"), place.made(), Bounds())
+    land_all(LandingSource(store, "S"), place.made(), TaskLimits())
     place.assert_exactly(keys_of(store, "S"))
     left = check_files(place, aws)
     assert killed["written"]
@@ -113,7 +113,7 @@ def race(place: Somewhere, store: Path, seconds: float) -> tuple[list[int], list
         until_landed(place)
         passes = [each.stop() for each in pair]
         assert [each.wait() for each in pair] == [0, 0]
-    land_all(Source(store, "S"), place.made(), Bounds())
+    land_all(LandingSource(store, "S"), place.made(), TaskLimits())
     expected = keys_of(store, "S")
     place.assert_exactly(expected)
     _log.info("%s: %s; %d rows", place.prefix, [dict(each) for each in passes], len(expected))

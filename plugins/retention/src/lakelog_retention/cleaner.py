@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from lakelog.interfaces import Deletion, DiskState, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, Deletion, DiskState, SegmentInfo
 from lakelog_retention import words
 from lakelog_retention.hours import local_time
 from lakelog_retention.settings import RetentionSettings
@@ -31,7 +31,9 @@ class Retention:
         self.pace = settings.pace
         self.remove_empty_queues = settings.remove_empty_queues
 
-    def choose(self, segments: Sequence[SegmentInfo], situation: Situation) -> Sequence[Deletion]:
+    def choose(
+        self, segments: Sequence[SegmentInfo], situation: CleaningContext
+    ) -> Sequence[Deletion]:
         """The oldest segments with a reason for deletion, at most one round's number.
 
         While the store refuses puts, segments are deleted even if readers use them.
@@ -53,7 +55,7 @@ class Retention:
             total_bytes -= segment.size_bytes
         return chosen
 
-    def _occasion(self, situation: Situation) -> str:
+    def _occasion(self, situation: CleaningContext) -> str:
         """Why expired segments are deleted now; empty if they are not."""
         if situation.manual:
             return "a person asked for it"
@@ -84,7 +86,7 @@ class Retention:
             return ""
         return f"the log has {total_bytes} bytes, and max_total_bytes is {most}"
 
-    def _not_expired_but_in_need(self, situation: Situation) -> str:
+    def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
         if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
             return ""
         return f"it is the oldest, though not expired, and {words.of_disk(situation)}"

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from lakelog.interfaces import Deletion, Pace, SegmentInfo, Situation
+from lakelog.interfaces import CleaningContext, Deletion, DeletionRate, SegmentInfo
 
 
 @attrs.define
 class KeepForever:
     """Never chooses a segment."""
 
-    pace: Pace = attrs.field(factory=Pace)
+    pace: DeletionRate = attrs.field(factory=DeletionRate)
     remove_empty_queues: bool = False
 
     def choose(
         self,
         segments: Sequence[SegmentInfo],  # noqa: ARG002  # required by Cleaner
-        situation: Situation,  # noqa: ARG002  # required by Cleaner
+        situation: CleaningContext,  # noqa: ARG002  # required by Cleaner
     ) -> Sequence[Deletion]:
         """Always empty."""
         return ()

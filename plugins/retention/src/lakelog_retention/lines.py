@@ -26,7 +26,7 @@ _FLOORS: Final = {
 
 
 @attrs.frozen
-class Line:
+class DiskLine:
     """One threshold.
 
     :ivar state: the state of a disk that exceeds it
@@ -67,7 +67,7 @@ class Line:
         return f"{name} is " if times == 1 else f"{times:g} times {name} is "
 
 
-def lines_of(settings: WatcherSettings) -> tuple[Line, ...]:
+def lines_of(settings: WatcherSettings) -> tuple[DiskLine, ...]:
     """All thresholds, the highest first."""
     ratios = {
         DiskState.STOP_WRITING: "warning_ratio",
@@ -75,7 +75,7 @@ def lines_of(settings: WatcherSettings) -> tuple[Line, ...]:
         DiskState.CLEAN: "max_used_ratio",
     }
     return tuple(
-        Line(
+        DiskLine(
             state,
             name,
             getattr(settings, name),

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen, validators
 
-from lakelog.interfaces import Pace
+from lakelog.interfaces import DeletionRate
 from lakelog_retention.hours import check_zone, parse_hours
 
 
@@ -59,9 +59,9 @@ class RetentionSettings:
         return parse_hours(self.delete_when)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> DeletionRate:
         """How fast the store may delete."""
-        return Pace(
+        return DeletionRate(
             batch_max=self.delete_files_batch_max,
             interval_ms=self.delete_interval_ms,
             destroy_forcibly_after_ms=self.destroy_forcibly_after_ms,

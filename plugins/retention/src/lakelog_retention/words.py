@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakelog.interfaces import DiskState, Situation
+from lakelog.interfaces import CleaningContext, DiskState
 
 _STATES: Final = {
     DiskState.OK: "the disk has room",
@@ -15,7 +15,7 @@ _STATES: Final = {
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
-def of_disk(situation: Situation) -> str:
+def of_disk(situation: CleaningContext) -> str:
     """The watcher's state, with figures if known."""
     known = []
     if situation.used_ratio is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.task import Task, Written
-    from lakelog_lake.verify.verify import Asked, Verified
+    from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 _ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset ASC NULLS FIRST"
 
@@ -80,7 +80,7 @@ class SparkEngine:
         with spark_session(warehouse, master) as session:
             return [compact(each, target_bytes, session) for each in sinks]
 
-    def verified(self, asked: Asked, master: str | None) -> Verified:
+    def verified(self, asked: VerifyRequest, master: str | None) -> Verified:
         """Compare a table with its log."""
         from lakelog_spark.verify.verify import verify_by_spark
 

@@ -18,15 +18,15 @@ import attrs
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies import parser_for
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
-from lakelog_lake.tables.parquet_writer import Compression
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog.place import SparkPlace, catalog_in
 from lakelog_spark.engine import spark as by_spark
 
@@ -63,14 +63,14 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     Raises :class:`~lakelog_lake.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
     path = Path(store).absolute()
-    source = Source(path, identity_of(path, store_id), chosen=Chosen(system_topics))
+    source = LandingSource(path, identity_of(path, store_id), chosen=Chosen(system_topics))
     parsers = {topic: parser_for(text) for topic, text in (bodies or {}).items()}
     spec = TableSpec(
         to,
         table,
         partitions.parse(partition),
         parsers,
-        compression=Compression.of(compression),
+        compression=ParquetCompression.of(compression),
     )
     return Lander(source, spec, pin)
 
@@ -84,15 +84,15 @@ class Lander:
     """A function of a batch and its number; of one query at a time.
 
     :ivar pin: the name of the pin, if not the default
-    :ivar on_phase: see :class:`~lakelog_lake.landing.dispatcher.Dispatcher`
+    :ivar on_phase: see :class:`~lakelog_lake.landing.dispatcher.LandingDispatcher`
     """
 
-    source: Source
+    source: LandingSource
     spec: TableSpec
     pin: str | None = None
-    bounds: Bounds = attrs.field(factory=Bounds)
+    bounds: TaskLimits = attrs.field(factory=TaskLimits)
     on_phase: Callable[[str], None] = _nothing
-    _running: Dispatcher | None = None
+    _running: LandingDispatcher | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Land all that is durable now, which is the batch at least, by tasks of Spark.
@@ -112,7 +112,7 @@ class Lander:
         finally:
             running.close()
 
-    def _land(self, running: Dispatcher) -> None:
+    def _land(self, running: LandingDispatcher) -> None:
         path = self.source.path
         with lakelog.open(path, mode="read") as store, Landmarks.of(store) as log:
             goal = end_of(log, None)
@@ -120,9 +120,9 @@ class Lander:
             if landed.end >= goal and not landed.is_more:
                 return
 
-    def _started(self, session: SparkSession) -> Dispatcher:
+    def _started(self, session: SparkSession) -> LandingDispatcher:
         catalog = catalog_in(self.spec.to)
         place = None if catalog is None else SparkPlace(session, catalog)
         pinning = pin_for(self.source.path, self.source.store, self.spec, self.pin, place)
         targets, engine = targets_for(self.spec, place), by_spark(session)
-        return Dispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)
+        return LandingDispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog_lake.care.care import compact, expire
-from lakelog_lake.care.terms import Retention
-from lakelog_lake.landing.dispatcher import Source
+from lakelog_lake.care.terms import RetentionTerms
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.selection import EVERYTHING
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.verify.differences import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
-from lakelog_lake.verify.verify import Asked, Verified, verify_here
+from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
@@ -41,7 +41,7 @@ def warehouse(spark: SparkSession) -> Path:
 
 
 def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
-    source, to = Source(store_path, "S"), f"iceberg:{warehouse}"
+    source, to = LandingSource(store_path, "S"), f"iceberg:{warehouse}"
 
     def sink() -> Sink:
         made = sink_for(to, NAME)
@@ -49,11 +49,14 @@ def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
         return made
 
     land_all(source, sink())
-    before, asked = sink().head("S").position, Asked(store_path, "S", opened(to, NAME), EVERYTHING)
+    before, asked = (
+        sink().head("S").position,
+        VerifyRequest(store_path, "S", opened(to, NAME), EVERYTHING),
+    )
     small = len(asked.table.data_files())
     ((_, done),) = compact(to, NAME, 1 << 20, None)
     assert (done.removed, done.made) == (small, 3)
-    ((_, gone),) = expire(to, NAME, Retention(0))
+    ((_, gone),) = expire(to, NAME, RetentionTerms(0))
     assert gone.files >= small
     assert sink().head("S").position == before
     assert land_all(source, sink()) == []
@@ -72,23 +75,23 @@ def test_a_job_finds_what_the_comparison_here_finds(
     spark: SparkSession, store_path: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
-    land_all(Source(store_path, "S"), make("parquet", path))
+    land_all(LandingSource(store_path, "S"), make("parquet", path))
     change(path, "topic-0", lambda table: doubled(moved_behind(table, 0, 10_000_000), 3))
     change(path, "topic-1", lambda table: without(with_value(table, 0, "body", b"altered"), 1, 2))
     change(path, "topic-2", lambda table: with_value(moved_behind(table, 2, 5), 0, "tags", "no"))
     change(path, "topic-2", lambda table: moved_behind(table, 3, None))
-    asked = Asked(store_path, "S", opened(f"parquet:{path}"), EVERYTHING)
+    asked = VerifyRequest(store_path, "S", opened(f"parquet:{path}"), EVERYTHING)
     job, here = verify_by_spark(asked, spark), verify_here(asked)
     assert _told(job) == _told(here)
     kinds = {each.kind for each in job.differences.ranges}
     assert kinds == {AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING}
     delta = tmp_path / "delta"
-    land_all(Source(store_path, "S"), make("delta", delta))
-    asked = Asked(store_path, "S", opened(f"delta:{delta}"), EVERYTHING)
+    land_all(LandingSource(store_path, "S"), make("delta", delta))
+    asked = VerifyRequest(store_path, "S", opened(f"delta:{delta}"), EVERYTHING)
     assert verify_by_spark(asked, spark).is_clean
     iceberg = tmp_path / "iceberg"
-    land_all(Source(store_path, "S"), make("iceberg", iceberg))
-    asked = Asked(store_path, "S", opened(f"iceberg:{iceberg}"), EVERYTHING)
+    land_all(LandingSource(store_path, "S"), make("iceberg", iceberg))
+    asked = VerifyRequest(store_path, "S", opened(f"iceberg:{iceberg}"), EVERYTHING)
     assert verify_by_spark(asked, spark).is_clean
 
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
 from lakelog_lake.errors import MayPass
-from lakelog_lake.landing.dispatcher import Dispatcher, Source
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.targets import sink_for
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
 from lakelog_spark.sessions.jobs import stop
@@ -41,7 +41,7 @@ SPECULATIVE = {
     "spark.eventLog.compress": "false",
 }
 """A task runs a second time where half of its job is done, and it takes longer than that."""
-BOUNDS = Bounds(pass_bytes=96 << 10, task_bytes=24 << 10)
+BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=24 << 10)
 
 
 def main() -> None:
@@ -53,8 +53,8 @@ def main() -> None:
     spark = lakelog_spark.session(warehouse, master=given["master"], config=config)
     sink = _sink(spark, given)
     sink.prepare()
-    source = Source(Path(given["store"]), "S")
-    lander = Dispatcher(source, Targets([Target(sink)]), by_spark(spark), BOUNDS, say)
+    source = LandingSource(Path(given["store"]), "S")
+    lander = LandingDispatcher(source, Targets([Target(sink)]), by_spark(spark), BOUNDS, say)
     say("ready")
     while not select.select([sys.stdin], [], [], 0)[0]:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakelog_spark
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.spark.tests.clusters import OF_A_DRIVER
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def main() -> None:
     lakelog_spark.register(spark)
     lander = lakelog_spark.lander(given["store"], to=given["to"], store_id="S")
     if given["hold"]:
-        lander.bounds = Bounds(pass_bytes=1 << 20, task_bytes=256 << 10)
+        lander.bounds = TaskLimits(pass_bytes=1 << 20, task_bytes=256 << 10)
     lander.on_phase = say
 
     def held(frame: DataFrame, batch: int) -> None:

@@ -23,8 +23,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lakelog_lake.landing.dispatcher import Source
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program_evidence import hit, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
@@ -123,7 +123,7 @@ def finish(kind: str, folder: Path) -> int:
     In large passes: a slow machine leaves much, and small ones would be thousands of commits, each
     of which Delta reads again for each that follows.
     """
-    land_all(Source(folder / "s", "S"), make(kind, folder / "t"), Bounds())
+    land_all(LandingSource(folder / "s", "S"), make(kind, folder / "t"), TaskLimits())
     expected = keys_of(folder / "s", "S")
     assert_exactly(kind, folder / "t", expected)
     return len(expected)

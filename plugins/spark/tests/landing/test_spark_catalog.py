@@ -10,11 +10,11 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict, NoPosition, TableMismatch
-from lakelog_lake.landing.dispatcher import Dispatcher, Source, land
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_lake.tables.fields import Shape, dead_letter_columns
+from lakelog_lake.tables.fields import TableShape, dead_letter_columns
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
@@ -71,9 +71,9 @@ def test_lands_all_and_others_read_it(
     spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
 ) -> None:
     assert sink.head("S").position is None
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
-    assert land_all(Source(store_path, "S"), sink) == []
+    assert land_all(LandingSource(store_path, "S"), sink) == []
     assert spark.table(TABLE).count() == 300
     assert spark.table(TABLE).where("topic = 'topic-1' AND queue_offset < 5").count() == sum(
         each[1] == "topic-1" and each[3] < 5 for each in keys_of(store_path, "S")
@@ -87,8 +87,8 @@ def test_files_are_described_as_pyiceberg_describes_them(
     """One pass of each; the manifests differ in nothing but paths."""
     other = IcebergSink(sqlite_catalog(warehouse), "lakelog.other")
     other.prepare()
-    land(Source(store_path, "S"), sink, in_process, SMALL)
-    land(Source(store_path, "S"), other, in_process, SMALL)
+    land(LandingSource(store_path, "S"), sink, in_process, SMALL)
+    land(LandingSource(store_path, "S"), other, in_process, SMALL)
     ours, theirs = (
         sorted(
             (
@@ -114,10 +114,10 @@ def test_both_ways_take_turns(
         store.put_batch(list(messages(40)))
     sinks: list[Sink] = [sink, by_pyiceberg(warehouse)]
     turns = 0
-    while land(Source(store_path, "S"), sinks[turns % 2], in_process, SMALL) is not None:
+    while land(LandingSource(store_path, "S"), sinks[turns % 2], in_process, SMALL) is not None:
         turns += 1
         assert sinks[0].head("S").position == sinks[1].head("S").position
-        land(Source(other, "O"), sinks[turns % 2], in_process, SMALL)
+        land(LandingSource(other, "O"), sinks[turns % 2], in_process, SMALL)
     assert turns > 3
     assert_exactly("iceberg", warehouse, keys_of(store_path, "S") + keys_of(other, "O"))
 
@@ -127,7 +127,7 @@ def test_both_ways_take_turns(
 def test_who_comes_second_lands_nothing(
     sink: SparkIcebergSink, warehouse: Path, store_path: Path, *, by_java: bool
 ) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     other = spark_iceberg_sink(sink.session, TABLE) if by_java else by_pyiceberg(warehouse)
     other.prepare()
 
@@ -159,7 +159,7 @@ def test_a_commit_of_a_position_alone_is_a_conflict_too(
 def test_a_compaction_in_between_is_no_hindrance(
     spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
 ) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     land(source, sink, in_process, SMALL)
 
     def meanwhile(phase: str) -> None:
@@ -183,11 +183,11 @@ def test_a_compaction_in_between_is_no_hindrance(
 def test_the_position_outlives_the_snapshots(
     spark: SparkSession, sink: SparkIcebergSink, store_path: Path, tmp_path: Path
 ) -> None:
-    land_all(Source(store_path, "S"), sink)
+    land_all(LandingSource(store_path, "S"), sink)
     before = sink.head("S").position
     with open_small(tmp_path / "other") as store:
         store.put_batch(list(messages(10)))
-    land_all(Source(tmp_path / "other", "O"), sink)
+    land_all(LandingSource(tmp_path / "other", "O"), sink)
     spark.sql(
         f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
         "older_than => current_timestamp(), retain_last => 1)"
@@ -200,7 +200,7 @@ def test_the_position_outlives_the_snapshots(
 def test_rows_without_a_position_are_refused(
     spark: SparkSession, sink: SparkIcebergSink, store_path: Path
 ) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     land_all(source, sink)
     spark.sql(f"CREATE OR REPLACE TABLE {TABLE} USING iceberg AS SELECT * FROM {TABLE} LIMIT 9")
     with pytest.raises(NoPosition, match="land in a new table"):
@@ -211,7 +211,7 @@ def test_rows_without_a_position_are_refused(
 def test_it_goes_on_behind_the_last_rows_where_snapshots_have_expired(
     spark: SparkSession, sink: SparkIcebergSink, store_path: Path
 ) -> None:
-    source = Source(store_path, "S")
+    source = LandingSource(store_path, "S")
     land_all(source, sink)
     before = sink.head("S").position
     spark.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} LIMIT 0")
@@ -243,15 +243,15 @@ def test_a_table_of_another_shape(
     spark: SparkSession, warehouse: Path, store_path: Path, partition: tuple[str, ...]
 ) -> None:
     """The topic is kept by the table; columns that it lacks are added to it."""
-    shape = Shape(partition=partition, topic="it's one")
+    shape = TableShape(partition=partition, topic="it's one")
     sink = spark_iceberg_sink(spark, TABLE, shape)
     assert sink.marked() is None
     sink.prepare()
     assert (
         sink.marked() == IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG).marked() == "it's one"
     )
-    land_all(Source(store_path, "S"), sink)
-    wider = Shape(dead_letter_columns(), partition, "it's one")
+    land_all(LandingSource(store_path, "S"), sink)
+    wider = TableShape(dead_letter_columns(), partition, "it's one")
     for made in (
         spark_iceberg_sink(spark, TABLE, wider),
         IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG, wider),
@@ -260,16 +260,16 @@ def test_a_table_of_another_shape(
     assert spark.table(TABLE).columns[-1] == "error"
     assert spark.table(TABLE).count() == 300
     with pytest.raises(TableMismatch, match="partitioned by"):
-        spark_iceberg_sink(spark, TABLE, Shape(topic="it's one")).prepare()
+        spark_iceberg_sink(spark, TABLE, TableShape(topic="it's one")).prepare()
     with pytest.raises(TableMismatch, match="holds the messages of"):
-        spark_iceberg_sink(spark, TABLE, Shape(partition=partition)).prepare()
+        spark_iceberg_sink(spark, TABLE, TableShape(partition=partition)).prepare()
 
 
 def test_a_table_for_each_topic(spark: SparkSession, warehouse: Path, store_path: Path) -> None:
     spec = TableSpec("spark:lake", "topics.of_{topic}")
     for _ in range(2):  # the second time everything is there
         targets = targets_for(spec, SparkPlace(spark, "lake"))
-        lander = Dispatcher(Source(store_path, "S"), targets, in_process, SMALL)
+        lander = LandingDispatcher(LandingSource(store_path, "S"), targets, in_process, SMALL)
         all_passes(lander)
         lander.finish()
     for topic, expected in keys_by_topic(keys_of(store_path, "S")).items():

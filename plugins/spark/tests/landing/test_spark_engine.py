@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog_lake.errors import TaskFailed
-from lakelog_lake.landing.dispatcher import Source, land
-from lakelog_lake.tasks.ranges import Bounds
+from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, make
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 def test_spark_lands_all(kind: str, spark: SparkSession, store_path: Path, tmp_path: Path) -> None:
     engine, sink = by_spark(spark), make(kind, tmp_path / "t")
-    while land(Source(store_path, "S"), sink, engine, SMALL):
+    while land(LandingSource(store_path, "S"), sink, engine, SMALL):
         pass
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
 
@@ -33,8 +33,10 @@ def test_a_pass_is_one_wave_of_tasks(spark: SparkSession, store_path: Path, tmp_
     context = spark.sparkContext
     tracker = context.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    bounds = Bounds(task_bytes=4 << 10)
-    landed = land(Source(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), bounds)
+    bounds = TaskLimits(task_bytes=4 << 10)
+    landed = land(
+        LandingSource(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), bounds
+    )
     assert landed is not None
     assert landed.files > context.defaultParallelism
     (number,) = set(tracker.getJobIdsForGroup(None)) - before
@@ -53,4 +55,6 @@ def test_damage_is_told_with_its_place(
     data[4] ^= 0xFF
     segment.write_bytes(data)
     with pytest.raises(TaskFailed, match="offset 0"):
-        land(Source(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), SMALL)
+        land(
+            LandingSource(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), SMALL
+        )

@@ -14,7 +14,7 @@ from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.message import Message
 from lakelog_spark.writing.handover import Handover
-from lakelog_spark.writing.staging import Part, folder_of, stage
+from lakelog_spark.writing.staging import StagedPart, folder_of, stage
 from plugins.lake.tests.stores import open_small
 
 JOB = "nightly"
@@ -40,7 +40,7 @@ def rows_of(partition: int, count: int) -> list[Message]:
     ]
 
 
-def stage_all(store: Path, job: str = JOB) -> list[Part]:
+def stage_all(store: Path, job: str = JOB) -> list[StagedPart]:
     """Stage all partitions, in batches of a few rows."""
     parts = []
     for partition, count in enumerate(SIZES):
@@ -56,7 +56,7 @@ def open_to_append(path: Path, **more: Any) -> lakelog.Store:
     return open_small(path, **given)
 
 
-def hand_over(path: Path, parts: list[Part] | None, job: str = JOB) -> int:
+def hand_over(path: Path, parts: list[StagedPart] | None, job: str = JOB) -> int:
     with open_to_append(path) as store:
         return Handover(RealFileSystem(), store, job, named=True).run(parts)
 
@@ -137,7 +137,7 @@ class DeadlyFiles(RealFileSystem):
         super().sync_dir(path)
 
 
-def _program(path: Path, parts: list[Part], number: int) -> None:
+def _program(path: Path, parts: list[StagedPart], number: int) -> None:
     files = DeadlyFiles()
     with open_to_append(path, files=files) as store:
         _Calls.left = number
@@ -145,7 +145,7 @@ def _program(path: Path, parts: list[Part], number: int) -> None:
         _Calls.left = 0
 
 
-def is_killed(path: Path, parts: list[Part], number: int) -> bool:
+def is_killed(path: Path, parts: list[StagedPart], number: int) -> bool:
     """Hand over in a process that dies at its ``number``-th call; whether it did."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "lakelog.log.reading.scan"])

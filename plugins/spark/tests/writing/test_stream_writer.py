@@ -18,7 +18,7 @@ from lakelog_spark.writing.errors import BadJournal, StagingLost
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.staging import STAGING_DIR
 from lakelog_spark.writing.stream_writer import LakelogStreamWriter
-from lakelog_spark.writing.writer import Staged
+from lakelog_spark.writing.writer import StagedMessage
 from plugins.lake.tests.stores import open_small
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("body", BinaryType())])
@@ -107,7 +107,7 @@ def test_the_note_of_a_query_outlives_what_is_pruned(store: Path, checkpoint: Pa
     folder = store / "lakelog" / STAGING_DIR / f"stream-{QUERY}"
     pruning.prune(RealFileSystem(), store, folder.stat().st_mtime + 400 * 24 * 3600)
     assert staged(store) == []
-    writer(store, checkpoint).commit([Staged(None)], 7)
+    writer(store, checkpoint).commit([StagedMessage(None)], 7)
     assert bodies(store) == [b"a"]
 
 
@@ -120,7 +120,7 @@ def test_an_aborted_batch_leaves_no_rows(store: Path, checkpoint: Path) -> None:
 
 def test_what_cannot_be_told_is_refused(store: Path, checkpoint: Path, tmp_path: Path) -> None:
     def commit(made: LakelogStreamWriter) -> None:
-        made.commit([Staged(None)], 0)
+        made.commit([StagedMessage(None)], 0)
 
     with pytest.raises(SettingsError, match="no checkpoint; give option checkpointLocation"):
         commit(writer(store))

@@ -19,7 +19,7 @@ from lakelog_lake.log.columns import TYPES
 from lakelog_lake.reading.tables import Tables
 from lakelog_spark.writing.errors import BadRow
 from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.rows import ACCEPTED, BY_STORE, Rows, Target, check
+from lakelog_spark.writing.rows import ACCEPTED, BY_STORE, PartitionRows, WriteTarget, check
 from plugins.lake.tests.stores import messages, open_small
 
 SENDERS = (
@@ -34,7 +34,7 @@ SENDERS = (
     "reconsume_times",
     "keys",
 )
-TARGET = Target(
+TARGET = WriteTarget(
     body_bytes=1 << 20,
     segment_bytes=4 << 20,
     queues=4,
@@ -52,7 +52,7 @@ KINDS = {"keys": pa.list_(pa.string()), "properties": pa.map_(pa.string(), pa.st
 def batches(*rows: dict[str, Any], partition: int = 0, plain: bool = True) -> list[list[Message]]:
     columns = {name: column(name, [row.get(name) for row in rows]) for row in rows for name in row}
     table = pa.RecordBatch.from_pydict(columns)
-    return list(Rows(TARGET, partition, decompress=plain).batches([table]))
+    return list(PartitionRows(TARGET, partition, decompress=plain).batches([table]))
 
 
 def column(name: str, values: list[Any]) -> pa.Array:
@@ -132,7 +132,7 @@ def test_what_a_sender_gave_comes_back(tmp_path: Path) -> None:
         stored = list(store.scan())
         pieces = [each for each in store.scan_pieces() if isinstance(each, RecordBatch)]
     table = Tables("s", list(TYPES), unpack=True, lenient=False)
-    rows = Rows(TARGET, 0, decompress=True)
+    rows = PartitionRows(TARGET, 0, decompress=True)
     found = [each for batch in rows.batches(map(table.of_records, pieces)) for each in batch]
     with open_small(tmp_path / "t") as store:
         store.put_batch(found)
@@ -214,7 +214,7 @@ def test_bad_rows_are_told_by_their_numbers(row: dict[str, Any], said: str) -> N
 
 def test_what_a_task_knows_of_the_store(tmp_path: Path) -> None:
     with open_small(tmp_path / "s", queues_per_topic=3) as store:
-        target = Target.of(store.settings.core)
+        target = WriteTarget.of(store.settings.core)
     assert (target.queues, target.batch_bytes) == (3, (16 << 10) // 4)
     with lakelog.open(tmp_path / "s", mode="read", queues_per_topic=3) as store:
-        assert Target.of(store.settings.core) == target
+        assert WriteTarget.of(store.settings.core) == target

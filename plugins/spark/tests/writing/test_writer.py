@@ -14,7 +14,7 @@ from lakelog_spark.writing import handover
 from lakelog_spark.writing.errors import HandoverStopped, StagingLost
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.staging import STAGING_DIR
-from lakelog_spark.writing.writer import LakelogWriter, Staged
+from lakelog_spark.writing.writer import LakelogWriter, StagedMessage
 from plugins.spark.tests.writing.jobs import open_to_append
 
 SCHEMA = StructType().add("topic", StringType()).add("body", StringType())
@@ -100,7 +100,7 @@ def _full_disk(*_: object) -> None:
 
 def test_a_task_without_a_message_stops_the_commit(store: Path) -> None:
     made = writer(store)
-    for messages in ([made.write(iter([table()])), None], [Staged(None)]):
+    for messages in ([made.write(iter([table()])), None], [StagedMessage(None)]):
         with pytest.raises(StagingLost, match="one file for each of"):
             made.commit(messages)
     assert bodies(store) == []

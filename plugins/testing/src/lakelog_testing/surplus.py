@@ -8,18 +8,18 @@ import attrs
 
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import (
+    CleaningContext,
     Deletion,
+    DeletionRate,
     Factory,
     Kind,
     NoSettings,
-    Pace,
     SegmentInfo,
-    Situation,
 )
 
 
-def _at_once() -> Pace:
-    return Pace(interval_ms=0)
+def _at_once() -> DeletionRate:
+    return DeletionRate(interval_ms=0)
 
 
 @attrs.define(eq=False)
@@ -31,14 +31,14 @@ class SurplusCleaner:
     """
 
     keep: int = 0
-    pace: Pace = attrs.field(factory=_at_once)
+    pace: DeletionRate = attrs.field(factory=_at_once)
     remove_empty_queues: bool = False
     forced: bool = False
 
     def choose(
         self,
         segments: Sequence[SegmentInfo],
-        situation: Situation,  # noqa: ARG002  # required by Cleaner
+        situation: CleaningContext,  # noqa: ARG002  # required by Cleaner
     ) -> Sequence[Deletion]:
         """All but the newest, regardless of disks and clock."""
         surplus = segments[: max(0, len(segments) - self.keep)]

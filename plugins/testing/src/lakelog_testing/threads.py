@@ -30,7 +30,7 @@ def settle(outcome: Outcome, patience_seconds: float = PATIENCE_SECONDS) -> PutS
     return outcome if isinstance(outcome, PutStatus) else outcome.result(patience_seconds)
 
 
-class Service(Protocol):
+class StrategyThread(Protocol):
     """The common methods of flush strategies and replicators."""
 
     def start(self, log: Flushable) -> None:
@@ -43,7 +43,7 @@ class Service(Protocol):
         """Stop."""
 
 
-S = TypeVar("S", bound=Service)
+S = TypeVar("S", bound=StrategyThread)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from lakelog.format.layout import ABORT_FILE
 from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.examine import examine
-from lakelog.recovery.report import Missing
+from lakelog.recovery.report import MissingEnd
 from lakelog.store.store import Store
 from lakelog_cli.progress import progress
 from lakelog_cli.walk import directory_of
@@ -26,7 +26,7 @@ class Crash:
     """
 
     end_offset: int
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingEnd, ...]
 
     def explains_damage(self, damage: Damage) -> bool:
         """Whether it is the torn end of the log, which contains no acknowledged message."""

@@ -16,7 +16,7 @@ REST: Final = "other"
 
 
 @attrs.define
-class Size:
+class FolderSize:
     """The size of a part of a store directory.
 
     :ivar length_bytes: total length of its files
@@ -34,12 +34,12 @@ class Size:
         self.disk_bytes += found.st_blocks * BLOCK_BYTES
 
 
-def sizes(parts: Mapping[str, Path], root: Path) -> dict[str, Size]:
+def sizes(parts: Mapping[str, Path], root: Path) -> dict[str, FolderSize]:
     """The size of each part by its name; all other files below ``root`` count as ``other``.
 
     A file that is deleted meanwhile is skipped.
     """
-    found = {name: Size() for name in (*parts, REST)}
+    found = {name: FolderSize() for name in (*parts, REST)}
     folders = {path: name for name, path in parts.items()}
     outside = [path for path in parts.values() if not path.is_relative_to(root)]
     for path in _files([root, *outside]):

@@ -12,7 +12,7 @@ import typer
 from lakelog.errors import BadSegment
 from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
-from lakelog.recovery.report import Missing
+from lakelog.recovery.report import MissingEnd
 from lakelog_cli.crashes import Crash
 from lakelog_cli.output import write_lines
 from lakelog_cli.walk import print_damage
@@ -20,7 +20,7 @@ from lakelog_cli.walk import print_damage
 MOST_TOLD: Final = 20
 
 
-class Reporter:
+class ProblemReporter:
     """Writes problems to stderr as text, or to stdout as JSON, as they are found.
 
     :param crash: problems explained by it are counted, and written only as JSON
@@ -67,7 +67,7 @@ class Reporter:
         else:
             typer.echo(f"segment: {problem}", err=True)
 
-    def missing(self, missing: Missing) -> None:
+    def missing(self, missing: MissingEnd) -> None:
         """Report lost records that were durable."""
         self._found["missing"] += 1
         if self._as_json:

@@ -21,7 +21,7 @@ PartT = TypeVar("PartT", bound="Part")
 
 
 @attrs.define
-class Damages:
+class DamageCounter:
     """Counts damage, and prints each instance to stderr.
 
     :ivar count: number of damaged ranges
@@ -36,7 +36,7 @@ class Damages:
 
 
 def walk(
-    store: Store, on_damage: Damages, start: int | None = None, end: int | None = None
+    store: Store, on_damage: DamageCounter, start: int | None = None, end: int | None = None
 ) -> Iterator[Piece]:
     """Yield the log from ``start`` to ``end``."""
     first = max(store.min_offset, start or 0)

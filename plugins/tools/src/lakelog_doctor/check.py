@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.dispatch.run import Named
+from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.files.shared.ownership import is_owned
@@ -142,7 +142,7 @@ class Checking:
             each.close()
 
 
-def _is_asked_for(named: Named, *, queues: bool, index: bool) -> bool:
+def _is_asked_for(named: NamedDispatcher, *, queues: bool, index: bool) -> bool:
     """Whether to check a dispatcher; with neither queues nor keys, only if both are requested."""
     if isinstance(named.dispatcher, QueueReader):
         return queues
@@ -151,7 +151,7 @@ def _is_asked_for(named: Named, *, queues: bool, index: bool) -> bool:
     return queues and index
 
 
-def _check_all_asked_for(asked: Sequence[Named], *, queues: bool, index: bool) -> None:
+def _check_all_asked_for(asked: Sequence[NamedDispatcher], *, queues: bool, index: bool) -> None:
     for wanted, kind, words in ((queues, QueueReader, "queues"), (index, KeyIndex, "the index")):
         able = [each for each in asked if isinstance(each.dispatcher, kind)]
         if wanted and not any(isinstance(each.dispatcher, Verifiable) for each in able):
@@ -162,7 +162,7 @@ def _check_all_asked_for(asked: Sequence[Named], *, queues: bool, index: bool) -
             )
 
 
-def _verifier(named: Named, minimum: int, *, living: bool) -> Verifier:
+def _verifier(named: NamedDispatcher, minimum: int, *, living: bool) -> Verifier:
     dispatcher = named.dispatcher
     assert isinstance(dispatcher, Verifiable)  # for the type checker
     return dispatcher.verifier(minimum, living=living)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.dispatch.run import Dispatching, Named
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, overwrite_file, read_file
 from lakelog.files.shared.dispatch_lock import DispatchLock
@@ -184,7 +184,7 @@ class _Rebuild:
         for topic, end_offset in read_tombstones(files, self.directory.path).items():
             add_tombstone(files, self.temporary, topic, end_offset)
 
-    def _dispatchers(self, *, queues: bool, index: bool) -> tuple[Named, ...]:
+    def _dispatchers(self, *, queues: bool, index: bool) -> tuple[NamedDispatcher, ...]:
         files = self.directory.files
         keeper = CheckpointKeeper(files, self.temporary)
         context = Context(self.temporary, self.settings.core, files, keeper)
@@ -207,7 +207,7 @@ class _Rebuild:
                     path=target,
                 )
 
-    def _build(self, named: Sequence[Named]) -> None:
+    def _build(self, named: Sequence[NamedDispatcher]) -> None:
         """Dispatch the whole log, and make the results durable."""
         with ExitStack() as opened:
             for each in named:
@@ -224,7 +224,7 @@ class _Rebuild:
                 end = last.start_offset + last.length
                 for each in named:
                     each.dispatcher.resume(first.start_offset, end)
-                dispatching = Dispatching(self.directory.path, named, first.start_offset)
+                dispatching = DispatchCursor(self.directory.path, named, first.start_offset)
                 dispatching.run(self._pieces(source, first.start_offset, end))
             for each in named:
                 each.dispatcher.flush()
@@ -277,7 +277,7 @@ class _Rebuild:
             remove_abort(files, path)
 
 
-def _is_chosen(named: Named, *, queues: bool, index: bool) -> bool:
+def _is_chosen(named: NamedDispatcher, *, queues: bool, index: bool) -> bool:
     """Whether to rebuild a dispatcher; with neither queues nor keys, only if both are requested."""
     if isinstance(named.dispatcher, QueueReader):
         return queues

@@ -35,7 +35,7 @@ from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker
 from lakelog.recovery.repairact import Acting, fill, keep_gaps
 from lakelog.recovery.repairplan import (
     Filling,
-    Missing,
+    MissingRange,
     RepairPlan,
     Step,
     Stray,
@@ -176,7 +176,7 @@ class _Repair:
         plan = RepairPlan(strays, missing, recovery, fillings)
         return RepairReport(plan, seconds=time.monotonic() - begun)
 
-    def _odd_files(self) -> tuple[tuple[Stray, ...], tuple[Missing, ...]]:
+    def _odd_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...]]:
         files, folder = self.directory.files, self.directory.commitlog
         check_sizes(segment_files(folder, files.list(folder)), self.size_bytes)
         strays = find_strays(self.directory, self.size_bytes)
@@ -223,7 +223,7 @@ class _Repair:
 
         return leading_queues(self.directory.files, self.directory.path)
 
-    def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[Missing, ...], tuple[Aside, ...]]:
+    def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...], tuple[Aside, ...]]:
         """Move stray files away and create missing segments, as recovery requires."""
         with self._locked():
             strays, missing = self._odd_files()

@@ -18,7 +18,7 @@ from lakelog.errors import BadSegment, LakelogError, NotAStore, StoreLocked
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.state.tombstones import read_tombstones
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Gap
+from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
 from lakelog.recovery.quarantine import entries
 from plugins.tools.tests.doctor.repair_support import (
     FILES,
@@ -230,8 +230,8 @@ def test_what_no_record_fits_into_is_said_and_stays(tmp_path: Path) -> None:
     assert [each.offset for each in read(path)[1]] == [step.offset]
 
 
-def _gap(offset: int, end_offset: int) -> Gap:
-    return Gap(offset, end_offset, "", 1, sealed=True)
+def _gap(offset: int, end_offset: int) -> LogGap:
+    return LogGap(offset, end_offset, "", 1, sealed=True)
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(path: Path, puts: list[PutResult]) -> None:

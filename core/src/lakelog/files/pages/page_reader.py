@@ -18,7 +18,7 @@ from lakelog.format.layout import ABORT_FILE
 TRUSTED_S: Final = 0.001
 
 
-class Belief:
+class PageReader:
     """A reader's view of the shared page while some process has the store open."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
@@ -56,7 +56,7 @@ class Belief:
         return page
 
 
-class ReaderFlushed:
+class ReaderDurableEnd:
     """The durable end of the log as a reader knows it; it never falls.
 
     :param page: returns the current page, if any

@@ -46,7 +46,7 @@ from lakelog.files.pages.shared_page import (
     STATE,
     SYNC_US,
     SYNCS,
-    State,
+    OwnerState,
     boot_id,
     page_path,
 )
@@ -63,8 +63,8 @@ NAMED: Final = {
     "records": RECORDS,
 }
 """The words that are numbers to show."""
-_STATES: Final = {each.value: each for each in State}
-BELIEVED: Final = frozenset({State.OPEN, State.FAILED, State.CLOSING})
+_STATES: Final = {each.value: each for each in OwnerState}
+BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})
 """States in which the positions are right; before them a log is still being put in order."""
 
 
@@ -199,7 +199,7 @@ class PageView:
         return LIFE_AT + holder if holder else None
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> OwnerState | None:
         """What the owner is doing; ``None`` for a word of another version."""
         return _STATES.get(self._words[STATE])
 

@@ -21,8 +21,8 @@ from lakelog.files.pages.shared_page import (
     PAGE_BYTES,
     PROOF,
     STATE,
+    OwnerState,
     SharedPage,
-    State,
     page_path,
 )
 from lakelog.files.pages.wake_page import WakePage
@@ -70,27 +70,27 @@ class Publisher:
         for at, word in zip(PROOF, proof_words(self._path), strict=True):
             self.page.words[at] = word
         self.go_on(positions)
-        self.tell(State.OPEN)
+        self.tell(OwnerState.OPEN)
 
     def go_on(self, positions: Positions) -> None:
         """Enable waiting for positions in other processes."""
         self._let_wait(positions)
         self._beat()
 
-    def tell(self, state: State) -> None:
+    def tell(self, state: OwnerState) -> None:
         """Publish the owner's state; ``FAILED`` stays until the store is closed."""
         words = self.page.words
-        if words[STATE] != State.FAILED or state in (State.CLOSED, State.OPENING):
+        if words[STATE] != OwnerState.FAILED or state in (OwnerState.CLOSED, OwnerState.OPENING):
             words[STATE] = state
 
     def failed(self, cause: BaseException) -> None:
         """Publish the failure: no process may put any more."""
         self.page.fail(str(cause))
-        self.tell(State.FAILED)
+        self.tell(OwnerState.FAILED)
 
     def close(self) -> None:
         """Publish that the store is closed; the lock is released afterwards."""
-        self.tell(State.CLOSED)
+        self.tell(OwnerState.CLOSED)
 
     def abandon(self) -> None:
         """Restore the page as it was found, after a failed open."""

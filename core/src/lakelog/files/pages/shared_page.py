@@ -130,7 +130,7 @@ _COUNTED: Final = (SYNCS, SYNC_US, RECORDS)
 
 
 @unique
-class State(IntEnum):
+class OwnerState(IntEnum):
     """What the owner is doing; the value is the word."""
 
     OPENING = 1
@@ -176,10 +176,10 @@ class SharedPage:
         memory = make_mapped(files, target, PAGE_BYTES)
         page = cls._of(memory, target)
         words = page.words
-        words[STATE] = State.OPENING
+        words[STATE] = OwnerState.OPENING
         if words[0] != MAGIC:
             memory[:] = bytes(PAGE_BYTES)
-            words[STATE] = State.OPENING
+            words[STATE] = OwnerState.OPENING
         words[0] = MAGIC
         return page
 

@@ -27,7 +27,7 @@ TAKEN: Final = "taken"
 _PREFIX: Final = "request."
 
 
-class Request:
+class SentRequest:
     """A request in its client."""
 
     def __init__(self, files: FileSystem, path: Path, what: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Request:
             self._file.close()
 
 
-class Asked:
+class ReceivedRequest:
     """A request in the process that serves it.
 
     :ivar what: the content of the request
@@ -85,7 +85,7 @@ class Asked:
         _remove(self._files, self._file)
 
 
-def asked(files: FileSystem, path: Path) -> Iterator[Asked]:
+def asked(files: FileSystem, path: Path) -> Iterator[ReceivedRequest]:
     """Yield the pending requests in the store directory ``path``, each to be served at once.
 
     Answered requests, and those of dead clients, are removed.
@@ -97,7 +97,7 @@ def asked(files: FileSystem, path: Path) -> Iterator[Asked]:
                 try:
                     what = _begun(files, file)
                     if what is not None:
-                        yield Asked(files, file, what)
+                        yield ReceivedRequest(files, file, what)
                 finally:
                     file.close()
 

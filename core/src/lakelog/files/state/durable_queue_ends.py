@@ -22,7 +22,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.files.state.record_mark import HEAD_BYTES, Mark
+from lakelog.files.state.record_mark import HEAD_BYTES, RecordFingerprint
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
-class Kept:
+class DurableQueueEnds:
     """What the list says.
 
     :ivar ends: by queue, the queue offset behind its last unit
@@ -43,28 +43,28 @@ class Kept:
     ends: Mapping[Queue, int] = attrs.field(factory=dict)
     firsts: Mapping[Queue, int] = attrs.field(factory=dict)
     file_entries: int = 0
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[RecordFingerprint, ...] = ()
 
 
-def read_kept(files: FileSystem, path: Path) -> Kept:
+def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
     """What the list says; nothing where it is not there, or not readable."""
     content = read_file(files, path / OWN_DIR / QUEUES_FILE)
     if content is None:
-        return Kept()
+        return DurableQueueEnds()
     try:
         return _kept(json.loads(content))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _LOG.warning("%s is damaged and counts for nothing: %s", QUEUES_FILE, error)
-        return Kept()
+        return DurableQueueEnds()
 
 
-def _kept(content: Mapping[str, Any]) -> Kept:
+def _kept(content: Mapping[str, Any]) -> DurableQueueEnds:
     heads = [bytes.fromhex(text) for text in content.get("synced", ())]
-    return Kept(
+    return DurableQueueEnds(
         dict(_by_queue(content["queues"])),
         dict(_by_queue(content.get("firsts", {}))),
         int(content.get("file_entries", 0)),
-        tuple(Mark(head) for head in heads if len(head) == HEAD_BYTES),
+        tuple(RecordFingerprint(head) for head in heads if len(head) == HEAD_BYTES),
     )
 
 
@@ -74,7 +74,7 @@ def _by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, i
             yield (topic, int(queue_id)), int(number)
 
 
-def write_kept(files: FileSystem, path: Path, kept: Kept) -> None:
+def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
     """Replace the list durably; the queues must be durable by now.
 
     Where there is no folder of lakelog's own, there is nothing to keep.

@@ -26,13 +26,13 @@ _PLACE: Final = Struct(">i24xq")
 
 
 @attrs.frozen
-class Mark:
+class RecordFingerprint:
     """The first bytes of a record; all before its end was dispatched."""
 
     head: bytes
 
     @classmethod
-    def of(cls, batch: RecordBatch) -> Mark:
+    def of(cls, batch: RecordBatch) -> RecordFingerprint:
         """The last record of a batch."""
         start = int(batch.starts[-1])
         return cls(bytes(batch.buffer[start : start + HEAD_BYTES]))
@@ -62,7 +62,7 @@ class LogHeads:
         directory = context.core.commitlog(context.path)
         return cls(context.files, directory, context.core.segment_size_bytes)
 
-    def holds(self, mark: Mark) -> bool:
+    def holds(self, mark: RecordFingerprint) -> bool:
         """Whether the log has this very record there."""
         return self._read(mark.offset) == mark.head
 

@@ -37,7 +37,7 @@ class ArchivedExtent:
 
 
 @attrs.frozen
-class WithOlder:
+class ArchiveBackedSource:
     """A ``Source``: the archive's segments, then ``log``."""
 
     log: Source

@@ -17,11 +17,11 @@ from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.format.message_id import parse_message_id
 from lakelog.interfaces import SegmentSource
 from lakelog.log.open_segment import Viewable, deleted
-from lakelog.log.reading.archived import OlderBounds, WithOlder
+from lakelog.log.reading.archived import ArchiveBackedSource, OlderBounds
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.known_damage import KnownDamage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import Extent, FileSource, Source, Unbroken, ViewSource
+from lakelog.log.reading.source import Extent, FileSource, NoGapSource, Source, ViewSource
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import whole
 
@@ -33,7 +33,7 @@ OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
 
 
-class Bounds(Protocol):
+class ReadBounds(Protocol):
     """Between which offsets a log can be read."""
 
     def minimum(self) -> int:
@@ -70,7 +70,7 @@ class MappedSegments:
 class SegmentFiles:
     """A log as everybody else finds it."""
 
-    bounds: Bounds
+    bounds: ReadBounds
     folder: Path
     segment_bytes: int
 
@@ -84,7 +84,7 @@ class LogReader:
     def __init__(
         self,
         source: Source,
-        bounds: Bounds,
+        bounds: ReadBounds,
         is_live: Callable[[], bool],
         flushed: Flushed | None = None,
         wait_flushed: Callable[[int, float], bool] | None = None,
@@ -106,7 +106,7 @@ class LogReader:
 
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
-        self._scanned = WithOlder(self._source, archive, size_bytes)
+        self._scanned = ArchiveBackedSource(self._source, archive, size_bytes)
         bounds = OlderBounds(self._bounds, archive)
         self._older = LogReader(self._scanned, bounds, self._is_live, decoder=self._decoder)
 
@@ -205,7 +205,7 @@ class LogReader:
             scan,  # brings NumPy, which a store that only writes can do without
         )
 
-        source = Unbroken(self._scanned, self._bounds.minimum)
+        source = NoGapSource(self._scanned, self._bounds.minimum)
         found = scan(source, start, end, verify=verify)
         return found if self._decoder is None else _with(self._decoder, found)
 

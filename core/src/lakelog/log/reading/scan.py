@@ -1,7 +1,7 @@
 """Reads a log from end to end: runs of records, blanks, and damage with its range.
 
 A scan continues behind damage at the next record proved whole by its lengths, place and checksums,
-and by a store time not before that of the last record. A :class:`Judge` can require more.
+and by a store time not before that of the last record. A :class:`RecordFilter` can require more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Decode(Protocol):
         """Return a batch, which stays unchanged."""
 
 
-class Judge(Protocol):
+class RecordFilter(Protocol):
     """Decides which whole records belong to the log; called in log order."""
 
     def leading(self, batch: RecordBatch, accepted: int) -> int:
@@ -61,7 +61,7 @@ def scan(
     end: int | None = None,
     *,
     verify: bool = True,
-    judge: Judge | None = None,
+    judge: RecordFilter | None = None,
     sealed: bool = False,
     decode: Decode = decode_run,
 ) -> Iterator[Piece]:
@@ -92,7 +92,7 @@ class _Walk:
         start: int,
         end: int | None,
         verify: bool,
-        judge: Judge | None,
+        judge: RecordFilter | None,
         known: Mapping[int, Damage],
         decode: Decode,
         *,

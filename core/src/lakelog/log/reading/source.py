@@ -222,7 +222,7 @@ class ViewSource:
                 yield ViewExtent(self.segments, first)
 
 
-class Unbroken:
+class NoGapSource:
     """A log that somebody deletes from the front of: what went away unread is no gap, but an error.
 
     :param minimum: where the log begins now

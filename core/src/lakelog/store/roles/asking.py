@@ -22,9 +22,9 @@ from lakelog.errors import LakelogError, NoOwner, StoreClosed, StoreError, Store
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.files.shared.ownership import is_served
-from lakelog.files.shared.requests import Asked, Request, asked, is_asked, is_busy
+from lakelog.files.shared.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 from lakelog.files.shared.watch import announce
-from lakelog.housekeeping.report import CleaningReport, Deleted, Kept
+from lakelog.housekeeping.report import CleaningReport, Deleted, KeptSegment
 from lakelog.log.store_directory import readable
 from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
@@ -79,7 +79,7 @@ class Asking:
 
     def _ask(self, verb: str, *words: str) -> Any:
         try:
-            request = Request(self._files, self._path, {"verb": verb, "words": words})
+            request = SentRequest(self._files, self._path, {"verb": verb, "words": words})
         except OSError as error:
             raise readable(error, self._path) from error
         with closing(request):
@@ -88,7 +88,7 @@ class Asking:
             raise _error(said[_ERROR])
         return said[_RESULT]
 
-    def _wait(self, request: Request) -> Mapping[str, Any]:
+    def _wait(self, request: SentRequest) -> Mapping[str, Any]:
         page, looks = self._log.page, 0
         end, seen = time.monotonic() + self._seconds, (0, page.words[HEARTBEAT])
         while (said := request.answer()) is None:
@@ -163,7 +163,7 @@ class Answering:
         except OSError as error:
             _LOG.warning("%s: a request cannot be answered: %s", self._path, error)
 
-    def _answer(self, request: Asked) -> None:
+    def _answer(self, request: ReceivedRequest) -> None:
         try:
             result = self._verbs[request.what["verb"]](*request.what["words"])
         except StoreClosed:
@@ -213,7 +213,7 @@ def _report(said: Mapping[str, Any]) -> CleaningReport:
     )
     given = {
         "deleted": tuple(deleted),
-        "kept": None if kept is None else Kept(**kept),
+        "kept": None if kept is None else KeptSegment(**kept),
         "topics": tuple(said["topics"]),
     }
     return CleaningReport(**{**said, **given})

@@ -18,7 +18,7 @@ from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.runtime.arguments import WrongValue
-from lakelog.store.roles.parts import Parts
+from lakelog.store.roles.parts import RoleParts
 
 Mode: TypeAlias = Literal["write", "read", "exclusive"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -51,13 +51,13 @@ def known_mode(mode: str, stacklevel: int = 3) -> Mode:
     return "write"
 
 
-class Ways(Protocol):
+class RoleMaker(Protocol):
     """The available roles; each method builds a store's parts."""
 
-    def own(self) -> Parts:
+    def own(self) -> RoleParts:
         """Take over the directory; raises :class:`~lakelog.errors.StoreLocked`."""
 
-    def join(self) -> Parts | None:
+    def join(self) -> RoleParts | None:
         """Join the processes that have it open; ``None`` if there are none."""
 
 
@@ -72,7 +72,7 @@ class Chooser:
     path: Path
     patience_ms: int
 
-    def write(self, ways: Ways) -> Parts:
+    def write(self, ways: RoleMaker) -> RoleParts:
         """Join the processes that have the store open, or take it over if there are none."""
         end = time.monotonic() + self.patience_ms / 1000
         while True:
@@ -84,7 +84,7 @@ class Chooser:
                 return found
             time.sleep(_LOOK_S)
 
-    def _owned(self, ways: Ways, *, last: bool) -> Parts | None:
+    def _owned(self, ways: RoleMaker, *, last: bool) -> RoleParts | None:
         """Take over; ``None`` if another process was faster."""
         try:
             return self.alone(ways.own)
@@ -93,7 +93,7 @@ class Chooser:
                 raise
             return None
 
-    def alone(self, own: Callable[[], Parts]) -> Parts:
+    def alone(self, own: Callable[[], RoleParts]) -> RoleParts:
         """Take over the store exclusively, once no process has it open."""
         try:
             return own()
@@ -102,7 +102,7 @@ class Chooser:
                 raise self._unwritable(error) from error
             raise
 
-    def _joined(self, ways: Ways) -> Parts | None:
+    def _joined(self, ways: RoleMaker) -> RoleParts | None:
         try:
             return ways.join()
         except OSError as error:

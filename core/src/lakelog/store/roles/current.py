@@ -14,7 +14,7 @@ from lakelog.log.store_directory import readable
 from lakelog.registry.events import Events
 from lakelog.runtime.forks import tell_of_forks
 from lakelog.store.roles.managing import Manager
-from lakelog.store.roles.parts import NoPuts, Parts
+from lakelog.store.roles.parts import RefusingWriter, RoleParts
 
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
@@ -23,7 +23,7 @@ FORKED: Final = (
 _READING: Final = "the store is open for reading; open it with mode='write'"
 
 
-class Current:
+class RoleState:
     """Holds the current parts of a :class:`~lakelog.Store`; thread-safe.
 
     :ivar path: the store directory
@@ -34,9 +34,9 @@ class Current:
     def __init__(
         self,
         path: Path,
-        parts: Parts,
+        parts: RoleParts,
         events: Events,
-        again: Callable[[], Parts] | None,
+        again: Callable[[], RoleParts] | None,
     ) -> None:
         """Keep the parts that opening has built.
 
@@ -45,7 +45,7 @@ class Current:
         self.path = path
         self.parts = parts
         self.closed = False
-        self.on_swap: Callable[[Parts], None] = _nobody
+        self.on_swap: Callable[[RoleParts], None] = _nobody
         self._events = events
         self._again = again
         self._open = [parts]
@@ -57,7 +57,7 @@ class Current:
 
     # --- what is asked ---
 
-    def now(self) -> Parts:
+    def now(self) -> RoleParts:
         """The current parts; raises :class:`~lakelog.errors.StoreClosed`."""
         if self._stale:
             self._renew()
@@ -67,7 +67,7 @@ class Current:
             raise StoreClosed("the store is closed")
         return self.parts
 
-    def last(self) -> Parts:
+    def last(self) -> RoleParts:
         """The current parts, even of a closed store, whose puts then refuse."""
         if self._stale:
             self._renew()
@@ -90,19 +90,19 @@ class Current:
 
     # --- what happens to it ---
 
-    def adopt(self, parts: Parts) -> None:
+    def adopt(self, parts: RoleParts) -> None:
         """Register ``parts`` to be closed with the store."""
         with self._lock:
             self._open.append(parts)
         parts.tell_store(self)
 
-    def swap(self, parts: Parts) -> None:
+    def swap(self, parts: RoleParts) -> None:
         """Replace the parts; the former ones stay open for reads in progress."""
         with self._lock:
             self.parts = parts
         self.on_swap(parts)
 
-    def give_up(self, parts: Parts, others: Parts) -> bool:
+    def give_up(self, parts: RoleParts, others: RoleParts) -> bool:
         """Replace ``parts`` by ``others``, unless the store is being closed.
 
         ``parts`` stay open and are no longer closed with the store.
@@ -152,10 +152,10 @@ class Current:
     def _lend_nothing(self) -> None:
         """Unbind direct puts, which lead to the parent's parts."""
         former = self.parts
-        self.parts = Parts(
+        self.parts = RoleParts(
             former.role,
             former.reader,
-            NoPuts(FORKED),
+            RefusingWriter(FORKED),
             former.flush,
             former.waits,
             former.house,
@@ -175,5 +175,5 @@ class Current:
             self.swap(parts)
 
 
-def _nobody(_parts: Parts) -> None:
+def _nobody(_parts: RoleParts) -> None:
     """Ignore the change: no listener is set."""

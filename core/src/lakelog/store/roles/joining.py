@@ -24,13 +24,13 @@ from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH
 from lakelog.settings.model import AttachSettings
 from lakelog.store.open_log import OpenLog, join_log
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.agreeing import agreed
 from lakelog.store.roles.asking import Asking
 from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.ownerparts import serving_parts, staging
-from lakelog.store.roles.parts import Parts, Swapping
-from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.parts import PartsHolder, RoleParts
+from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
 from lakelog.store.strategies import Strategies, make_strategies
 
@@ -40,7 +40,7 @@ _SOON_S: Final = 5.0
 """Seconds to release the services (queues are synced) before they are requested again."""
 
 
-class Joined:
+class JoinedLog:
     """The log of a store that other processes may have open, and the state of its services.
 
     :ivar prepared: with the settings shared by all processes of the store
@@ -52,18 +52,18 @@ class Joined:
     health: Health
     _strategies: Strategies
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: OpenRequest) -> None:
         """Prepare only; :meth:`join` or :meth:`of_first` opens it."""
         self.prepared = prepared
-        self._store: Swapping | None = None
+        self._store: PartsHolder | None = None
         self._thread: Thread | None = None
-        self._serving: Parts | None = None
+        self._serving: RoleParts | None = None
         self._is_closing = False
         self._has_left = False
         self._failed = ""
 
     @classmethod
-    def join(cls, prepared: Prepared, lock: Membership) -> Joined:
+    def join(cls, prepared: OpenRequest, lock: Membership) -> JoinedLog:
         """Open the log, and let other processes join.
 
         :param lock: a membership that keeps others from joining; released on failure
@@ -86,7 +86,7 @@ class Joined:
         return made
 
     @classmethod
-    def of_first(cls, prepared: Prepared, parts: Parts, owned: OwnedLog) -> None:
+    def of_first(cls, prepared: OpenRequest, parts: RoleParts, owned: OwnedStore) -> None:
         """Allow ``parts`` of the first process to release their services later."""
         made = cls(prepared)
         made.log, made.health, made._strategies = owned, owned.health, owned.strategies
@@ -94,7 +94,7 @@ class Joined:
         made._has(parts)
 
     @staticmethod
-    def _said(page: SharedPage, prepared: Prepared) -> dict[str, Any]:
+    def _said(page: SharedPage, prepared: OpenRequest) -> dict[str, Any]:
         said = page.settings
         if not said:  # with its own settings it could write another log
             raise StoreError(
@@ -117,7 +117,7 @@ class Joined:
     def _fail(self, cause: BaseException) -> None:
         self.prepared.registry.events.store_failed(self.prepared.path, cause)
 
-    def parts(self) -> Parts:
+    def parts(self) -> RoleParts:
         """Build the parts for a store."""
         parts = reader_parts(self.prepared, self.log.appender)
         parts.joined, parts.tell_store = self, self._tell_store
@@ -132,12 +132,12 @@ class Joined:
         section: AttachSettings = self.prepared.settings.section(ATTACH)
         return section
 
-    def _tell_store(self, store: Swapping) -> None:
+    def _tell_store(self, store: PartsHolder) -> None:
         self._store = store
 
     # --- services ---
 
-    def serve(self) -> Parts:
+    def serve(self) -> RoleParts:
         """Take the services and keep them; raises ``StoreLocked`` if another process keeps them.
 
         On an error the store is left.
@@ -196,7 +196,7 @@ class Joined:
         store.swap(parts)
         _LOG.info("%s: this process dispatches and cleans for all now", self.prepared.path)
 
-    def _has(self, parts: Parts) -> None:
+    def _has(self, parts: RoleParts) -> None:
         """Run with the services until another process requests them."""
         self._serving = parts
         if isinstance(parts.manager, Managing):

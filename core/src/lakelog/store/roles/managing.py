@@ -14,7 +14,7 @@ from lakelog.errors import StoreLocked
 from lakelog.housekeeping.maintenance import Maintenance
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.store.house import forget_unused
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 
 
 class Manager(Protocol):
@@ -43,7 +43,7 @@ class Managing:
     :ivar gives_up: begins to release the services; ``None`` where this process keeps them
     """
 
-    owned: OwnedLog
+    owned: OwnedStore
     house: Maintenance
     path: Path
     gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)

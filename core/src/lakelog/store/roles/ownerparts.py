@@ -16,11 +16,11 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.house import keep_house
 from lakelog.store.open_log import OpenLog
-from lakelog.store.owner import OwnedLog, open_owned, take_services
+from lakelog.store.owner import OwnedStore, open_owned, take_services
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.parts import Parts
-from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.parts import RoleParts
+from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.telling import told
 from lakelog.store.strategies import (
     Strategies,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def owner_parts(
-    prepared: Prepared,
+    prepared: OpenRequest,
     progress: Progress | None = None,
     *,
     full: bool = False,
     alone: str | None = None,
-) -> Parts:
+) -> RoleParts:
     """Build the strategies, then take over the directory.
 
     :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.phases`
@@ -52,12 +52,12 @@ def owner_parts(
 
 
 def _parts(
-    prepared: Prepared,
+    prepared: OpenRequest,
     directory: StoreDirectory,
     progress: Progress | None,
     full: bool,
     alone: str | None,
-) -> Parts:
+) -> RoleParts:
     core, events = prepared.settings.core, prepared.registry.events
     context = prepared.context(read_only=False)
     strategies = make_strategies(prepared.registry, prepared.settings, context)
@@ -87,7 +87,7 @@ def _parts(
     return _housed(prepared, owned, strategies, archive, arrivals, owned.close)
 
 
-def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -> Parts:
+def serving_parts(prepared: OpenRequest, opened: OpenLog, strategies: Strategies) -> RoleParts:
     """Build the parts of a process that takes the services of its open log.
 
     :param strategies: those for appending
@@ -112,13 +112,13 @@ def serving_parts(prepared: Prepared, opened: OpenLog, strategies: Strategies) -
 
 
 def _housed(
-    prepared: Prepared,
-    owned: OwnedLog,
+    prepared: OpenRequest,
+    owned: OwnedStore,
     strategies: Strategies,
     archive: SegmentSource | None,
     arrivals: Arrivals,
     back: Callable[[], None],
-) -> Parts:
+) -> RoleParts:
     """Build the parts around a log, with its maintenance; call ``back`` on failure."""
     core, events, directory = prepared.settings.core, prepared.registry.events, owned.directory
     with ExitStack() as undo:
@@ -144,7 +144,7 @@ def _housed(
         owned.watch.on_turn = _turns(owned, answering)
         undo.pop_all()
     commit = owned.log.commit if owned.log.staged else None
-    return Parts(
+    return RoleParts(
         "owner",
         owned.reader,
         owned.appender,
@@ -159,7 +159,7 @@ def _housed(
     )
 
 
-def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
+def _turns(owned: OwnedStore, answering: Answering) -> Callable[[], None]:
     """Build the periodic call of the watch thread, made each half second."""
 
     def turn() -> None:
@@ -170,7 +170,7 @@ def _turns(owned: OwnedLog, answering: Answering) -> Callable[[], None]:
     return turn
 
 
-def _why_alone(prepared: Prepared, writer: Writer) -> str | None:
+def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:
     """Why no other process may join: staged buffers and fake files are not shared."""
     if writer.traits.staged:
         return staging(prepared.settings.core.writer)

@@ -23,8 +23,8 @@ from lakelog.message import Body, Message
 from lakelog.results import PutResult
 from lakelog.runtime.cached import cached_property
 from lakelog.status import PutStatus
-from lakelog.store.house import House
-from lakelog.store.owner import OwnedLog
+from lakelog.store.house import SpaceManager
+from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Manager
 
@@ -67,7 +67,7 @@ class Closes(Protocol):
         """Release its resources."""
 
 
-class Joined(Protocol):
+class JoinedStore(Protocol):
     """The log of a store in a process without its services."""
 
     @property
@@ -79,7 +79,7 @@ class Joined(Protocol):
 
 
 @attrs.frozen
-class NoPuts:
+class RefusingWriter:
     """Refuses all puts, in a store that cannot write.
 
     :ivar why: the reason, and what to do
@@ -107,25 +107,25 @@ class NoPuts:
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
 
-class Swapping(Protocol):
+class PartsHolder(Protocol):
     """The open store as its parts see it."""
 
-    def adopt(self, parts: Parts) -> None:
+    def adopt(self, parts: RoleParts) -> None:
         """Register ``parts`` to be closed with the store."""
 
-    def swap(self, parts: Parts) -> None:
+    def swap(self, parts: RoleParts) -> None:
         """Replace the current parts."""
 
-    def give_up(self, parts: Parts, others: Parts) -> bool:
+    def give_up(self, parts: RoleParts, others: RoleParts) -> bool:
         """Replace ``parts`` by ``others`` and leave ``parts`` open, unless the store is closing."""
 
 
-def _ignored(_store: Swapping) -> None:
+def _ignored(_store: PartsHolder) -> None:
     """Ignore the store: these parts never take over."""
 
 
 @attrs.define(slots=False, eq=False)
-class Parts:
+class RoleParts:
     """The parts of one role.
 
     :ivar flush: makes earlier puts durable; returns the durable end
@@ -143,14 +143,14 @@ class Parts:
     puts: Puts
     flush: Callable[[], int]
     waits: DispatchWait
-    house: House
+    house: SpaceManager
     offsets: Offsets
     make_finder: Callable[[], Finder]
     manager: Manager | None = None
     answering: Answering | None = None
-    owned: OwnedLog | None = None
-    joined: Joined | None = None
-    tell_store: Callable[[Swapping], None] = _ignored
+    owned: OwnedStore | None = None
+    joined: JoinedStore | None = None
+    tell_store: Callable[[PartsHolder], None] = _ignored
 
     @cached_property
     def finder(self) -> Finder:

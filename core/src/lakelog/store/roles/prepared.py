@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.consumers.offsettable import OffsetTable
-from lakelog.dispatch.arrivals import Waiting
-from lakelog.dispatch.run import Named
+from lakelog.dispatch.arrivals import ArrivalSignal
+from lakelog.dispatch.run import NamedDispatcher
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
 from lakelog.files.state.tombstones import TombstoneFile
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Prepared:
+class OpenRequest:
     """A store about to be opened; its files are not touched yet."""
 
     path: Path
@@ -49,8 +49,8 @@ class Prepared:
     def finder(
         self,
         reader: LogReader,
-        dispatchers: Sequence[Named],
-        arrivals: Waiting,
+        dispatchers: Sequence[NamedDispatcher],
+        arrivals: ArrivalSignal,
         refresh: Callable[[], None] | None = None,
     ) -> Callable[[], Finder]:
         """Return a function that builds the finder of messages."""

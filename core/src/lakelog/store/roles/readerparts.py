@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from lakelog.dispatch.arrivals import PolledArrivals
-from lakelog.dispatch.catch_up import Completion
+from lakelog.dispatch.catch_up import ReaderCatchUp
 from lakelog.dispatch.wait import ReaderWait
-from lakelog.files.pages.page_reader import Belief, ReaderFlushed
+from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
 from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.body_note import warn_of_others
@@ -23,9 +23,9 @@ from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.catalog import MAINTENANCE
-from lakelog.store.house import Onlooker
-from lakelog.store.roles.parts import NoPuts, Parts, no_flush
-from lakelog.store.roles.prepared import Prepared
+from lakelog.store.house import DryRunCleaner
+from lakelog.store.roles.parts import RefusingWriter, RoleParts, no_flush
+from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import (
     make_archive,
     make_cleaner,
@@ -35,7 +35,7 @@ from lakelog.store.strategies import (
 )
 
 
-def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
+def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> RoleParts:
     """Open the files for reading; dispatchers keep in memory the units they build.
 
     :param appender: of a process that appends too
@@ -56,16 +56,16 @@ def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
     tombstones = TombstoneFile(prepared.files, prepared.path)
     dispatchers = make_dispatchers(*made)
     written = partial(untouched, prepared.files, prepared.path, directory.commitlog)
-    completion = Completion(
+    completion = ReaderCatchUp(
         prepared.path, reader, dispatchers, untouched=written, tombstones=tombstones
     )
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
-    return Parts(
+    return RoleParts(
         "read" if appender is None else "attach",
         reader,
-        NoPuts(refused) if appender is None else appender,
+        RefusingWriter(refused) if appender is None else appender,
         partial(no_flush, prepared.path) if appender is None else appender.flush,
         ReaderWait(completion, arrivals),
         _onlooker(prepared, directory.commitlog, source, reader),
@@ -74,15 +74,15 @@ def reader_parts(prepared: Prepared, appender: Appender | None = None) -> Parts:
     )
 
 
-def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReader:
+def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogReader:
     context = prepared.context(read_only=True)
     warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
-    belief = Belief(prepared.files, prepared.path)
+    belief = PageReader(prepared.files, prepared.path)
     reader = LogReader(
         source,
         ReaderBounds(source, belief.page, CleanEnd(prepared.files, prepared.path, commitlog)),
         lambda: is_owned(prepared.files, prepared.path),
-        ReaderFlushed(prepared.files, prepared.path, belief.page),
+        ReaderDurableEnd(prepared.files, prepared.path, belief.page),
         FlushWait(prepared.files, prepared.path, belief.page).wait,
         make_decoder(prepared.registry, prepared.settings, context),
     )
@@ -93,10 +93,10 @@ def _reader(prepared: Prepared, source: FileSource, commitlog: Path) -> LogReade
 
 
 def _onlooker(
-    prepared: Prepared, commitlog: Path, source: FileSource, reader: LogReader
-) -> Onlooker:
+    prepared: OpenRequest, commitlog: Path, source: FileSource, reader: LogReader
+) -> DryRunCleaner:
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
-    return Onlooker(
+    return DryRunCleaner(
         prepared.path,
         source,
         commitlog,

@@ -11,10 +11,10 @@ from lakelog.errors import StoreLocked
 from lakelog.files.shared.membership import Membership
 from lakelog.settings.catalog import ATTACH
 from lakelog.store.roles.choosing import Chooser, Mode
-from lakelog.store.roles.joining import Joined
+from lakelog.store.roles.joining import JoinedLog
 from lakelog.store.roles.ownerparts import owner_parts
-from lakelog.store.roles.parts import Parts
-from lakelog.store.roles.prepared import Prepared
+from lakelog.store.roles.parts import RoleParts
+from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
 
 if TYPE_CHECKING:
@@ -25,23 +25,23 @@ _NOT_LISTENING: Final = "attach.listen = false shares it with nobody"
 
 
 @attrs.define(eq=False)
-class Ways:
+class RoleOpener:
     """The ways in which one call of open can proceed.
 
     :ivar prepared: holds the settings of all processes of the store after a join
     """
 
-    prepared: Prepared
+    prepared: OpenRequest
 
-    def own(self) -> Parts:
+    def own(self) -> RoleParts:
         """Take over the directory, and let other processes join."""
         alone = None if self._settings.listen else _NOT_LISTENING
         parts = owner_parts(self.prepared, alone=alone)
         if parts.owned is not None and not parts.owned.lock.is_alone:
-            Joined.of_first(self.prepared, parts, parts.owned)
+            JoinedLog.of_first(self.prepared, parts, parts.owned)
         return parts
 
-    def serve(self) -> Parts:
+    def serve(self) -> RoleParts:
         """Take the services and keep them, after requesting them from their present owner.
 
         Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
@@ -56,7 +56,7 @@ class Ways:
                 raise
             return joined.serve()
 
-    def _joined(self) -> Joined | None:
+    def _joined(self) -> JoinedLog | None:
         """Join the processes that have the store open; ``None`` if there are none."""
         prepared = self.prepared
         timeout_s = self._settings.reconnect_timeout_ms / 1000
@@ -64,11 +64,11 @@ class Ways:
         if lock.is_alone:
             lock.leave()
             return None
-        joined = Joined.join(prepared, lock)
+        joined = JoinedLog.join(prepared, lock)
         self.prepared = joined.prepared
         return joined
 
-    def join(self) -> Parts | None:
+    def join(self) -> RoleParts | None:
         """Build parts to append beside other processes; ``None`` if there are none."""
         joined = self._joined()
         if joined is None:
@@ -79,7 +79,7 @@ class Ways:
             joined.close()
             raise
 
-    def found(self, mode: Mode) -> Parts:
+    def found(self, mode: Mode) -> RoleParts:
         """Find out which processes have the store open, and open it as ``mode`` says."""
         if mode == "read":
             return reader_parts(self.prepared)
@@ -89,7 +89,7 @@ class Ways:
             return chooser.alone(lambda: owner_parts(prepared, alone=_EXCLUSIVE))
         return chooser.alone(self.own) if not self._settings.listen else chooser.write(self)
 
-    def in_a_child(self, mode: Mode) -> Callable[[], Parts] | None:
+    def in_a_child(self, mode: Mode) -> Callable[[], RoleParts] | None:
         """Return a function that reopens the store in a forked child, or ``None``.
 
         A reader can always reopen: apart from locks it shares nothing with other processes.

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from lakelog_lake.bodies.json_schema import PLAIN, Shape
+from lakelog_lake.bodies.json_schema import PLAIN, FieldShape
 from lakelog_lake.bodies.names import column_names, field_names
 
 _TOKEN: Final = re.compile(r"\s*(?:--[^\n]*\n\s*)*(`(?:[^`]|``)+`|\w+|[<>,:()])")
@@ -24,15 +24,15 @@ _ALIASES: Final = {
 }
 
 
-def shape_of(text: str) -> Shape:
+def shape_of(text: str) -> FieldShape:
     """The body's shape; raises :class:`ValueError`."""
     reading = _Reading(_tokens(text))
     fields = reading.fields(end="")
     names = column_names([each.key for each in fields])
-    return Shape("", "", "struct", fields=_called(fields, names))
+    return FieldShape("", "", "struct", fields=_called(fields, names))
 
 
-def _called(fields: list[Shape], names: tuple[str, ...]) -> tuple[Shape, ...]:
+def _called(fields: list[FieldShape], names: tuple[str, ...]) -> tuple[FieldShape, ...]:
     return tuple(attrs.evolve(each, name=name) for each, name in zip(fields, names, strict=True))
 
 
@@ -53,7 +53,7 @@ class _Reading:
         self._tokens = [*tokens, ""]
         self._at = 0
 
-    def fields(self, end: str) -> list[Shape]:
+    def fields(self, end: str) -> list[FieldShape]:
         """``name type [not null] [comment]``, with commas, up to ``end``."""
         found = [self._field()]
         while self._peek() == ",":
@@ -62,7 +62,7 @@ class _Reading:
         self._must(end)
         return found
 
-    def _field(self) -> Shape:
+    def _field(self) -> FieldShape:
         key = self._next()
         if not re.match(r"[`\w]", key):
             raise ValueError(f"{key or 'the end'!r} where the name of a field should be")
@@ -77,25 +77,25 @@ class _Reading:
             made = attrs.evolve(made, required=True)
         return made
 
-    def _type(self, key: str) -> Shape:
+    def _type(self, key: str) -> FieldShape:
         kind = self._next().lower()
         if kind == "struct":
             self._must("<")
             fields = self.fields(end=">")
             names = field_names([each.key for each in fields])
-            return Shape(key, key, "struct", fields=_called(fields, names))
+            return FieldShape(key, key, "struct", fields=_called(fields, names))
         if kind == "array":
             self._must("<")
             element = attrs.evolve(self._type(""), name="element")
             self._must(">")
-            return Shape(key, key, "array", fields=(element,))
+            return FieldShape(key, key, "array", fields=(element,))
         kind = _ALIASES.get(kind, kind)
         if kind not in PLAIN:
             raise ValueError(
                 f"field {key!r}: type {kind or 'missing'!r} is not read from JSON; known are "
                 f"{', '.join(PLAIN)}, struct<...> and array<...>"
             )
-        return Shape(key, key, kind)
+        return FieldShape(key, key, kind)
 
     def _peek(self) -> str:
         return self._tokens[self._at]

@@ -32,7 +32,7 @@ import pyarrow as pa
 from lakelog_lake.bodies import ddl, json_schema, times
 from lakelog_lake.bodies.base import Parsed, parsed
 from lakelog_lake.bodies.json_read import Unread, has_no_number, joined, not_objects, read
-from lakelog_lake.bodies.json_schema import Shape, table_type
+from lakelog_lake.bodies.json_schema import FieldShape, table_type
 from lakelog_lake.bodies.names import refused
 from lakelog_lake.bodies.opaque import not_utf8, without
 
@@ -65,7 +65,7 @@ _PYTHON_TIMES: Final[dict[str, Any]] = {
 }
 
 
-def fault(body: bytes, shape: Shape) -> str | None:
+def fault(body: bytes, shape: FieldShape) -> str | None:
     """What is wrong with ``body``, which is UTF-8 and braced, and where; ``None`` if nothing is."""
     text = body.decode()
     try:
@@ -116,7 +116,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
 
 
-def _fault(value: Any, shape: Shape, at: str) -> str | None:
+def _fault(value: Any, shape: FieldShape, at: str) -> str | None:
     if value is None:
         return f"{at} is required, and is null or missing" if shape.required else None
     if not _fits(value, shape.kind):
@@ -189,7 +189,7 @@ class Json:
     :ivar shape: what a body should look like
     """
 
-    shape: Shape
+    shape: FieldShape
 
     @classmethod
     def of(cls, text: str, source: str) -> Json:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from lakelog_lake.bodies import times
-from lakelog_lake.bodies.json_schema import Shape, read_type, table_type
+from lakelog_lake.bodies.json_schema import FieldShape, read_type, table_type
 
 _SPACE: Final = b" \t\r\n"
 _NO_NUMBER: Final = re.compile(rb"(?:NaN|Inf(?:inity)?)\s*[,\]}]")
@@ -71,7 +71,7 @@ def has_no_number(body: bytes) -> bool:
     return (b"NaN" in body or b"Inf" in body) and _NO_NUMBER.search(body) is not None
 
 
-def read(bodies: pa.Array, shape: Shape, schema: pa.Schema) -> pa.RecordBatch:
+def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of ``bodies``; raises :class:`Unread`.
 
     :param bodies: UTF-8, braced, and none with ``NaN`` as a value
@@ -109,7 +109,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _field(read: pa.Array, shape: Shape, parent: pa.Array | None = None) -> pa.Array:
+def _field(read: pa.Array, shape: FieldShape, parent: pa.Array | None = None) -> pa.Array:
     """What was read for a field, as it stands in the table."""
     if shape.required and read.null_count:
         missing = read.is_null() if parent is None else pc.and_(read.is_null(), parent.is_valid())
@@ -118,13 +118,13 @@ def _field(read: pa.Array, shape: Shape, parent: pa.Array | None = None) -> pa.A
     return read if shape.as_read else _KINDS[shape.kind](read, shape)
 
 
-def _struct(read: pa.Array, shape: Shape) -> pa.Array:
+def _struct(read: pa.Array, shape: FieldShape) -> pa.Array:
     inner = [_field(read.field(at), each, read) for at, each in enumerate(shape.fields)]
     kind = table_type(shape)
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=read.is_null())
 
 
-def _array(read: pa.Array, shape: Shape) -> pa.Array:
+def _array(read: pa.Array, shape: FieldShape) -> pa.Array:
     elements = _field(read.values, shape.fields[0])
     return pa.ListArray.from_arrays(
         read.offsets, elements, type=table_type(shape), mask=read.is_null()

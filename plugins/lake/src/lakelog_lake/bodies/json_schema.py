@@ -30,7 +30,7 @@ AS_TEXT: Final = ("timestamp", "date")
 
 
 @attrs.frozen
-class Shape:
+class FieldShape:
     """A field of a body.
 
     :ivar key: its key in the body; empty for the elements of an array and for the body
@@ -44,7 +44,7 @@ class Shape:
     name: str
     kind: str
     required: bool = False
-    fields: tuple[Shape, ...] = ()
+    fields: tuple[FieldShape, ...] = ()
 
     @property
     def as_read(self) -> bool:
@@ -54,21 +54,21 @@ class Shape:
         return all(each.as_read and not each.required and _same(each) for each in self.fields)
 
 
-def _same(shape: Shape) -> bool:
+def _same(shape: FieldShape) -> bool:
     return shape.key in ("", shape.name)
 
 
-def read_type(shape: Shape) -> pa.DataType:
+def read_type(shape: FieldShape) -> pa.DataType:
     """What Arrow's reader is asked for."""
     return pa.string() if shape.kind in AS_TEXT else _type(shape, read_type, "key")
 
 
-def table_type(shape: Shape) -> pa.DataType:
+def table_type(shape: FieldShape) -> pa.DataType:
     """What stands in the table."""
     return _type(shape, table_type, "name")
 
 
-def _type(shape: Shape, inner: Any, called: str) -> pa.DataType:
+def _type(shape: FieldShape, inner: Any, called: str) -> pa.DataType:
     if shape.kind == "struct":
         return pa.struct([(getattr(each, called), inner(each)) for each in shape.fields])
     if shape.kind == "array":
@@ -80,7 +80,7 @@ _PLAIN: Final = {"integer": "bigint", "number": "double", "boolean": "boolean"}
 _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
-def shape_of(schema: Any) -> Shape:
+def shape_of(schema: Any) -> FieldShape:
     """The body's shape; raises :class:`ValueError`, which says where in the schema."""
     body = _Reading(schema).shape(schema, "", "", "", ())
     if body.kind != "struct":
@@ -92,22 +92,24 @@ class _Reading:
     def __init__(self, root: Any) -> None:
         self._root = root
 
-    def shape(self, schema: Any, at: str, key: str, name: str, inside: tuple[str, ...]) -> Shape:
+    def shape(
+        self, schema: Any, at: str, key: str, name: str, inside: tuple[str, ...]
+    ) -> FieldShape:
         """The field that ``schema`` describes; ``inside`` are the references on the way to it."""
         schema, inside = self._resolved(schema, at, inside)
         kind = _kind(schema, at)
         if kind == "object":
-            return Shape(key, name, "struct", fields=self._fields(schema, at, inside))
+            return FieldShape(key, name, "struct", fields=self._fields(schema, at, inside))
         if kind == "array":
             if "items" not in schema:
                 raise ValueError(f"{at or '/'}: an array needs items")
             element = self.shape(schema["items"], f"{at}/items", "", "element", inside)
-            return Shape(key, name, "array", fields=(element,))
+            return FieldShape(key, name, "array", fields=(element,))
         if kind == "string":
-            return Shape(key, name, _FORMATS.get(str(schema.get("format")), "string"))
-        return Shape(key, name, _PLAIN[kind])
+            return FieldShape(key, name, _FORMATS.get(str(schema.get("format")), "string"))
+        return FieldShape(key, name, _PLAIN[kind])
 
-    def _fields(self, schema: Any, at: str, inside: tuple[str, ...]) -> tuple[Shape, ...]:
+    def _fields(self, schema: Any, at: str, inside: tuple[str, ...]) -> tuple[FieldShape, ...]:
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise ValueError(
@@ -124,7 +126,7 @@ class _Reading:
 
     def _field(
         self, schema: Any, at: str, key: str, name: str, required: bool, inside: tuple[str, ...]
-    ) -> Shape:
+    ) -> FieldShape:
         made = self.shape(schema, at, key, name, inside)
         return attrs.evolve(made, required=required and not self._nullable(schema, at))
 

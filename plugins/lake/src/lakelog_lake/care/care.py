@@ -8,10 +8,10 @@ from pathlib import Path
 from lakelog_lake.care import delta as deltacare
 from lakelog_lake.care import iceberg as icebergcare
 from lakelog_lake.care import parquet as parquetcare
-from lakelog_lake.care.terms import Compacted, Expired, Retention
+from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.engine_provider import provider
 from lakelog_lake.errors import CareError
-from lakelog_lake.landing.places import Place
+from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable
@@ -40,7 +40,7 @@ def compact(
         elif isinstance(each, IcebergRows):
             iceberg.append(each)
     if iceberg:
-        warehouse = Place.of(to, storage).path
+        warehouse = TableLocation.of(to, storage).path
         if not isinstance(warehouse, Path):
             raise CareError(
                 f"{to} is compacted by who has its catalog: in Spark by CALL "
@@ -53,7 +53,7 @@ def compact(
 
 
 def expire(
-    to: str, table: str | None, retention: Retention, storage: Mapping[str, str] | None = None
+    to: str, table: str | None, retention: RetentionTerms, storage: Mapping[str, str] | None = None
 ) -> list[tuple[str, Expired]]:
     """Expire likewise; raises :class:`~lakelog_lake.errors.CareError`."""
     done = []

@@ -12,7 +12,7 @@ from collections import defaultdict
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_lake.care.terms import SAFE_SECONDS, Compacted, Expired, Retention
+from lakelog_lake.care.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.sinks.delta import opened
 from lakelog_lake.tables.remote import below
@@ -69,7 +69,7 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
     ]
 
 
-def expire(sink: DeltaSink, retention: Retention) -> Expired:
+def expire(sink: DeltaSink, retention: RetentionTerms) -> Expired:
     """Vacuum, then clean up the table's log as its own settings say."""
     table = _table(sink)
     before = _versions(sink)

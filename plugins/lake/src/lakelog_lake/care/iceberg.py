@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from lakelog_lake.care.terms import Expired, Retention, remove, remove_orphans
+from lakelog_lake.care.terms import Expired, RetentionTerms, remove, remove_orphans
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.sinks.iceberg_state import is_local
 from lakelog_lake.tables.remote import IcebergFiles, pairs
@@ -28,7 +28,7 @@ _ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"))
 """Where files are that no version may name, and how they end."""
 
 
-def expire(sink: IcebergSink, retention: Retention) -> Expired:
+def expire(sink: IcebergSink, retention: RetentionTerms) -> Expired:
     """Remove snapshots that were replaced long enough ago, and the files that only they have."""
     from pyiceberg.exceptions import CommitFailedException
 
@@ -66,7 +66,7 @@ def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path | str]:
     return _places(found)
 
 
-def _clean(table: Table, before: set[Path | str], retention: Retention) -> int:
+def _clean(table: Table, before: set[Path | str], retention: RetentionTerms) -> int:
     named = _files_of(table, (each.snapshot_id for each in table.metadata.snapshots))
     statistics = {each.statistics_path for each in table.metadata.statistics}
     named |= _places(statistics)
@@ -82,7 +82,7 @@ def _clean(table: Table, before: set[Path | str], retention: Retention) -> int:
 
 
 def _clean_remote(
-    table: Table, before: set[Path | str], named: set[Path | str], retention: Retention
+    table: Table, before: set[Path | str], named: set[Path | str], retention: RetentionTerms
 ) -> int:
     files = IcebergFiles(pairs(table.io.properties))
     gone = {str(each) for each in before - named}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from lakelog_lake.tables.parquet_writer import Compression, parquet_writer
+from lakelog_lake.tables.parquet_writer import ParquetCompression, parquet_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
 def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:
     """Write ``made``, durably; what its footer says."""
     with made.open("xb") as file:
-        with parquet_writer(file, schema, Compression.ZSTD) as writer:
+        with parquet_writer(file, schema, ParquetCompression.ZSTD) as writer:
             for part in parts:
                 writer.write_table(part)
         file.flush()

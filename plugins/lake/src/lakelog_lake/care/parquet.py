@@ -16,7 +16,7 @@ from uuid import uuid4
 import attrs
 
 from lakelog_lake.care import merging
-from lakelog_lake.care.terms import Compacted, Expired, Retention, remove, remove_orphans
+from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms, remove, remove_orphans
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.file_facts import hidden
@@ -164,7 +164,7 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
             remove(hidden(table.path / each.entry["path"]))
 
 
-def expire(sink: ParquetSink, retention: Retention) -> Expired:
+def expire(sink: ParquetSink, retention: RetentionTerms) -> Expired:
     """Remove versions that were replaced long enough ago, and the files that only they name."""
     table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
@@ -183,7 +183,7 @@ def expire(sink: ParquetSink, retention: Retention) -> Expired:
     return Expired(len(gone), files)
 
 
-def _oldest_kept(table: Versions, numbers: Sequence[int], retention: Retention) -> int:
+def _oldest_kept(table: Versions, numbers: Sequence[int], retention: RetentionTerms) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
         if table.written_at(following) < retention.cutoff:

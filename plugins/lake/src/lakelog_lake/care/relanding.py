@@ -27,12 +27,12 @@ from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.targets import TableSpec, target_of
 from lakelog_lake.readback.folders import DeltaRows
 from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import Opened, all_opened, readable
+from lakelog_lake.readback.open import OpenTable, all_opened, readable
 from lakelog_lake.tables.fields import BODY, dead_letter_columns, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tasks.parquet_files import Place, write_files, writing
+from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
 
@@ -69,7 +69,7 @@ def reland(spec: TableSpec) -> Iterator[Relanded]:
             yield _of_one(spec, opened, opened.dead_letters)
 
 
-def _of_one(spec: TableSpec, opened: Opened, dead: LandedTable) -> Relanded:
+def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise CareError(
             f"{dead.name} is in an object store, where no row can be taken out of a Delta table "
@@ -187,7 +187,7 @@ class _Store:
         layout = self.target.sink.layout
         schema = file_schema(layout)
         prefix = f"relanded-{uuid4().hex[:8]}"
-        place = Place(
+        place = FilePlacement(
             self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
         )
         if not held:

@@ -18,11 +18,11 @@ from lakelog_lake.care.taking_out import Behind, take_out
 from lakelog_lake.errors import Conflict, TooBusy, TooDifferent
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import Opened, all_opened, readable
+from lakelog_lake.readback.open import OpenTable, all_opened, readable
 from lakelog_lake.sinks.history import LAST_ROWS, positions_of
 from lakelog_lake.tables.position import Position
 from lakelog_lake.verify.differences import BODY, COLUMNS, EXTRA, PLACE
-from lakelog_lake.verify.verify import Asked, bounds_of, verify_here
+from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ _NOT_IN_LOG: Final = (EXTRA, PLACE, BODY, COLUMNS)
 
 
 @attrs.frozen
-class Rows:
+class RewoundRows:
     """What goes of one queue; :ivar first: queue offset; :ivar start: physical offset."""
 
     topic: str
@@ -55,7 +55,7 @@ class Rewind:
     before: Position
     after: Position
     start: int
-    queues: tuple[Rows, ...]
+    queues: tuple[RewoundRows, ...]
 
     @property
     def rows(self) -> int:
@@ -85,9 +85,9 @@ def planned(
                 yield _rewind(path, store, one, before, start or 0)
 
 
-def _first_unknown(path: Path, store: str, opened: Opened) -> int | None:
+def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     """Where the rows begin that the log does not have; ``None`` if it has what has landed."""
-    found = verify_here(Asked(path, store, opened.whole, Chosen()))
+    found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
     if found.differences.not_listed:
         raise TooDifferent(opened.table.name, path)
     places = [each.start for each in found.differences.each() if each.kind in _NOT_IN_LOG]
@@ -123,7 +123,7 @@ def _rewind(path: Path, store: str, table: LandedTable, before: Position, start:
     return Rewind(table, store, before, after, start, queues)
 
 
-def _by_queue(rows: Any) -> Iterable[Rows]:
+def _by_queue(rows: Any) -> Iterable[RewoundRows]:
     grouped = rows.group_by(["topic", "queue_id"]).aggregate(
         [
             ("queue_offset", "min"),
@@ -134,4 +134,4 @@ def _by_queue(rows: Any) -> Iterable[Rows]:
     )
     names = ("queue_offset_min", "queue_offset_max", "physical_offset_min", "physical_offset_count")
     found = grouped.select(["topic", "queue_id", *names]).to_pylist()
-    return sorted((Rows(*each.values()) for each in found), key=lambda each: each.start)
+    return sorted((RewoundRows(*each.values()) for each in found), key=lambda each: each.start)

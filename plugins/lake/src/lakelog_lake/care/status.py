@@ -9,7 +9,7 @@ import attrs
 
 import lakelog
 from lakelog_lake.landing.reaching import reaching
-from lakelog_lake.readback.commits import Commit
+from lakelog_lake.readback.commits import TableCommit
 from lakelog_lake.readback.open import all_opened
 
 
@@ -37,7 +37,7 @@ class Status:
     files: int
     bytes: int
     versions: int
-    commits: tuple[Commit, ...] = ()
+    commits: tuple[TableCommit, ...] = ()
 
     @property
     def lag_bytes(self) -> int | None:

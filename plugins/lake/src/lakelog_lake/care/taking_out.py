@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PLACE: Final = "physical_offset"
 
 
-class Gone(Protocol):
+class RemovedRows(Protocol):
     """Which rows of a store go, by where their records stand in the log."""
 
     def flags(self, places: Any) -> Any:
@@ -49,13 +49,13 @@ class Behind:
     start: int
 
     def flags(self, places: Any) -> Any:
-        """See :class:`Gone`."""
+        """See :class:`RemovedRows`."""
         import pyarrow.compute as pc
 
         return pc.greater_equal(places, self.start)
 
     def expression(self) -> Any:
-        """See :class:`Gone`."""
+        """See :class:`RemovedRows`."""
         from pyiceberg.expressions import GreaterThanOrEqual
 
         return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
@@ -68,20 +68,22 @@ class At:
     places: tuple[int, ...]
 
     def flags(self, places: Any) -> Any:
-        """See :class:`Gone`."""
+        """See :class:`RemovedRows`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         return pc.is_in(places, pa.array(self.places, pa.int64()))
 
     def expression(self) -> Any:
-        """See :class:`Gone`."""
+        """See :class:`RemovedRows`."""
         from pyiceberg.expressions import In
 
         return In(_PLACE, self.places)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
 
 
-def take_out(table: LandedTable, store: str, gone: Gone, before: Position, after: Position) -> None:
+def take_out(
+    table: LandedTable, store: str, gone: RemovedRows, before: Position, after: Position
+) -> None:
     """Remove some rows of ``store``.
 
     :param before: the position that the table must have still
@@ -101,7 +103,7 @@ def _check(name: str, found: Position | None, before: Position) -> None:
         raise Conflict(f"{name} was changed by somebody else")
 
 
-def _rest(path: Path, store: str, gone: Gone, known: Mapping[str, Any]) -> pa.Table | None:
+def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -> pa.Table | None:
     """The rows of a file that stay; ``None`` if all do.
 
     :param known: columns that the file does not hold
@@ -121,7 +123,7 @@ def _rest(path: Path, store: str, gone: Gone, known: Mapping[str, Any]) -> pa.Ta
 
 
 def _from_parquet(
-    table: ParquetRows, store: str, gone: Gone, before: Position, after: Position
+    table: ParquetRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     versions = Versions(table.sink.path, table.sink.shape)
     version = versions.newest()
@@ -142,7 +144,7 @@ def _from_parquet(
 
 
 def _from_delta(
-    table: DeltaRows, store: str, gone: Gone, before: Position, after: Position
+    table: DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -175,7 +177,7 @@ def _from_delta(
 
 
 def _from_iceberg(
-    table: IcebergRows, store: str, gone: Gone, before: Position, after: Position
+    table: IcebergRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from pyiceberg.expressions import And, EqualTo
 

@@ -52,7 +52,7 @@ class Expired:
 
 
 @attrs.frozen
-class Retention:
+class RetentionTerms:
     """What stays.
 
     :ivar seconds: a version stays for so long after another one took its place

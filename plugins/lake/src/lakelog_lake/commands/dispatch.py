@@ -19,7 +19,7 @@ from lakelog_lake.commands.bar import both, landing_bar, reading_bar
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.parquet_writer import Compression
+from lakelog_lake.tables.parquet_writer import ParquetCompression
 
 if TYPE_CHECKING:
     from threading import Event
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import MayPass
     from lakelog_lake.landing.alive import Alive
-    from lakelog_lake.landing.dispatcher import Dispatcher, Landed
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.landing.target_set import Targets
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.tasks.ranges import Bounds
+    from lakelog_lake.tasks.ranges import TaskLimits
 
 _MIB = 1 << 20
 CATALOG = "catalog:"
@@ -49,7 +49,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-class Gaps(StrEnum):
+class GapChoice(StrEnum):
     """What to do where messages were deleted before they landed."""
 
     REFUSE = "refuse"
@@ -84,7 +84,7 @@ StoreId: TypeAlias = Annotated[
 ]
 CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop or pass over.")]
 CompressionOption: TypeAlias = Annotated[
-    Compression, typer.Option(help="Of data files; auto: zstd, where bodies shrink by it.")
+    ParquetCompression, typer.Option(help="Of data files; auto: zstd, where bodies shrink by it.")
 ]
 SystemTopics: TypeAlias = Annotated[
     bool, typer.Option("--system-topics", help="RocketMQ's own topics, too.")
@@ -112,13 +112,15 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
-    gaps: Annotated[Gaps, typer.Option(help="Where messages are gone too early.")] = Gaps.REFUSE,
+    gaps: Annotated[
+        GapChoice, typer.Option(help="Where messages are gone too early.")
+    ] = GapChoice.REFUSE,
     system_topics: SystemTopics = False,
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
     ] = "topic,day",
     file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
-    compression: CompressionOption = Compression.AUTO,
+    compression: CompressionOption = ParquetCompression.AUTO,
     history: Annotated[
         str | None,
         typer.Option(
@@ -170,25 +172,25 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
     """
     from lakelog_lake.landing.alive import Alive
-    from lakelog_lake.landing.dispatcher import Dispatcher, Source
+    from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
     from lakelog_lake.log.selection import Chosen
     from lakelog_lake.tables import partitions
-    from lakelog_lake.tasks.ranges import Bounds
+    from lakelog_lake.tasks.ranges import TaskLimits
 
-    source = Source(
+    source = LandingSource(
         store.absolute(),
         identity_of(store, store_id),
         skip_damage=corrupt is Corrupt.SKIP,
         chosen=Chosen(system_topics),
-        accept_gaps=gaps is Gaps.ACCEPT,
+        accept_gaps=gaps is GapChoice.ACCEPT,
     )
     keys = partitions.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
     spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
-    bounds = Bounds(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
+    bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = Alive.of_this_process()
     told, config = _Told(alive), pairs_of(conf, "--conf")
     with (
@@ -199,7 +201,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         pinning = None if no_pin else pin_for(source.path, source.store, spec, pin, place)
         targets = targets_for(spec, place)
         watched = run if bar is None else bar.watched(run)
-        lander = Dispatcher(
+        lander = LandingDispatcher(
             source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set
         )
         if compact is not None:
@@ -248,7 +250,9 @@ class _Told:
         self.then()
 
 
-def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float | None) -> bool:
+def _land(
+    lander: LandingDispatcher, say: _Told, stop: Event, interval_seconds: float | None
+) -> bool:
     """Once, or until it is stopped; whether that is as it should be."""
     from lakelog_lake.landing.runner import Woken, until_done, until_stopped
 
@@ -263,7 +267,7 @@ def _land(lander: Dispatcher, say: _Told, stop: Event, interval_seconds: float |
     return True
 
 
-def _compacting(targets: Targets, passes: int, bounds: Bounds) -> Callable[[], None]:
+def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
     """Raises :class:`~lakelog.errors.SettingsError` where the tables are compacted otherwise."""
     from lakelog_lake.care.trickle import Compacting
 
@@ -301,19 +305,19 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     corrupt: CorruptOption = Corrupt.FAIL,
     system_topics: SystemTopics = False,
     storage: Storage = None,
-    compression: CompressionOption = Compression.AUTO,
+    compression: CompressionOption = ParquetCompression.AUTO,
 ) -> None:
     """Write what a store holds now to a table, or to one file, without Java.
 
     Tables follow the rules of `dispatch`: another export adds what is new. A --topic that the store
     does not have is wrong usage; where --since leaves nothing over, the exit code is 1.
     """
-    from lakelog_lake.landing.dispatcher import Source
+    from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table
     from lakelog_lake.landing.targets import TableSpec, identity_of
     from lakelog_lake.log.selection import Chosen
 
-    source = Source(
+    source = LandingSource(
         store.absolute(),
         identity_of(store, store_id),
         skip_damage=corrupt is Corrupt.SKIP,

@@ -15,7 +15,7 @@ from lakelog_lake.commands.options import EngineName, Storage, check_topics, pai
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
-    from lakelog_lake.verify.verify import Asked, Verified
+    from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 app = typer.Typer(
     name="lake", help="Care for tables that messages have landed in.", no_args_is_help=True
@@ -78,7 +78,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.selection import Chosen
     from lakelog_lake.readback.open import all_opened
-    from lakelog_lake.verify.verify import Asked
+    from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
     name, clean = identity_of(store, store_id), True
@@ -87,14 +87,14 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
             continue
         wanted = topics if each.topic is None else [each.topic]
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
-        found = _verified(Asked(store.absolute(), name, each.whole, chosen), engine, master)
+        found = _verified(VerifyRequest(store.absolute(), name, each.whole, chosen), engine, master)
         (print_verified_json if as_json else print_verified)(found)
         clean &= found.is_clean
     if not clean:
         raise typer.Exit(FOUND)
 
 
-def _verified(asked: Asked, engine: EngineName, master: str) -> Verified:
+def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified:
     engine = chosen(engine)
     if engine is EngineName.PROCESSES:
         from lakelog_lake.verify.verify import verify_here
@@ -168,10 +168,10 @@ def expire(
     who was killed, go when they are a day old at least.
     """
     from lakelog_lake.care.care import expire as expire_tables
-    from lakelog_lake.care.terms import Retention
+    from lakelog_lake.care.terms import RetentionTerms
     from lakelog_lake.tables.kept import duration
 
-    retention = Retention(duration(older_than), keep)
+    retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):
         what = f"{done.versions} versions and {done.files} files are gone"
         _say(name, done, what, as_json=as_json)

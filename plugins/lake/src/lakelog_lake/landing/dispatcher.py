@@ -26,18 +26,18 @@ from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.waiting import AppendWaiter
 from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.ahead import Ahead
+from lakelog_lake.tasks.ahead import ReadAhead
 from lakelog_lake.tasks.engines import Engine, drop
-from lakelog_lake.tasks.ranges import Bounds, next_spans
+from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_lake.tasks.task import Task, Written
 
 
 @attrs.frozen
-class Source:
+class LandingSource:
     """A store, and what of it lands.
 
     :ivar store: its identity in tables
@@ -90,19 +90,21 @@ def _never() -> bool:
 
 
 def land(
-    source: Source,
+    source: LandingSource,
     sink: Sink,
     engine: Engine,
-    bounds: Bounds,
+    bounds: TaskLimits,
     on_phase: Callable[[str], None] = _nothing,
 ) -> Landed | None:
-    """One pass for one table; see :meth:`Dispatcher.one_pass`."""
+    """One pass for one table; see :meth:`LandingDispatcher.one_pass`."""
     targets = Targets([Target(sink)])
-    return Dispatcher(source, targets, engine, bounds, on_phase, is_last=lambda: True).one_pass()
+    return LandingDispatcher(
+        source, targets, engine, bounds, on_phase, is_last=lambda: True
+    ).one_pass()
 
 
 @attrs.define
-class Dispatcher:
+class LandingDispatcher:
     """Lands ``source`` in ``targets``.
 
     :ivar on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase, and
@@ -112,15 +114,15 @@ class Dispatcher:
     :ivar is_last: whether no pass is to follow, so that none is written ahead
     """
 
-    source: Source
+    source: LandingSource
     targets: Targets
     engine: Engine
-    bounds: Bounds
+    bounds: TaskLimits
     on_phase: Callable[[str], None] = _nothing
     pin: Pinning | None = None
     max_dead_letters: int | None = None
     is_last: Callable[[], bool] = _never
-    _ahead: Ahead | None = attrs.field(default=None, init=False)
+    _ahead: ReadAhead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
     _kept: CachedStore = attrs.field(init=False)
@@ -180,13 +182,13 @@ class Dispatcher:
             self.pin.renew(targets.landed() or Position(start, start))
         return start
 
-    def _planned(self, store: lakelog.Store, start: int) -> list[Span]:
+    def _planned(self, store: lakelog.Store, start: int) -> list[LogSpan]:
         """What lands next, from ``start`` on."""
         spans = next_spans(store, start, self.bounds, self._durable)
         self._looked_to = None if spans else start
         return spans
 
-    def _ahead_from(self, start: int) -> Ahead | None:
+    def _ahead_from(self, start: int) -> ReadAhead | None:
         """What was written ahead, if it begins where the tables are; else it is dropped."""
         if self._ahead is not None and not self._ahead.is_of(self.targets.starts(start)):
             self._ahead.drop()
@@ -204,7 +206,7 @@ class Dispatcher:
             return written
 
         if spans:
-            self._ahead = Ahead.begun(spans, self.targets.starts(start), write)
+            self._ahead = ReadAhead.begun(spans, self.targets.starts(start), write)
 
     def close(self) -> None:
         """Let go of the store, and of what was written ahead; another pass begins anew."""
@@ -228,7 +230,7 @@ class Dispatcher:
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):
             pin.remove()
 
-    def _tasks(self, spans: Sequence[Span]) -> list[Task]:
+    def _tasks(self, spans: Sequence[LogSpan]) -> list[Task]:
         source, outlets = self.source, self.targets.outlets()
         return [
             Task(
@@ -243,7 +245,7 @@ class Dispatcher:
             for span in spans
         ]
 
-    def _check_dead_letters(self, spans: Sequence[Span], written: Sequence[Written]) -> None:
+    def _check_dead_letters(self, spans: Sequence[LogSpan], written: Sequence[Written]) -> None:
         if self.max_dead_letters is None:
             return
         dead = [n for n, target in enumerate(self.targets.served) if target.is_dead_letters]
@@ -253,7 +255,7 @@ class Dispatcher:
             count = self._dead_letters + rows
             raise TooManyDeadLetters(count, self.max_dead_letters, spans[0].start, spans[-1].end)
 
-    def _settle(self, spans: Sequence[Span], written: Sequence[Written]) -> Landed:
+    def _settle(self, spans: Sequence[LogSpan], written: Sequence[Written]) -> Landed:
         """Commit to each table in its turn; what comes behind one that fails lands later."""
         end = spans[-1].end
         last = next((each.last for each in reversed(written) if each.last is not None), None)
@@ -277,7 +279,7 @@ def _first_places(written: Sequence[Written]) -> dict[str, int]:
     return found
 
 
-def _landed(spans: Sequence[Span], done: Sequence[Settled], damaged: int) -> Landed:
+def _landed(spans: Sequence[LogSpan], done: Sequence[Settled], damaged: int) -> Landed:
     won = not done or any(each.won for each in done)
     counted = [each for each in done if each.won is won]
     return Landed(

@@ -15,19 +15,19 @@ from uuid import uuid4
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import Dispatcher, Landed, Source
-from lakelog_lake.landing.places import Place
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.columns import NAMES
 from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.range_reader import Damages
+from lakelog_lake.log.range_reader import DamagePolicy
 from lakelog_lake.log.selection import chosen_rows, coded_topics
 from lakelog_lake.log.unpacking import unpacked
 from lakelog_lake.tables.topic_names import is_template
 from lakelog_lake.tasks.engines import Engine
-from lakelog_lake.tasks.ranges import Bounds, next_spans
+from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,11 +55,11 @@ def iso(ms: int) -> str:
 UNREADABLE_BODY: Final = "body_base64"
 """Where a body is no UTF-8 it stands here, in Base64, and ``body`` is empty."""
 _TIMES: Final = ("born_timestamp", "store_timestamp")
-_SMALL: Final = Bounds(8 << 20, 8 << 20)
+_SMALL: Final = TaskLimits(8 << 20, 8 << 20)
 
 
 def to_table(
-    source: Source, spec: TableSpec, engine: Engine, on_landed: Callable[[Landed], None]
+    source: LandingSource, spec: TableSpec, engine: Engine, on_landed: Callable[[Landed], None]
 ) -> int:
     """Land everything; the number of rows that this call added.
 
@@ -67,8 +67,8 @@ def to_table(
     its position could not say what has landed.
     """
     if source.chosen.is_partial:
-        _check_new(Place.of(spec.to, spec.storage), spec.table)
-    lander = Dispatcher(source, targets_for(spec), engine, Bounds())
+        _check_new(TableLocation.of(spec.to, spec.storage), spec.table)
+    lander = LandingDispatcher(source, targets_for(spec), engine, TaskLimits())
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -84,7 +84,7 @@ def to_table(
     return rows
 
 
-def _check_new(place: Place, table: str | None) -> None:
+def _check_new(place: TableLocation, table: str | None) -> None:
     """Raise unless nothing is where a part of a store goes."""
     name = place.table(table)
     if isinstance(place.path, Path):
@@ -99,7 +99,7 @@ def _check_new(place: Place, table: str | None) -> None:
         )
 
 
-def _if_there(place: Place, name: str) -> list[str]:
+def _if_there(place: TableLocation, name: str) -> list[str]:
     return (
         [name]
         if name.rpartition("/" if place.kind == "delta" else ".")[2] in place.beside(name)
@@ -112,7 +112,7 @@ def _nobody(_done: int, _total: int) -> None:
 
 
 def to_file(
-    source: Source, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
+    source: LandingSource, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
 ) -> int:
     """Write one file, which gets its name when it is whole; the number of its rows.
 
@@ -153,9 +153,9 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
     return count
 
 
-def _rows(source: Source, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
+def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     """What is durable now, row by row, in the order of the log."""
-    damages, durable = Damages(skip=source.skip_damage), DurableEnd()
+    damages, durable = DamagePolicy(skip=source.skip_damage), DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = first = store.min_offset
         while spans := next_spans(store, at, _SMALL, durable):

@@ -12,7 +12,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.sinks.base import Markable
-from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Destination(Protocol):
     def table(self, given: str | None) -> str:
         """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
 
-    def sink(self, name: str, shape: Shape) -> Markable:
+    def sink(self, name: str, shape: TableShape) -> Markable:
         """A table, which may not be there yet."""
 
     def beside(self, name: str) -> list[str]:
@@ -50,7 +50,7 @@ class Destination(Protocol):
 
 
 @attrs.frozen(slots=False)
-class Place:
+class TableLocation:
     """Where tables are, all of one kind; each has a name, which of folders is their path.
 
     :ivar path: of Iceberg the warehouse; ``None`` where a catalog chooses it
@@ -69,7 +69,7 @@ class Place:
         return f"catalog:{self.catalog}" if self.path is None else f"{self.kind}:{self.path}"
 
     @classmethod
-    def of(cls, to: str, storage: Mapping[str, str] | None = None) -> Place:
+    def of(cls, to: str, storage: Mapping[str, str] | None = None) -> TableLocation:
         """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
         kind, colon, place = to.partition(":")
         if not colon or not place or kind not in KINDS:
@@ -113,7 +113,7 @@ class Place:
             raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
         return name
 
-    def sink(self, name: str, shape: Shape) -> Markable:
+    def sink(self, name: str, shape: TableShape) -> Markable:
         """A table, which may not be there yet."""
         if self.kind == "parquet":
             from lakelog_lake.sinks.parquet import ParquetSink

@@ -47,7 +47,7 @@ def until_stopped(
     interval_seconds: float,
     on_landed: Callable[[Landed], None],
     on_trouble: Callable[[MayPass, float], None],
-    waits: Waits | None = None,
+    waits: LandingWaits | None = None,
 ) -> None:
     """Land what comes.
 
@@ -104,7 +104,7 @@ class Spacing:
         return found
 
 
-class Waits(Protocol):
+class LandingWaits(Protocol):
     """How time is passed; each ends when somebody says stop."""
 
     def sleep(self, seconds: float) -> None:
@@ -122,11 +122,11 @@ class Pausing:
     interval_seconds: float
 
     def sleep(self, seconds: float) -> None:
-        """See :class:`Waits`."""
+        """See :class:`LandingWaits`."""
         self.stop.wait(max(seconds, 0))
 
     def for_more(self) -> None:
-        """See :class:`Waits`."""
+        """See :class:`LandingWaits`."""
         self.stop.wait(self.interval_seconds)
 
 
@@ -140,11 +140,11 @@ class Woken:
     alive: Alive
 
     def sleep(self, seconds: float) -> None:
-        """See :class:`Waits`."""
+        """See :class:`LandingWaits`."""
         self.alive.sleep(self.stop, seconds)
 
     def for_more(self) -> None:
-        """See :class:`Waits`."""
+        """See :class:`LandingWaits`."""
         self.newcoming.wait(self.stop, self.interval_seconds, self.alive)
 
 

@@ -20,10 +20,10 @@ from lakelog_lake.landing.committing import commit
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
-from lakelog_lake.tables.parquet_writer import Compression
+from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tables.position import Position, QueueEnds, merged
 from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.tasks.task import Outlet, Part
+from lakelog_lake.tasks.task import Outlet, TablePart
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Target:
     dead_letters: Target | None = None
     is_dead_letters: bool = False
     idle_bytes: int = 0
-    compression: Compression = Compression.AUTO
+    compression: ParquetCompression = ParquetCompression.AUTO
     start: int = 0
     _head: Head | None = None
     _empty_to: Position | None = None
@@ -130,7 +130,7 @@ class Target:
         )
 
     def settle(
-        self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[Part]
+        self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[TablePart]
     ) -> Settled | None:
         """Take what was written up to ``end`` into the table; ``None`` if that changed nothing."""
         if self._head is None or end <= self.start:
@@ -147,7 +147,7 @@ class Target:
         rows = sum(each.rows for each in files)
         return Settled(position.start, end, rows, len(files), won, self.is_dead_letters)
 
-    def _next(self, end: int, last: Fingerprint | None, parts: Sequence[Part]) -> Position:
+    def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
         before = None if self._head is None else self._head.position
         ends: QueueEnds = {} if before is None else before.next_offsets
         ends = reduce(merged, (each.next_offsets for each in parts), ends)

@@ -12,15 +12,20 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing.pin import Pinning, pin_name
-from lakelog_lake.landing.places import Destination, Place, folder_of
+from lakelog_lake.landing.places import Destination, TableLocation, folder_of
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.sinks.base import Sink, Trimmed
-from lakelog_lake.tables.fields import Shape, dead_letter_columns, message_columns, parsed_columns
+from lakelog_lake.tables.fields import (
+    TableShape,
+    dead_letter_columns,
+    message_columns,
+    parsed_columns,
+)
 from lakelog_lake.tables.kept import kept
-from lakelog_lake.tables.parquet_writer import Compression
+from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tables.partitions import DEFAULT
 from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
 from lakelog_lake.tasks.task import ANY_TOPIC
@@ -34,7 +39,7 @@ IDLE_BYTES: Final = 64 << 20
 def sink_for(
     to: str,
     table: str | None = None,
-    shape: Shape | None = None,
+    shape: TableShape | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> Sink:
     """The table ``KIND:PATH``.
@@ -45,8 +50,8 @@ def sink_for(
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
-    place = Place.of(to, storage)
-    return place.sink(place.table(table), shape or Shape())
+    place = TableLocation.of(to, storage)
+    return place.sink(place.table(table), shape or TableShape())
 
 
 @attrs.frozen
@@ -69,7 +74,7 @@ class TableSpec:
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    compression: Compression = Compression.AUTO
+    compression: ParquetCompression = ParquetCompression.AUTO
     history: str | None = attrs.field(default=None)
 
     @history.validator
@@ -82,7 +87,7 @@ def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
 
     :param place: where they are, if not where the spec says
     """
-    place = place or Place.of(spec.to, spec.storage)
+    place = place or TableLocation.of(spec.to, spec.storage)
     name = place.table(spec.table)
     dead = dead_letters_of(place, name, spec.dead_letters)
     tables = _Tables(place, name, dead, spec)
@@ -94,7 +99,7 @@ def target_of(spec: TableSpec, topic: str | None) -> Target:
 
     :param topic: whose it is; ``None`` where it is for all
     """
-    place = Place.of(spec.to, spec.storage)
+    place = TableLocation.of(spec.to, spec.storage)
     name = place.table(spec.table)
     dead = dead_letters_of(place, name, spec.dead_letters)
     return _Tables(place, name, dead, spec).target(topic)
@@ -122,7 +127,7 @@ def pin_for(
     path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
 ) -> Pinning:
     """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
-    place = place or Place.of(spec.to, spec.storage)
+    place = place or TableLocation.of(spec.to, spec.storage)
     table, destination = place.table(spec.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination
     return Pinning(path, pin_name(given, destination, table, store), shown)
@@ -145,15 +150,15 @@ class _Tables:
 
     def _marked(self, name: str) -> str | None:
         with reaching(self._said(name)):
-            return self.place.sink(name, Shape()).marked()
+            return self.place.sink(name, TableShape()).marked()
 
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
         parsers = self._parsers(topic)
-        shape = Shape(self._columns(topic, parsers), self.spec.partition, topic)
+        shape = TableShape(self._columns(topic, parsers), self.spec.partition, topic)
         dead = None
         if parsers:
-            bad = Shape(dead_letter_columns(), self.spec.partition, topic)
+            bad = TableShape(dead_letter_columns(), self.spec.partition, topic)
             dead = Target(
                 self._made(self.dead, bad),
                 is_dead_letters=True,
@@ -181,7 +186,7 @@ class _Tables:
         keep_body = topic is None and ANY_TOPIC not in parsers
         return parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
 
-    def _made(self, name: str, shape: Shape) -> Sink:
+    def _made(self, name: str, shape: TableShape) -> Sink:
         name = name if shape.topic is None else named(name, shape.topic)
         with reaching(self._said(name)):
             sink = self.place.sink(name, shape)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 
 
 def record_batches(
-    pieces: Iterable[Piece], part: Span, on_damage: Callable[[Damage], None]
+    pieces: Iterable[Piece], part: NumberSpan, on_damage: Callable[[Damage], None]
 ) -> Iterator[RecordBatch]:
     """The records among ``pieces``, which must cover ``part``.
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Span:
+class LogSpan:
     """Records that start from ``start`` up to ``end``: offsets in the log, in bytes."""
 
     start: int
     end: int
 
 
-def one_batch(batches: Iterator[RecordBatch], span: Span) -> RecordBatch | None:
+def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | None:
     """All records as one batch, over one copy of their bytes; ``None`` if there are none.
 
     Each window is copied when it comes and then let go: its memory serves for the next one, and
@@ -59,7 +59,7 @@ _log = logging.getLogger("lakelog_lake")
 
 
 @attrs.define
-class Damages:
+class DamagePolicy:
     """Either passes damage over, with a line in the log for each, or ends the task.
 
     :ivar count: how many pieces of the log were passed over
@@ -68,9 +68,9 @@ class Damages:
     skip: bool
     count: int = 0
 
-    def records(self, pieces: Iterable[Piece], span: Span) -> Iterator[RecordBatch]:
+    def records(self, pieces: Iterable[Piece], span: LogSpan) -> Iterator[RecordBatch]:
         """The records among ``pieces``, which must cover ``span``."""
-        return whole.record_batches(pieces, wanted.Span(span.start, span.end), self.met)
+        return whole.record_batches(pieces, wanted.NumberSpan(span.start, span.end), self.met)
 
     def met(self, damage: Damage) -> None:
         """Bytes that are no records; raises :class:`~lakelog_lake.errors.CorruptLog`."""

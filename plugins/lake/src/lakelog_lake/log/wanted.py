@@ -26,15 +26,15 @@ LAST: Final = (1 << 63) - 1
 
 
 @attrs.frozen
-class Span:
+class NumberSpan:
     """Whole numbers from ``low`` up to ``end``."""
 
     low: int = -LAST
     end: int = LAST
 
-    def both(self, other: Span) -> Span:
+    def both(self, other: NumberSpan) -> NumberSpan:
         """What is in both."""
-        return Span(max(self.low, other.low), min(self.end, other.end))
+        return NumberSpan(max(self.low, other.low), min(self.end, other.end))
 
     @property
     def is_all(self) -> bool:
@@ -46,11 +46,11 @@ class Span:
         return cast("Flags", (values >= self.low) & (values < self.end))
 
 
-ALL: Final = Span()
+ALL: Final = NumberSpan()
 
 
 @attrs.frozen
-class Wanted:
+class RecordCondition:
     """What a record has to be; everything that is given has to be true of it.
 
     :ivar topics: its topic is one of them
@@ -69,10 +69,10 @@ class Wanted:
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
     queues: frozenset[tuple[str, int]] | None = None
-    physical: Span = ALL
-    times_ms: Span = ALL
-    queue_offsets: Span = ALL
-    by_queue: Mapping[tuple[str, int], Span] = attrs.field(factory=dict)
+    physical: NumberSpan = ALL
+    times_ms: NumberSpan = ALL
+    queue_offsets: NumberSpan = ALL
+    by_queue: Mapping[tuple[str, int], NumberSpan] = attrs.field(factory=dict)
     tags: frozenset[str] | None = None
     key: str | None = None
     unqueued: bool = False
@@ -92,7 +92,7 @@ class Wanted:
             return False
         return self.has_topic(queue[0]) and (self.queues is None or queue in self.queues)
 
-    def span_of(self, queue: Queue) -> Span:
+    def span_of(self, queue: Queue) -> NumberSpan:
         """Which queue offsets of ``queue`` are wanted."""
         return self.queue_offsets.both(self.by_queue.get(queue, ALL))
 

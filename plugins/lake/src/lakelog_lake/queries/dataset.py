@@ -21,7 +21,7 @@ from lakelog_lake.errors import OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.queries.expressions import limits_of
 from lakelog_lake.reading.limits import limited, to_option
 from lakelog_lake.reading.options import ReadOptions, names_of
@@ -46,7 +46,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
             end = end_of(marks, options.until)
         if options.start.store not in (None, self._name):
             raise OtherStore(options.path, str(options.start.store), self._name)
-        physical = options.wanted.physical.both(Span(end=end))
+        physical = options.wanted.physical.both(NumberSpan(end=end))
         wanted = attrs.evolve(options.wanted, physical=physical)
         self._options = attrs.evolve(options, wanted=wanted)
 

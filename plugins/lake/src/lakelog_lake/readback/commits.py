@@ -25,7 +25,7 @@ MOST: Final = 40
 
 
 @attrs.frozen
-class Commit:
+class TableCommit:
     """One commit.
 
     :ivar at_ms: when, in ms since 1970
@@ -40,19 +40,19 @@ class Commit:
     took_ms: int | None = None
 
 
-def of_iceberg(table: Table) -> list[Commit]:
+def of_iceberg(table: Table) -> list[TableCommit]:
     """By the summaries of snapshots, the oldest first."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
     names = ("added-records", "added-data-files", "added-files-size")
     found = []
     for each in snapshots:
         summary = each.summary.additional_properties if each.summary else {}
-        commit = Commit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
+        commit = TableCommit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
         found.append((commit, texts_in(summary)))
     return _with_times(found)
 
 
-def of_delta(folder: Path) -> list[Commit]:
+def of_delta(folder: Path) -> list[TableCommit]:
     """By the log of a table on this machine; what a clean-up took away is not there."""
     paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
     found = []
@@ -62,7 +62,7 @@ def of_delta(folder: Path) -> list[Commit]:
     return _with_times(found)
 
 
-def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[Commit, Texts]:
+def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Texts]:
     at_ms = rows = files = size = 0
     texts: Texts = {}
     for each in actions:
@@ -74,21 +74,21 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[Commit, Texts]:
             files += 1
             size += int(added["size"])
             rows += int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
-    return Commit(at_ms, rows, files, size), texts
+    return TableCommit(at_ms, rows, files, size), texts
 
 
-def of_parquet(sink: ParquetSink) -> list[Commit]:
+def of_parquet(sink: ParquetSink) -> list[TableCommit]:
     """By the manifests that are kept."""
     return _with_times(list(_of_manifests(sink)))
 
 
-def _of_manifests(sink: ParquetSink) -> Iterator[tuple[Commit, Texts]]:
+def _of_manifests(sink: ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
     before: set[str] = set()
     for at_ms, texts, entries, is_whole in sink.history(MOST):
         new = [each for each in entries if each["path"] not in before]
         rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
         before = {each["path"] for each in entries} | (set() if is_whole else before)
-        yield Commit(at_ms, rows, len(new), size), texts
+        yield TableCommit(at_ms, rows, len(new), size), texts
 
 
 def _positions(texts: Texts) -> Iterator[Position]:
@@ -98,7 +98,7 @@ def _positions(texts: Texts) -> Iterator[Position]:
             yield from_text(text)
 
 
-def _with_times(found: Sequence[tuple[Commit, Texts]]) -> list[Commit]:
+def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]:
     """Each commit with how long it took, by its number, which is new in its positions."""
     said = [list(_positions(texts)) for _, texts in found]
     took = dict(each.took_ms for positions in said for each in positions if each.took_ms)

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotLakelogs
-from lakelog_lake.readback.commits import Commit, of_delta, of_parquet
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
+from lakelog_lake.readback.commits import TableCommit, of_delta, of_parquet
+from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, TableSize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,13 +58,13 @@ class ParquetRows:
         """With all their columns."""
         return [(str(path), {}) for path in self.sink.paths()]
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """By the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
-        return Size(rows, len(files), size, self.sink.versions())
+        return TableSize(rows, len(files), size, self.sink.versions())
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         """By the manifests."""
         return of_parquet(self.sink)
 
@@ -121,7 +121,7 @@ class DeltaRows:
         """The columns of partitions stand in no file."""
         return [(str(each.path), each.partition) for each in self.actions()]
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """By the log; files without statistics count no rows."""
         import pyarrow as pa
 
@@ -129,9 +129,9 @@ class DeltaRows:
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         rows = sum(each.get("num_records") or 0 for each in actions)
         size = sum(each["size_bytes"] for each in actions)
-        return Size(rows, len(actions), size, len(table.history()))
+        return TableSize(rows, len(actions), size, len(table.history()))
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         """By the log; of an object store they are not looked up."""
         return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable
-from lakelog_lake.readback.commits import Commit, of_iceberg
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, Size
+from lakelog_lake.readback.commits import TableCommit, of_iceberg
+from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, TableSize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class IcebergRows:
             )
         return [(each.file.file_path, {}) for each in tasks]
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """By the summary of the newest snapshot."""
         table = self.table()
         snapshot = table.current_snapshot()
@@ -66,9 +66,9 @@ class IcebergRows:
             int((said.get(name) if said else None) or 0)
             for name in ("total-records", "total-data-files", "total-files-size")
         )
-        return Size(rows, files, size, len(table.metadata.snapshots))
+        return TableSize(rows, files, size, len(table.metadata.snapshots))
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         """By the snapshots that are kept."""
         return of_iceberg(self.table())
 

@@ -10,7 +10,7 @@ import attrs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog_lake.readback.commits import Commit
+    from lakelog_lake.readback.commits import TableCommit
     from lakelog_lake.tables.position import Position
 
 
@@ -23,7 +23,7 @@ DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 
 
 @attrs.frozen
-class Size:
+class TableSize:
     """What a table consists of.
 
     :ivar rows: of the newest version, deleted ones of Iceberg's delete files too
@@ -59,10 +59,10 @@ class LandedTable(Protocol):
         Raises :class:`~lakelog_lake.errors.NeedsEngine` where they alone are not the rows.
         """
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """How large it is, by what it says of itself: no data file is read."""
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         """What the last commits added, the oldest first; nothing where that is not known."""
 
 
@@ -102,10 +102,10 @@ class WithDeadLetters:
         """Of both."""
         return [*self.main.data_files(), *self.dead.data_files()]
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """Of the table."""
         return self.main.size()
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[TableCommit]:
         """Of the table."""
         return self.main.commits()

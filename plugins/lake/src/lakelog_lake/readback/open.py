@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded, Unreadable
-from lakelog_lake.landing.places import Place
+from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.targets import dead_letters_of
 from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
-from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tables.topic_names import is_template, named, topics_beside
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 @attrs.frozen
-class Opened:
+class OpenTable:
     """One of the tables that a target means.
 
     :ivar topic: the only one that it is for; ``None`` if it is for all
@@ -63,7 +63,7 @@ def opened(
     to: str, table: str | None = None, storage: Mapping[str, str] | None = None
 ) -> LandedTable:
     """The table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
-    place = Place.of(to, storage)
+    place = TableLocation.of(to, storage)
     return _one(place, to, place.table(table))
 
 
@@ -72,7 +72,7 @@ def all_opened(
     table: str | None = None,
     dead_letters: str | None = None,
     storage: Mapping[str, str] | None = None,
-) -> list[Opened]:
+) -> list[OpenTable]:
     """The table, or with a place for the topic in its name those of all topics.
 
     :param dead_letters: the name of the table of dead letters, if it is not the usual one
@@ -80,11 +80,11 @@ def all_opened(
 
     Raises :class:`NoTable` where there is none, and :class:`NotLakelogs`.
     """
-    place = Place.of(to, storage)
+    place = TableLocation.of(to, storage)
     name = place.table(table)
     dead = dead_letters_of(place, name, dead_letters)
     if not is_template(name):
-        return [Opened(_one(place, to, name), None, _if_there(place, to, dead))]
+        return [OpenTable(_one(place, to, name), None, _if_there(place, to, dead))]
     if place.kind == "iceberg":
         _check_there(place, to, name)
     with reaching(to):
@@ -92,21 +92,23 @@ def all_opened(
     if not topics:
         raise NoTable(to, f"no table of a topic is there under {name}")
     return [
-        Opened(_one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic)))
+        OpenTable(
+            _one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic))
+        )
         for topic in topics
     ]
 
 
-def _topics(place: Place, template: str) -> Iterator[str]:
+def _topics(place: TableLocation, template: str) -> Iterator[str]:
     """Those of tables that say that they are a topic's."""
     beside = place.beside(template)
-    yield from topics_beside(template, beside, lambda name: place.sink(name, Shape()).marked())
+    yield from topics_beside(template, beside, lambda name: place.sink(name, TableShape()).marked())
 
 
-def _one(place: Place, to: str, name: str) -> LandedTable:
+def _one(place: TableLocation, to: str, name: str) -> LandedTable:
     _check_there(place, to, name)
     with reaching(to):
-        found = _of_kind(place.kind, place.sink(name, Shape()))
+        found = _of_kind(place.kind, place.sink(name, TableShape()))
     with reaching(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
@@ -114,14 +116,14 @@ def _one(place: Place, to: str, name: str) -> LandedTable:
     return found
 
 
-def _if_there(place: Place, to: str, name: str) -> LandedTable | None:
+def _if_there(place: TableLocation, to: str, name: str) -> LandedTable | None:
     try:
         return _one(place, to, name)
     except NoTable:
         return None
 
 
-def _check_there(place: Place, to: str, name: str) -> None:
+def _check_there(place: TableLocation, to: str, name: str) -> None:
     with reaching(to):
         why = place.why_not_there(name)
     if why is not None:

@@ -12,7 +12,7 @@ import attrs
 
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.queue_files import QueueFiles, Raw, real, topics_of_batches
-from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 
 _SAMPLE = 64
 _WORTH = 0.5
@@ -52,12 +52,12 @@ class UnitsOf:
 class QueueRun:
     """What one task reads: units of records in one part of the log."""
 
-    part: Span
+    part: NumberSpan
     units: Sequence[tuple[str, int, int, int]]
 
 
 def queue_runs(
-    marks: Landmarks, part: Span, wanted: Wanted, most_bytes: int
+    marks: Landmarks, part: NumberSpan, wanted: RecordCondition, most_bytes: int
 ) -> list[QueueRun] | None:
     """Runs of at most about ``most_bytes`` of wanted records; ``None``: read all of ``part``."""
     topics = named_topics(wanted)
@@ -74,7 +74,7 @@ def queue_runs(
     return list(_split(part, found, most_bytes))
 
 
-def queued_from(marks: Landmarks, wanted: Wanted) -> int:
+def queued_from(marks: Landmarks, wanted: RecordCondition) -> int:
     """Where in the log queues begin to lead to every record of the topics that were named.
 
     Before its first unit a topic may have records all the same: of queues that were deleted before
@@ -99,7 +99,7 @@ def _first_place(queue: QueueFiles, has_broker: bool) -> int:
     return LAST if found is None else found[0]
 
 
-def named_topics(wanted: Wanted) -> frozenset[str] | None:
+def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
     """The topics that records may be of, where they were named."""
     if wanted.queues is not None:
         of_queues = frozenset(topic for topic, _ in wanted.queues)
@@ -107,9 +107,9 @@ def named_topics(wanted: Wanted) -> frozenset[str] | None:
     return wanted.topics
 
 
-def _units_of(queue: QueueFiles, part: Span, wanted: Wanted) -> UnitsOf:
+def _units_of(queue: QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
     first = queue.first_from(part.low)
-    span = Span(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
+    span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
     raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
     return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
 
@@ -119,7 +119,7 @@ def _mean_bytes(raw: Raw) -> int:
     return max(1, int(sizes.mean())) if len(sizes) else 1
 
 
-def _split(part: Span, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[QueueRun]:
+def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[QueueRun]:
     there = [each for each in units if each.first < each.end]
     if not there:
         return
@@ -128,5 +128,5 @@ def _split(part: Span, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[Qu
         return
     middle = (part.low + part.end) // 2
     halves = [each.split(middle) for each in there]
-    yield from _split(Span(part.low, middle), [a for a, _ in halves], most_bytes)
-    yield from _split(Span(middle, part.end), [b for _, b in halves], most_bytes)
+    yield from _split(NumberSpan(part.low, middle), [a for a, _ in halves], most_bytes)
+    yield from _split(NumberSpan(middle, part.end), [b for _, b in halves], most_bytes)

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from lakelog_lake.log.landmarks import MANY, Landmarks
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 
 Finds = Callable[[int, int], int | None]
 """The first known start of a record at or behind a place, before another one; or ``None``."""
 
 
-def runs(part: Span, segment_size_bytes: int, most_bytes: int, finds: Finds) -> list[Span]:
+def runs(
+    part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
+) -> list[NumberSpan]:
     """What to read one by one; only where no record is known to start, a run is longer."""
     edges = [part.low]
     for target in _targets(part, segment_size_bytes, most_bytes):
@@ -28,10 +30,10 @@ def runs(part: Span, segment_size_bytes: int, most_bytes: int, finds: Finds) -> 
         if found is not None and found > edges[-1]:
             edges.append(found)
     edges.append(part.end)
-    return [Span(a, b) for a, b in pairwise(edges) if a < b]
+    return [NumberSpan(a, b) for a, b in pairwise(edges) if a < b]
 
 
-def _targets(part: Span, segment: int, most: int) -> list[int]:
+def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
     """Where to cut, about."""
     first = part.low - part.low % segment
     if most >= segment:
@@ -50,7 +52,9 @@ def _next_segment(offset: int, segment: int) -> int:
     return offset - offset % segment + segment
 
 
-def batch_end(marks: Landmarks, part: Span, most_bytes: int | None, most_rows: int | None) -> int:
+def batch_end(
+    marks: Landmarks, part: NumberSpan, most_bytes: int | None, most_rows: int | None
+) -> int:
     """How far a batch from ``part.low`` on goes, ``part.end`` at most.
 
     A batch always gets on: a record, or a stretch that no queue leads into, is never cut.
@@ -61,11 +65,11 @@ def batch_end(marks: Landmarks, part: Span, most_bytes: int | None, most_rows: i
     if most_bytes is not None:
         end = min(end, _cut(marks, part, part.low + most_bytes))
     if most_rows is not None:
-        end = min(end, _cut(marks, part, _behind_rows(marks, Span(part.low, end), most_rows)))
+        end = min(end, _cut(marks, part, _behind_rows(marks, NumberSpan(part.low, end), most_rows)))
     return end
 
 
-def _cut(marks: Landmarks, part: Span, target: int) -> int:
+def _cut(marks: Landmarks, part: NumberSpan, target: int) -> int:
     """The last known start of a record up to ``target``, or else the first one behind it."""
     if target >= part.end:
         return part.end
@@ -77,21 +81,21 @@ def _cut(marks: Landmarks, part: Span, target: int) -> int:
     return min([each for each in (behind, *later) if each is not None], default=part.end)
 
 
-def _behind_rows(marks: Landmarks, part: Span, most: int) -> int:
+def _behind_rows(marks: Landmarks, part: NumberSpan, most: int) -> int:
     """The place up to which at most ``most`` records have units."""
     low, high = part.low, part.end
     if _rows(marks, part) <= most:
         return high
     while low + 1 < high:
         middle = (low + high) // 2
-        if _rows(marks, Span(part.low, middle)) <= most:
+        if _rows(marks, NumberSpan(part.low, middle)) <= most:
             low = middle
         else:
             high = middle
     return low
 
 
-def _rows(marks: Landmarks, part: Span) -> int:
+def _rows(marks: Landmarks, part: NumberSpan) -> int:
     return sum(
         each.first_from(part.end) - each.first_from(part.low)
         for each in marks.queues

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.values import refused
 
-Limit: TypeAlias = "frozenset[Any] | Span"
+Limit: TypeAlias = "frozenset[Any] | NumberSpan"
 
 SPANS: Final = {
     "physical_offset": "physical",
@@ -24,7 +24,7 @@ SPANS: Final = {
     "store_timestamp": "times_ms",
 }
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
-"""Columns, and what of :class:`~lakelog_lake.log.wanted.Wanted` they are."""
+"""Columns, and what of :class:`~lakelog_lake.log.wanted.RecordCondition` they are."""
 _WHERE: Final = "where"
 
 
@@ -42,8 +42,8 @@ def compared(operator: str, name: str, value: int) -> dict[str, Limit]:
     strict = len(operator) == 1 and name != TIME
     number = _number(name, value)
     if operator.startswith(">"):
-        return {name: Span(low=min(number + strict, LAST))}
-    return {name: Span(end=min(number + (not strict), LAST))}
+        return {name: NumberSpan(low=min(number + strict, LAST))}
+    return {name: NumberSpan(end=min(number + (not strict), LAST))}
 
 
 def among(name: str, values: Sequence[Any]) -> dict[str, Limit]:
@@ -53,7 +53,7 @@ def among(name: str, values: Sequence[Any]) -> dict[str, Limit]:
     if name in SETS:
         return {name: frozenset(values)}
     numbers = [_number(name, each) for each in values]
-    return {name: Span(min(numbers), min(max(numbers) + 1, LAST))}
+    return {name: NumberSpan(min(numbers), min(max(numbers) + 1, LAST))}
 
 
 def _number(name: str, value: int) -> int:
@@ -65,7 +65,7 @@ def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limi
     found = {**one, **other}
     for name in one.keys() & other.keys():
         left, right = one[name], other[name]
-        if isinstance(left, Span) and isinstance(right, Span):
+        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
             found[name] = left.both(right)
         elif isinstance(left, frozenset) and isinstance(right, frozenset):
             found[name] = left & right
@@ -77,8 +77,8 @@ def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Li
     found: dict[str, Limit] = {}
     for name in one.keys() & other.keys():
         left, right = one[name], other[name]
-        if isinstance(left, Span) and isinstance(right, Span):
-            found[name] = Span(min(left.low, right.low), max(left.end, right.end))
+        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
+            found[name] = NumberSpan(min(left.low, right.low), max(left.end, right.end))
         elif isinstance(left, frozenset) and isinstance(right, frozenset):
             found[name] = left | right
     return found
@@ -95,7 +95,7 @@ def _plain(limit: Limit) -> list[Any]:
     return [limit.low if limit.low > -LAST else None, limit.end if limit.end < LAST else None]
 
 
-def limited(wanted: Wanted, text: str | None) -> Wanted:
+def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     """What of ``wanted`` the limits leave; raises :class:`~lakelog.errors.SettingsError`."""
     if text is None:
         return wanted
@@ -103,7 +103,7 @@ def limited(wanted: Wanted, text: str | None) -> Wanted:
     for column, values in _read(text).items():
         if column in SPANS:
             low, end = values
-            span = Span(-LAST if low is None else low, LAST if end is None else end)
+            span = NumberSpan(-LAST if low is None else low, LAST if end is None else end)
             changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(span)
         else:
             held, these = getattr(wanted, SETS[column]), frozenset(values)

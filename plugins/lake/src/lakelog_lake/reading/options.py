@@ -12,7 +12,7 @@ import attrs
 from lakelog.errors import UnknownSetting
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
-from lakelog_lake.log.wanted import ALL, LAST, Span, Wanted
+from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.limits import limited
 from lakelog_lake.reading.values import (
     SOURCE,
@@ -33,7 +33,7 @@ _PLACE_KEYS: Final = ("offset", "store", "version")
 
 
 @attrs.frozen
-class Place:
+class ReadBoundary:
     """One end of a read; exactly one of these is given.
 
     :ivar word: ``earliest`` or ``latest``
@@ -50,7 +50,7 @@ class Place:
     store: str | None = None
 
 
-def place(key: str, text: str) -> Place:
+def place(key: str, text: str) -> ReadBoundary:
     """What ``text`` means: ``earliest``, ``latest``, a time, or JSON.
 
     JSON is ``{"offset": BYTES}``, as a streaming query's offsets are written, or queue offsets,
@@ -58,20 +58,20 @@ def place(key: str, text: str) -> Place:
     """
     short = text.strip()
     if short.lower() in (EARLIEST, LATEST):
-        return Place(word=short.lower())
+        return ReadBoundary(word=short.lower())
     if short.startswith("{"):
         return _of_json(key, mapping(key, short))
     if short.isalpha():
         raise refused(key, f"{text!r} is no place; {nearest(short.lower(), (EARLIEST, LATEST))}")
-    return Place(time_ms=time_ms(key, short))
+    return ReadBoundary(time_ms=time_ms(key, short))
 
 
-def _of_json(key: str, found: Mapping[str, Any]) -> Place:
+def _of_json(key: str, found: Mapping[str, Any]) -> ReadBoundary:
     if _is_number(found.get("offset")):
         strange = sorted(set(found) - set(_PLACE_KEYS))
         if strange:
             raise refused(key, f"{strange[0]!r} is unknown; {nearest(strange[0], _PLACE_KEYS)}")
-        return Place(offset=found["offset"], store=found.get("store"))
+        return ReadBoundary(offset=found["offset"], store=found.get("store"))
     queues: dict[tuple[str, int], int] = {}
     for topic, offsets in found.items():
         if not isinstance(offsets, Mapping):
@@ -82,7 +82,7 @@ def _of_json(key: str, found: Mapping[str, Any]) -> Place:
             queues[topic, int(queue_id)] = offset
     if not queues:
         raise refused(key, 'it names no queue; write {"TOPIC": {"0": 12}} or {"offset": BYTES}')
-    return Place(queues=queues)
+    return ReadBoundary(queues=queues)
 
 
 def _is_number(value: object) -> bool:
@@ -156,15 +156,15 @@ class ReadOptions:
 
     path: Path
     store_id: str | None = None
-    wanted: Wanted = Wanted()  # noqa: RUF009  # frozen, so that all may share it
-    start: Place = Place(word=EARLIEST)  # frozen, so that all may share it
-    end: Place = Place(word=LATEST)  # frozen, so that all may share it
+    wanted: RecordCondition = RecordCondition()  # noqa: RUF009  # frozen, so that all may share it
+    start: ReadBoundary = ReadBoundary(word=EARLIEST)  # frozen, so that all may share it
+    end: ReadBoundary = ReadBoundary(word=LATEST)  # frozen, so that all may share it
     until: str | None = None
     bodies: bool = True
     decompress: bool = True
     corrupt: str = FAIL
     lost: str = FAIL
-    times_ms: Span = ALL
+    times_ms: NumberSpan = ALL
     max_partition_bytes: int = MAX_PARTITION_BYTES
     max_bytes_per_batch: int | None = None
     max_rows_per_batch: int | None = None
@@ -233,13 +233,15 @@ def _is_remote(path: str) -> bool:
     return "://" in path and not path.startswith("file:")
 
 
-def _wanted(option: Mapping[str, str | None], start: Place, end: Place) -> Wanted:
+def _wanted(
+    option: Mapping[str, str | None], start: ReadBoundary, end: ReadBoundary
+) -> RecordCondition:
     topics, tags, key = option["topics"], option["tags"], option["key"]
     system = switch("system_topics", str(option["system_topics"]))
     queue_ids, queues = _queues(option["queues"])
     chosen = None if topics is None else names("topics", topics)
     named = chosen is not None or queues is not None
-    return Wanted(
+    return RecordCondition(
         topics=chosen,
         queue_ids=queue_ids,
         queues=queues,
@@ -253,11 +255,11 @@ def _wanted(option: Mapping[str, str | None], start: Place, end: Place) -> Wante
     )
 
 
-def _span(low: int | None, end: int | None) -> Span:
-    return Span(-LAST if low is None else low, LAST if end is None else end)
+def _span(low: int | None, end: int | None) -> NumberSpan:
+    return NumberSpan(-LAST if low is None else low, LAST if end is None else end)
 
 
-def _by_queue(start: Place, end: Place) -> dict[tuple[str, int], Span]:
+def _by_queue(start: ReadBoundary, end: ReadBoundary) -> dict[tuple[str, int], NumberSpan]:
     low, high = start.queues or {}, end.queues or {}
     return {each: _span(low.get(each), high.get(each)) for each in {*low, *high}}
 

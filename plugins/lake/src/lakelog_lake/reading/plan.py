@@ -16,7 +16,7 @@ from lakelog.errors import MissingIndex
 from lakelog_lake.errors import OffsetGone
 from lakelog_lake.log.ends import end_of, queued_end
 from lakelog_lake.log.landmarks import Landmarks
-from lakelog_lake.log.wanted import LAST, Span, Wanted
+from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.by_queue import named_topics, queue_runs, queued_from
 from lakelog_lake.reading.cuts import runs
 from lakelog_lake.reading.options import SKIP, ReadOptions
@@ -49,10 +49,10 @@ def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     with Landmarks.of(store) as marks:
         end = end_of(marks, options.until)
         check_start(marks, options, end)
-        return plan_between(marks, Span(store.min_offset, end), options)
+        return plan_between(marks, NumberSpan(store.min_offset, end), options)
 
 
-def plan_between(marks: Landmarks, part: Span, options: ReadOptions) -> list[LogRange]:
+def plan_between(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
     """The runs of one part of the log, which must begin where a record does."""
     wanted = options.wanted
     if part.low >= part.end:
@@ -69,31 +69,33 @@ def plan_between(marks: Landmarks, part: Span, options: ReadOptions) -> list[Log
     if chosen is None:
         return _scanned(marks, part, options)
     return [
-        *_scanned(marks, Span(part.low, queued.low), options),
+        *_scanned(marks, NumberSpan(part.low, queued.low), options),
         *(LogRange(each.part.low, each.part.end, units=each.units) for each in chosen),
-        *_scanned(marks, Span(queued.end, part.end), options),
+        *_scanned(marks, NumberSpan(queued.end, part.end), options),
     ]
 
 
-def _queued(marks: Landmarks, part: Span, wanted: Wanted) -> Span:
+def _queued(marks: Landmarks, part: NumberSpan, wanted: RecordCondition) -> NumberSpan:
     """What of ``part`` has its records, those of the named topics, in the files of their queues."""
     end = queued_end(marks, part.end)
     end = part.end if end >= part.end else marks.before(end, part.low)
     low = min(max(part.low, queued_from(marks, wanted)), part.end)
-    return Span(low, max(low, end))
+    return NumberSpan(low, max(low, end))
 
 
-def _narrowed(marks: Landmarks, part: Span, options: ReadOptions) -> Span:
+def _narrowed(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> NumberSpan:
     """What of ``part`` can hold what is wanted; it begins where a record does."""
     part = part_of_times(marks, part, options.times_ms)
     within = options.wanted.physical.both(part)
     if within.low >= within.end:
-        return Span(part.low, part.low)
+        return NumberSpan(part.low, part.low)
     low = within.low if within.low == part.low else marks.before(within.low, part.low)
-    return Span(low, within.end)
+    return NumberSpan(low, within.end)
 
 
-def _by_key(marks: Landmarks, part: Span, wanted: Wanted, key: str) -> list[int] | None:
+def _by_key(
+    marks: Landmarks, part: NumberSpan, wanted: RecordCondition, key: str
+) -> list[int] | None:
     """Where the index says that records with ``key`` are; ``None`` where none is kept."""
     store = marks.store
     topics = named_topics(wanted)
@@ -124,7 +126,7 @@ def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
             raise OffsetGone(marks.store.path, asked, first, queue.end, queue.queue)
 
 
-def _scanned(marks: Landmarks, part: Span, options: ReadOptions) -> list[LogRange]:
+def _scanned(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
     segment = marks.store.settings.core.segment_size_bytes
     if part.low >= part.end:
         return []

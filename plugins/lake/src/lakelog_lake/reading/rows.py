@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import lakelog
 from lakelog_lake.errors import CorruptLog
 from lakelog_lake.log.coverage import record_batches
-from lakelog_lake.log.wanted import Span, Wanted
+from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 from lakelog_lake.reading.stretches import stretches
 
@@ -67,7 +67,9 @@ def _rows(
         yield from _collected(damages, tables, wanted)
 
 
-def _collected(damages: list[Damage], tables: Tables, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _collected(
+    damages: list[Damage], tables: Tables, wanted: RecordCondition
+) -> Iterator[pa.RecordBatch]:
     """Rows of the damage that was met; of what it was nothing is known but its place."""
     found = [each for each in damages if _is_in(each, wanted.physical)]
     damages.clear()
@@ -75,7 +77,7 @@ def _collected(damages: list[Damage], tables: Tables, wanted: Wanted) -> Iterato
         yield tables.of_damage(found)
 
 
-def _is_in(damage: Damage, span: Span) -> bool:
+def _is_in(damage: Damage, span: NumberSpan) -> bool:
     return damage.offset < span.end and damage.end_offset > span.low
 
 

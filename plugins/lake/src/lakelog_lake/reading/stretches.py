@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog_lake.log.queue_files import queue_files, real
-from lakelog_lake.log.wanted import Span
+from lakelog_lake.log.wanted import NumberSpan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,14 +26,14 @@ GAP_BYTES: Final = 64 << 10
 _log = logging.getLogger("lakelog_lake")
 
 
-def stretches(store: lakelog.Store, part: LogRange) -> Iterator[Span]:
+def stretches(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
     """What to read, in the order of the log; each stretch begins where a record should."""
     if part.places is not None:
         yield from _joined(*_at_places(store, part.places))
     elif part.units is not None:
         yield from _joined(*_led_to(store.path, part))
     else:
-        yield Span(part.start, part.end)
+        yield NumberSpan(part.start, part.end)
 
 
 def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
@@ -68,7 +68,7 @@ def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
     return starts[inside][order], stops[inside][order]
 
 
-def _joined(starts: Longs, ends: Longs) -> Iterator[Span]:
+def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
     """Neighbours together."""
     import numpy as np
 
@@ -78,4 +78,4 @@ def _joined(starts: Longs, ends: Longs) -> Iterator[Span]:
     far = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES) + 1
     bounds = [0, *far.tolist(), len(starts)]
     for first, behind in pairwise(bounds):
-        yield Span(int(starts[first]), int(ends[behind - 1]))
+        yield NumberSpan(int(starts[first]), int(ends[behind - 1]))

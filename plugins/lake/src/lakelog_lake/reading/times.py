@@ -11,22 +11,24 @@ from typing import Final
 
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.queue_files import QueueFiles
-from lakelog_lake.log.wanted import LAST, Span
+from lakelog_lake.log.wanted import LAST, NumberSpan
 
 SLACK_MS: Final = 60_000
 
 
-def part_of_times(marks: Landmarks, part: Span, times_ms: Span, slack_ms: int = SLACK_MS) -> Span:
+def part_of_times(
+    marks: Landmarks, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
+) -> NumberSpan:
     """What of ``part``, in bytes of the log, can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
     if times_ms.low > slack_ms:
         low = _edge(marks, part, times_ms.low - slack_ms)[0]
     if times_ms.end < LAST - slack_ms:
         end = _edge(marks, part, times_ms.end + slack_ms)[1]
-    return Span(low, max(low, end))
+    return NumberSpan(low, max(low, end))
 
 
-def _edge(marks: Landmarks, part: Span, time_ms: int) -> tuple[int, int]:
+def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
     """A record that is older than ``time_ms``, and the first known one behind it that is not."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
 
@@ -38,12 +40,12 @@ def _edge(marks: Landmarks, part: Span, time_ms: int) -> tuple[int, int]:
     low = starts[max(before, 0)]
     end = starts[behind] if behind < len(starts) else part.end
     for queue in marks.longest[:1]:
-        low, end = _edge_in(queue, Span(low, end), is_older)
+        low, end = _edge_in(queue, NumberSpan(low, end), is_older)
     return low, end
 
 
 def _edge_in(
-    queue: QueueFiles, part: Span, is_older: Callable[[int], bool | None]
+    queue: QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
     """The same, as near as one queue can tell."""
     first = queue.first_from(part.low)

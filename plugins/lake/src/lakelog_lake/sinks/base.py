@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_che
 
 import attrs
 
-from lakelog_lake.tables.fields import Layout, Shape
+from lakelog_lake.tables.fields import Layout, TableShape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import Folder, Remote
@@ -89,7 +89,7 @@ class FolderTable(Generic[_Path]):
 
     kind: ClassVar[str]
     path: _Path
-    shape: Shape = attrs.field(factory=Shape)
+    shape: TableShape = attrs.field(factory=TableShape)
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog_lake.sinks.history import LAST_ROWS, Commit, Left
+from lakelog_lake.sinks.history import LAST_ROWS, Left, PositionedVersion
 from lakelog_lake.tables.position import PREFIX, texts_in
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class DeltaHistory:
     _table: DeltaTable
     _oldest: int = -1
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[PositionedVersion]:
         """As far as the log has not been cleaned up."""
         told = 0
         for count in _STEPS:
             found = self._table.history(count)
             for each in found[told:]:
                 self._oldest = each["version"]
-                yield Commit(texts_of(each.get("userMetadata")), _left(each))
+                yield PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
             told = len(found)
             if count is None or told < count:
                 return

@@ -45,7 +45,7 @@ class Left(Enum):
 
 
 @attrs.frozen
-class Commit:
+class PositionedVersion:
     """:ivar texts: the positions it says, by store; :ivar left: of the rows before."""
 
     texts: Mapping[str, str]
@@ -55,7 +55,7 @@ class Commit:
 class TableHistory(Protocol):
     """One version of a table."""
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[PositionedVersion]:
         """From the newest back, as far as they are known."""
 
     def begins(self) -> bool:

@@ -26,7 +26,7 @@ from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
 from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
 from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local, local_folder
 from lakelog_lake.sinks.iceberg_types import ids
-from lakelog_lake.tables.fields import Layout, Shape
+from lakelog_lake.tables.fields import Layout, TableShape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.kept import HISTORY
 from lakelog_lake.tables.position import Position, key, to_text
@@ -73,7 +73,7 @@ class IcebergSink:
 
     catalog: Catalog
     table: str
-    shape: Shape = attrs.field(factory=Shape)
+    shape: TableShape = attrs.field(factory=TableShape)
     warehouse: str | None = None
     clock: Callable[[], float] = time.time
     _location: str = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_types import in_table, kinds, wanted
-from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY
@@ -34,7 +34,7 @@ TOPIC: Final = "lakelog.topic"
 """A property of a table: the only topic that it is for."""
 
 
-def make(catalog: Catalog, name: str, shape: Shape, location: str | None = None) -> Table:
+def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
     """The table ``name``, made if it is not there; somebody else may make it at the same time.
 
     :param location: of a new one, where the catalog is not to choose it
@@ -60,7 +60,7 @@ def make(catalog: Catalog, name: str, shape: Shape, location: str | None = None)
         return catalog.load_table(name)
 
 
-def fitted(table: Table, name: str, shape: Shape) -> Table:
+def fitted(table: Table, name: str, shape: TableShape) -> Table:
     """``table`` with all columns; raises ``TableMismatch`` where it cannot take rows."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 

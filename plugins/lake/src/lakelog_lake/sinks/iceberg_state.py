@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.sinks.history import Commit
+from lakelog_lake.sinks.history import PositionedVersion
 from lakelog_lake.tables.position import key, texts_in
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ class IcebergHistory:
     _history: History
     _is_cut: bool = False
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[PositionedVersion]:
         """As far as snapshots have not expired."""
         for each in self._history.ancestors():
             self._is_cut = not each.is_first
-            yield Commit(texts_in(each.summary))
+            yield PositionedVersion(texts_in(each.summary))
 
     def begins(self) -> bool:
         """The oldest snapshot that is there began with an empty table."""

@@ -70,7 +70,7 @@ def _is_ours(name: str) -> bool:
 
 
 @attrs.frozen
-class Shape:
+class TableShape:
     """What a table should be when it is made, or found.
 
     :ivar columns: all of them, but for those that only tell partitions apart

@@ -29,7 +29,7 @@ _DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 
 @attrs.frozen
-class Kept:
+class KeptVersions:
     """What stays besides the newest version.
 
     :ivar versions: so many of the newest ones, in any case
@@ -40,7 +40,7 @@ class Kept:
     seconds: int = 0
 
 
-def kept(text: str | None, key: str = HISTORY) -> Kept | None:
+def kept(text: str | None, key: str = HISTORY) -> KeptVersions | None:
     """What a setting says; ``None`` where nothing is to be removed.
 
     Raises :class:`~lakelog.errors.SettingsError`.
@@ -52,13 +52,13 @@ def kept(text: str | None, key: str = HISTORY) -> Kept | None:
     if said == OFF:
         return None
     if said.isdecimal() and int(said):
-        return Kept(versions=int(said))
+        return KeptVersions(versions=int(said))
     if said.isdecimal() or _DURATION.fullmatch(said) is None:
         raise SettingsError(
             f"{text!r} says no history: write a number of versions, a time such as 12h, or off",
             key=key,
         )
-    return Kept(seconds=duration(said, key))
+    return KeptVersions(seconds=duration(said, key))
 
 
 def duration(text: str, key: str = "--older-than") -> int:

@@ -24,7 +24,7 @@ _TOO_FEW_BYTES: Final = 4096
 _LEAST_GAIN: Final = 0.1
 
 
-class Compression(StrEnum):
+class ParquetCompression(StrEnum):
     """Of data files; auto is zstd, but for bodies that do not shrink by it."""
 
     AUTO = "auto"
@@ -34,7 +34,7 @@ class Compression(StrEnum):
     NONE = "none"
 
     @classmethod
-    def of(cls, text: str) -> Compression:
+    def of(cls, text: str) -> ParquetCompression:
         """Raises :class:`~lakelog.errors.SettingsError`."""
         try:
             return cls(text)
@@ -45,7 +45,10 @@ class Compression(StrEnum):
 
 
 def parquet_writer(
-    file: Any, schema: pa.Schema, compression: Compression, first: pa.RecordBatch | None = None
+    file: Any,
+    schema: pa.Schema,
+    compression: ParquetCompression,
+    first: pa.RecordBatch | None = None,
 ) -> Any:
     """A ``pyarrow.parquet.ParquetWriter``.
 
@@ -54,10 +57,10 @@ def parquet_writer(
     from pyarrow import parquet
 
     codec, packed = compression.value, True
-    if compression is Compression.AUTO:
-        codec = Compression.ZSTD.value
+    if compression is ParquetCompression.AUTO:
+        codec = ParquetCompression.ZSTD.value
         packed = first is None or not _has_bytes(schema) or shrinks(first.column(BODY))
-    level = _LEVEL if codec == Compression.ZSTD else None
+    level = _LEVEL if codec == ParquetCompression.ZSTD else None
     leaves = [] if packed else [each for each in _leaves(schema) if each != BODY]
     return parquet.ParquetWriter(
         file,

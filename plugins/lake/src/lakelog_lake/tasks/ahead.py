@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.runtime.threads import soon_done
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tasks.engines import drop
 from lakelog_lake.tasks.task import Written
 
@@ -23,24 +23,24 @@ _NAME: Final = "lakelog-landing-ahead"
 
 
 @attrs.frozen
-class Ahead:
+class ReadAhead:
     """One such pass.
 
     :ivar spans: what it lands
     :ivar _starts: where it takes each table to be
     """
 
-    spans: Sequence[Span]
+    spans: Sequence[LogSpan]
     _starts: Sequence[tuple[Any, int]]
     _written: Future[Sequence[Written]]
 
     @classmethod
     def begun(
         cls,
-        spans: Sequence[Span],
+        spans: Sequence[LogSpan],
         starts: Sequence[tuple[Any, int]],
         write: Callable[[], Sequence[Written]],
-    ) -> Ahead:
+    ) -> ReadAhead:
         """Begin to ``write``; at once, here, where the system gives no thread."""
         return cls(spans, starts, soon_done(_in_a_thread, _NAME, write))
 

@@ -16,7 +16,7 @@ import attrs
 
 from lakelog_lake.errors import NotWritten
 from lakelog_lake.tables.file_facts import FileFacts, facts_of, hidden
-from lakelog_lake.tables.parquet_writer import Compression, parquet_writer
+from lakelog_lake.tables.parquet_writer import ParquetCompression, parquet_writer
 from lakelog_lake.tables.partitions import DAY, HOUR, STORE, as_text
 from lakelog_lake.tables.remote import Folder, Remote
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Place:
+class FilePlacement:
     """Where files go.
 
     :ivar schema: of each of them
@@ -41,11 +41,11 @@ class Place:
     prefix: str
     file_bytes: int
     is_hidden: bool = False
-    compression: Compression = Compression.AUTO
+    compression: ParquetCompression = ParquetCompression.AUTO
 
 
 def write_files(
-    place: Place, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
+    place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FileFacts]:
     """Write ``batches``, all rows of which are of the partition that ``values`` name."""
     constants = _constants(place.store, values)
@@ -87,7 +87,7 @@ class _File:
     writer: Any
 
     @classmethod
-    def begun(cls, place: Place, first: pa.RecordBatch) -> _File:
+    def begun(cls, place: FilePlacement, first: pa.RecordBatch) -> _File:
         named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
         path = hidden(named) if isinstance(named, Path) and place.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()

@@ -19,7 +19,7 @@ from lakelog_lake.errors import Gone, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.landmarks import MANY, Landmarks
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 
@@ -31,7 +31,7 @@ _MOST_LONGER: Final = 8
 
 
 @attrs.frozen
-class Bounds:
+class TaskLimits:
     """How much lands at once, in bytes of the log; a single record may be larger.
 
     :ivar pass_bytes: in one commit
@@ -114,8 +114,8 @@ def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint 
 
 
 def next_spans(
-    store: lakelog.Store, start: int, bounds: Bounds, durable: DurableEnd | None = None
-) -> list[Span]:
+    store: lakelog.Store, start: int, bounds: TaskLimits, durable: DurableEnd | None = None
+) -> list[LogSpan]:
     """What may land from ``start`` on, cut between records for single tasks.
 
     Where nobody says up to where the log is durable, makes durable what was read.
@@ -131,7 +131,7 @@ def next_spans(
     return spans
 
 
-def _cut_to(store: lakelog.Store, start: int, end: int, bounds: Bounds) -> Iterator[Span]:
+def _cut_to(store: lakelog.Store, start: int, end: int, bounds: TaskLimits) -> Iterator[LogSpan]:
     """Spans from ``start`` on, up to ``end`` at most, where a record ends.
 
     Queues say where records start; where they do not, the log is read, from record to record.
@@ -143,7 +143,7 @@ def _cut_to(store: lakelog.Store, start: int, end: int, bounds: Bounds) -> Itera
             if target > at:  # else a record reaches that far
                 found = end if target >= end else _known_start(marks, at, target, end)
                 found = found or _walked(store, at, target, end)
-                yield Span(at, found)
+                yield LogSpan(at, found)
                 at = found
 
 
@@ -170,7 +170,7 @@ def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
     return end
 
 
-def _cut(store: lakelog.Store, start: int, bounds: Bounds) -> Iterator[Span]:
+def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSpan]:
     """Spans from ``start`` on, up to the last whole record: what follows may be in the making.
 
     A blank behind damage is no such record, since a recovery cuts both where no message follows.
@@ -183,12 +183,12 @@ def _cut(store: lakelog.Store, start: int, bounds: Bounds) -> Iterator[Span]:
             continue  # it counts once a whole record follows
         at = edges(piece)[1]
         if at - begun >= bounds.task_bytes:
-            yield Span(begun, at)
+            yield LogSpan(begun, at)
             begun = at
         if at - start >= bounds.pass_bytes:
             break
     if at > begun:
-        yield Span(begun, at)
+        yield LogSpan(begun, at)
 
 
 def sync_segments(store_path: Path, start: int, end: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import NAMES
-from lakelog_lake.log.range_reader import Damages, steps
+from lakelog_lake.log.range_reader import DamagePolicy, steps
 from lakelog_lake.log.unpacking import unpacked
 from lakelog_lake.tables.fields import BODY
 
@@ -54,7 +54,7 @@ class Reader:
     """The records of one task; rows are places in ``batch``."""
 
     batch: RecordBatch
-    damages: Damages
+    damages: DamagePolicy
     step_bytes: int
 
     def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:

@@ -16,15 +16,15 @@ from lakelog.errors import LakelogError
 from lakelog.files.state.pins import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.log.columns import ERROR
-from lakelog_lake.log.range_reader import Damages, Span, one_batch
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.tables.fields import Layout, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
-from lakelog_lake.tables.parquet_writer import Compression
+from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
 from lakelog_lake.tasks.grouping import ChosenRows, runs
-from lakelog_lake.tasks.parquet_files import Place, write_files, writing
+from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.reader import Reader, Rejects
 
@@ -59,7 +59,7 @@ class Outlet:
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
-    compression: Compression = Compression.AUTO
+    compression: ParquetCompression = ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """Of the bodies of ``topic``."""
@@ -79,7 +79,7 @@ class Task:
 
     store_path: Path
     store: str
-    span: Span
+    span: LogSpan
     outlets: tuple[Outlet, ...]
     skip_damage: bool = False
     chosen: Chosen = EVERYTHING
@@ -87,7 +87,7 @@ class Task:
 
 
 @attrs.frozen
-class Part:
+class TablePart:
     """What a task did for one table; :ivar next_offsets: behind the rows of each queue."""
 
     files: tuple[FileFacts, ...] = ()
@@ -109,13 +109,13 @@ class Written:
     :ivar strays: topics with rows that no outlet takes, and where the first of each stands
     """
 
-    parts: Mapping[int, Part] = attrs.field(factory=dict)
+    parts: Mapping[int, TablePart] = attrs.field(factory=dict)
     last: Fingerprint | None = None
     damaged: int = 0
     strays: Mapping[str, int] = attrs.field(factory=dict)
 
 
-def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, Damages]:
+def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, DamagePolicy]:
     """What is to be written. What a store that was kept open finds damaged is looked at anew.
 
     The directory may have been removed, or replaced, since it was opened.
@@ -129,8 +129,8 @@ def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | Non
         return _scanned(task, opened)
 
 
-def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, Damages]:
-    damages = Damages(skip=task.skip_damage)
+def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, DamagePolicy]:
+    damages = DamagePolicy(skip=task.skip_damage)
     pieces = store.scan_pieces(task.span.start, task.span.end)
     return one_batch(damages.records(pieces, task.span), task.span), damages
 
@@ -144,7 +144,7 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
     if batch is None:
         return Written(damaged=damages.count)
     work = _Work.of(task, batch, damages)
-    parts: dict[int, Part] = {}
+    parts: dict[int, TablePart] = {}
     try:
         for number, part in work.parts():
             parts[number] = part  # noqa: PERF403  # what is done is needed when one fails
@@ -180,7 +180,7 @@ class _Work:
     rejects: Mapping[int, Rejects]
 
     @classmethod
-    def of(cls, task: Task, batch: RecordBatch, damages: Damages) -> _Work:
+    def of(cls, task: Task, batch: RecordBatch, damages: DamagePolicy) -> _Work:
         rows = ChosenRows.of(batch, task.store, task.chosen)
         reader = Reader(batch, damages, min(_STEP_BYTES, task.file_bytes))
         takers = {each.dead_letters for each in task.outlets}
@@ -201,7 +201,7 @@ class _Work:
             if topic not in taken
         }
 
-    def parts(self) -> Iterator[tuple[int, Part]]:
+    def parts(self) -> Iterator[tuple[int, TablePart]]:
         """What each outlet gets; dead letters are known when all others are done."""
         for outlet in self.task.outlets:
             if outlet.number not in self.rejects:
@@ -210,7 +210,7 @@ class _Work:
             if outlet.number in self.rejects:
                 yield outlet.number, self._of_dead_letters(outlet)
 
-    def _of_messages(self, outlet: Outlet) -> Part:
+    def _of_messages(self, outlet: Outlet) -> TablePart:
         rows = self._of_topics(outlet)
         places = self.reader.batch.physical_offsets[rows]
         for columns in self._only_for_dead_letters(outlet, rows, places):
@@ -233,16 +233,16 @@ class _Work:
                 outlet, rows[(places >= first) & (places < outlet.from_offset)]
             )
 
-    def _of_dead_letters(self, outlet: Outlet) -> Part:
+    def _of_dead_letters(self, outlet: Outlet) -> TablePart:
         errors = self.rejects[outlet.number].errors
         places = self.reader.batch.physical_offsets[self.rows.order]
         bad = np.fromiter(errors, np.int64, len(errors))
         rows = self.rows.order[np.isin(places, bad)]
         return self._written(outlet, rows, self._with_errors)
 
-    def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> Part:
+    def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
         prefix = f"{self.task.span.start:020d}"
-        place = Place(
+        place = FilePlacement(
             outlet.folder,
             file_schema(outlet.layout),
             self.task.store,
@@ -258,7 +258,7 @@ class _Work:
         except BaseException:
             discard(files)
             raise
-        return Part(tuple(files), self.rows.next_offsets(rows))
+        return TablePart(tuple(files), self.rows.next_offsets(rows))
 
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Of messages; those whose bodies do not parse are among the rejects afterwards."""

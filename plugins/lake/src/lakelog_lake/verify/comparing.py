@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Limits:
+class VerifiableEnds:
     """Up to where something can be told, in bytes of the log.
 
     :ivar low: what the log begins with
@@ -51,7 +51,7 @@ class Comparison:
     :ivar bodies_may_lack: rows without a body are those whose body was parsed
     """
 
-    limits: Limits
+    limits: VerifiableEnds
     bodies_may_lack: bool = False
     found: Differences = attrs.field(factory=Differences)
     _next: dict[int, int] = attrs.field(factory=dict)

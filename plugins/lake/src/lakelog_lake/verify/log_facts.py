@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from lakelog.log.reading.pieces import Damage
-from lakelog_lake.log.range_reader import Damages, Span, steps
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, steps
 from lakelog_lake.log.selection import Chosen, chosen_rows, coded_topics
 from lakelog_lake.log.unpacking import unpacked
 from lakelog_lake.verify.row_facts import Queues, facts_of
@@ -25,14 +25,14 @@ _STEP_BYTES = 8 << 20
 
 
 @attrs.define
-class _Noted(Damages):
+class _Noted(DamagePolicy):
     """Remembers where the damage is."""
 
-    places: list[Span] = attrs.field(factory=list)
+    places: list[LogSpan] = attrs.field(factory=list)
 
     def met(self, damage: Damage) -> None:
         """Bytes that are no records."""
-        self.places.append(Span(damage.offset, damage.end_offset))
+        self.places.append(LogSpan(damage.offset, damage.end_offset))
 
 
 @attrs.define
@@ -45,11 +45,11 @@ class LogFacts:
     damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
 
     @property
-    def damaged(self) -> list[Span]:
+    def damaged(self) -> list[LogSpan]:
         """Where no records are."""
         return self.damages.places
 
-    def between(self, store: lakelog.Store, span: Span) -> Iterator[Facts]:
+    def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[Facts]:
         """In the order of the log, a few MiB at a time."""
         if span.end <= span.start:
             return

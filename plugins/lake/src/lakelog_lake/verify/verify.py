@@ -17,7 +17,7 @@ import numpy as np
 
 import lakelog
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.log.range_reader import Span
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.log.system_topics import is_system_topic
 from lakelog_lake.readback.landed_table import LandedTable
@@ -25,7 +25,7 @@ from lakelog_lake.readback.open import position_of, readable
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.verify.buckets import PART_BYTES, Buckets
-from lakelog_lake.verify.comparing import Comparison, Limits
+from lakelog_lake.verify.comparing import Comparison, VerifiableEnds
 from lakelog_lake.verify.differences import Differences
 from lakelog_lake.verify.log_facts import LogFacts
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Asked:
+class VerifyRequest:
     """What to compare.
 
     :ivar store: its name in the table
@@ -67,13 +67,13 @@ class Verified:
     :ivar damaged: parts of the log that are no records, and were not compared
     """
 
-    asked: Asked
+    asked: VerifyRequest
     position: Position
     log: LogBounds
     columns: tuple[str, ...]
     queues: Queues
     differences: Differences
-    damaged: tuple[Span, ...]
+    damaged: tuple[LogSpan, ...]
 
     @property
     def is_clean(self) -> bool:
@@ -82,7 +82,10 @@ class Verified:
 
 
 def verify_here(
-    asked: Asked, *, part_bytes: int = PART_BYTES, on_rows: Callable[[int], None] = lambda _: None
+    asked: VerifyRequest,
+    *,
+    part_bytes: int = PART_BYTES,
+    on_rows: Callable[[int], None] = lambda _: None,
 ) -> Verified:
     """Compare in this process.
 
@@ -103,13 +106,13 @@ def verify_here(
             buckets.add(facts_of(batch, queues))
             on_rows(batch.num_rows)
         source = LogFacts(_chosen(asked, queues), columns[1:], queues)
-        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
         comparison = Comparison(limits, has_parsed(asked.table.columns()))
         _compare(comparison, buckets, source, store, log, on_rows)
     return Verified(asked, position, log, columns, queues, comparison.found, tuple(source.damaged))
 
 
-def _rows(asked: Asked, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _rows(asked: VerifyRequest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with readable(asked.table.name):
         yield from asked.table.batches(asked.store, columns)
 
@@ -127,7 +130,7 @@ def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds
     return LogBounds(low, end)
 
 
-def _chosen(asked: Asked, queues: Queues) -> Chosen:
+def _chosen(asked: VerifyRequest, queues: Queues) -> Chosen:
     """RocketMQ's own topics are compared where the table has any of them."""
     if asked.chosen.topics is None and any(is_system_topic(topic) for topic, _ in queues.names):
         return attrs.evolve(asked.chosen, system_topics=True)
@@ -151,7 +154,7 @@ def _compare(  # each is one collaborator
             comparison.part(np.concatenate(waiting), buckets.take(part))
             waiting.clear()
 
-    span = Span(log.low, min(comparison.limits.end, log.end))
+    span = LogSpan(log.low, min(comparison.limits.end, log.end))
     for facts in source.between(store, span):
         on_rows(len(facts))
         numbers = buckets.numbers(facts)

@@ -32,7 +32,7 @@ from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
 from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES, TOPIC
 from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
 from lakelog_lake.sinks.iceberg_types import ids, kinds, wanted
-from lakelog_lake.tables.fields import Layout, Shape
+from lakelog_lake.tables.fields import Layout, TableShape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DAY
 from lakelog_lake.tables.position import Position, key, to_text
@@ -52,7 +52,7 @@ _LEAST_PARTS: Final = 3
 
 
 def spark_iceberg_sink(
-    session: SparkSession, table: str, shape: Shape | None = None
+    session: SparkSession, table: str, shape: TableShape | None = None
 ) -> SparkIcebergSink:
     """A table of a catalog of ``session``: ``CATALOG.NAMESPACE.TABLE``.
 
@@ -70,7 +70,7 @@ def spark_iceberg_sink(
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
         raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
     check_jar(session, ICEBERG_JAR)
-    return SparkIcebergSink(session, table, Shape() if shape is None else shape)
+    return SparkIcebergSink(session, table, TableShape() if shape is None else shape)
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ class SparkIcebergSink:
 
     session: SparkSession
     table: str
-    shape: Shape
+    shape: TableShape
     _found: _Found | None = None
     _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
@@ -309,7 +309,7 @@ def _quoted(table: str) -> str:
     return ".".join(f"`{part}`" for part in table.split("."))
 
 
-def _creation(table: str, shape: Shape) -> str:
+def _creation(table: str, shape: TableShape) -> str:
     topic = {} if shape.topic is None else {TOPIC: shape.topic}
     given = {**TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)

@@ -8,7 +8,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.sinks.base import Markable
-from lakelog_lake.tables.fields import Shape
+from lakelog_lake.tables.fields import TableShape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class SparkPlace:
             )
         return given
 
-    def sink(self, name: str, shape: Shape) -> Markable:
+    def sink(self, name: str, shape: TableShape) -> Markable:
         """A table, which may not be there yet."""
         from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 

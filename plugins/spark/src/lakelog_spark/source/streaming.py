@@ -24,7 +24,7 @@ from lakelog_lake.errors import OffsetGone, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
-from lakelog_lake.log.wanted import LAST, Span
+from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading.cuts import batch_end
 from lakelog_lake.reading.options import LATEST, PROCESSING_TIME, SKIP, ReadOptions
 from lakelog_lake.reading.plan import check_start, plan_between
@@ -72,7 +72,7 @@ class LakelogStreamReader(DataSourceStreamReader):
             if self._options.trigger == PROCESSING_TIME:
                 end = batch_end(
                     log,
-                    Span(reached, end),
+                    NumberSpan(reached, end),
                     self._options.max_bytes_per_batch,
                     self._options.max_rows_per_batch,
                 )
@@ -80,7 +80,7 @@ class LakelogStreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The runs of one batch."""
-        part = Span(self._place(start), self._place(end))
+        part = NumberSpan(self._place(start), self._place(end))
         self._tell_of_unfinished(part)
         self._reached = max(self._reached or 0, part.end)
         if part.low >= part.end:
@@ -89,7 +89,7 @@ class LakelogStreamReader(DataSourceStreamReader):
             found = plan_between(log, self._there(log, part), self._options)
         return [InputPartition(each) for each in found]
 
-    def _tell_of_unfinished(self, part: Span) -> None:
+    def _tell_of_unfinished(self, part: NumberSpan) -> None:
         """A batch that an earlier run planned and did not finish comes before all others."""
         if not self._asked and part.low < part.end:
             _log.warning(
@@ -98,7 +98,7 @@ class LakelogStreamReader(DataSourceStreamReader):
                 *(self._options.path, part.low, part.end),
             )
 
-    def _there(self, log: Landmarks, part: Span) -> Span:
+    def _there(self, log: Landmarks, part: NumberSpan) -> NumberSpan:
         """What of a batch is still in the log."""
         minimum = log.store.min_offset
         if part.low >= minimum:
@@ -106,7 +106,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         if self._options.lost != SKIP:
             raise OffsetGone(log.store.path, part.low, minimum, part.end)
         _log.warning("%s: %d to %d is gone", log.store.path, part.low, minimum)
-        return Span(minimum, max(minimum, part.end))
+        return NumberSpan(minimum, max(minimum, part.end))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one run."""
@@ -139,7 +139,7 @@ def _first(log: Landmarks, options: ReadOptions) -> int:
         return end
     check_start(log, options, end)
     if start.time_ms is not None:
-        return part_of_times(log, Span(minimum, end), Span(start.time_ms, LAST)).low
+        return part_of_times(log, NumberSpan(minimum, end), NumberSpan(start.time_ms, LAST)).low
     if start.offset is not None and start.offset < end:
         return log.before(max(start.offset, minimum), minimum)
     return end if start.offset is not None else minimum

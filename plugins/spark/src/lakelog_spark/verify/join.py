@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lakelog_lake.verify.comparing import Limits
+from lakelog_lake.verify.comparing import VerifiableEnds
 from lakelog_lake.verify.differences import (
     AHEAD,
     BODY,
@@ -28,7 +28,9 @@ MOST_ROWS: Final = 100_000
 _BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
 
 
-def joined_with(log: DataFrame, table: DataFrame, limits: Limits, *, may_lack: bool) -> DataFrame:
+def joined_with(
+    log: DataFrame, table: DataFrame, limits: VerifiableEnds, *, may_lack: bool
+) -> DataFrame:
     """A row for each place in the log that either side has."""
     from pyspark.sql import functions as f
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog_lake.log.system_topics import is_system_topic
 from lakelog_lake.readback.landed_table import DataFile
-from lakelog_lake.verify.comparing import Limits
-from lakelog_lake.verify.verify import Asked, LogBounds
+from lakelog_lake.verify.comparing import VerifiableEnds
+from lakelog_lake.verify.verify import LogBounds, VerifyRequest
 from lakelog_spark.verify.facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def table_rows(asked: Asked, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
     """The rows of the store, from the table's data files."""
     from pyspark.sql import functions as f
 
@@ -32,7 +32,7 @@ def table_rows(asked: Asked, spark: SparkSession, columns: Sequence[str]) -> Dat
     return whole.where(f.col("store") == asked.store).select(*columns)
 
 
-def before_end(rows: DataFrame, limits: Limits) -> DataFrame:
+def before_end(rows: DataFrame, limits: VerifiableEnds) -> DataFrame:
     """Without what landed while the table's files were looked up; a place may be null."""
     from pyspark.sql import functions as f
 
@@ -62,11 +62,11 @@ def _escaped(path: Any) -> str:
 
 
 def log_facts(
-    asked: Asked,
+    asked: VerifyRequest,
     spark: SparkSession,
     table: DataFrame,
     log: LogBounds,
-    limits: Limits,
+    limits: VerifiableEnds,
     columns: Sequence[str],
 ) -> DataFrame:
     """The records that should be rows."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import lakelog
 from lakelog_lake.readback.open import position_of
-from lakelog_lake.verify.comparing import Limits
+from lakelog_lake.verify.comparing import VerifiableEnds
 from lakelog_lake.verify.row_facts import compared, has_parsed
-from lakelog_lake.verify.verify import Asked, Verified, bounds_of
+from lakelog_lake.verify.verify import Verified, VerifyRequest, bounds_of
 from lakelog_spark.sessions.jobs import told
 from lakelog_spark.verify.facts import facts_of
 from lakelog_spark.verify.join import add_differing, counts, joined_with
@@ -21,10 +21,10 @@ from lakelog_spark.verify.sides import before_end, log_facts, table_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakelog_lake.log.range_reader import Span
+    from lakelog_lake.log.range_reader import LogSpan
 
 
-def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
+def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     """Compare in a Spark job; executors see the store and the table under the same paths.
 
     Raises :class:`~lakelog_lake.errors.SparkFailed`,
@@ -39,7 +39,7 @@ def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
         log = bounds_of(store, position, asked.table.name)
     with told("the comparison failed"):
         found_rows = table_rows(asked, spark, columns)
-        limits = Limits(log.low, position.end, position_of(asked.table, asked.store).end)
+        limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
         table = facts_of(before_end(found_rows, limits), columns)
         records = log_facts(asked, spark, table, log, limits, columns)
         may_lack = has_parsed(asked.table.columns())
@@ -50,5 +50,5 @@ def verify_by_spark(asked: Asked, spark: SparkSession) -> Verified:
             add_differing(found, queues, joined)
         finally:
             joined.unpersist()
-    damaged: tuple[Span, ...] = ()
+    damaged: tuple[LogSpan, ...] = ()
     return Verified(asked, position, log, columns, queues, found, damaged)

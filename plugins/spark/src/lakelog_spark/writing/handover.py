@@ -30,8 +30,8 @@ from lakelog_spark.writing.journal import (
 )
 from lakelog_spark.writing.resolve import missing
 from lakelog_spark.writing.staging import (
-    Part,
-    Staged,
+    StagedBatches,
+    StagedPart,
     folder_of,
     opened,
     remove,
@@ -70,7 +70,7 @@ class Handover:
         """Where the job's files stand."""
         return folder_of(self.store.path, self.job)
 
-    def run(self, parts: Sequence[Part] | None = None) -> int:
+    def run(self, parts: Sequence[StagedPart] | None = None) -> int:
         """Append what of the job is not in the log; how many rows that were.
 
         :param parts: what was staged; without effect where an earlier call has settled it
@@ -91,7 +91,7 @@ class Handover:
         except (LakelogError, OSError) as error:
             raise HandoverStopped(self.store.path, self.job, error) from error
 
-    def _settle(self, parts: Sequence[Part] | None) -> list[Part]:
+    def _settle(self, parts: Sequence[StagedPart] | None) -> list[StagedPart]:
         if parts is None:
             raise StagingLost(self.folder, f"the staged rows of job {self.job}", "none")
         ordered = sorted(parts, key=lambda each: each.partition)
@@ -102,7 +102,7 @@ class Handover:
         self.at("settled")
         return ordered
 
-    def _append_all(self, parts: Sequence[Part], journal: Journal) -> int:
+    def _append_all(self, parts: Sequence[StagedPart], journal: Journal) -> int:
         journal = looked_up(self.files, self.store, self.folder, parts, journal)
         before = journal.rows
         while journal.part < len(parts):
@@ -112,7 +112,7 @@ class Handover:
         self._clean()
         return journal.rows - before
 
-    def _append_part(self, part: Part, journal: Journal) -> Journal:
+    def _append_part(self, part: StagedPart, journal: Journal) -> Journal:
         if part.file is not None:
             verify(self.files, self.folder, part)
             with opened(self.folder, part) as staged:
@@ -120,7 +120,7 @@ class Handover:
                     journal = self._append_batch(staged, journal)
         return attrs.evolve(journal, part=journal.part + 1, batch=0)
 
-    def _append_batch(self, staged: Staged, journal: Journal) -> Journal:
+    def _append_batch(self, staged: StagedBatches, journal: Journal) -> Journal:
         """Append a batch, or what is left of it; the answer is about the next one."""
         messages = staged.messages(journal.batch)
         if journal.left is not None:
@@ -147,7 +147,11 @@ class Handover:
 
 
 def looked_up(
-    files: FileSystem, store: lakelog.Store, folder: Path, parts: Sequence[Part], journal: Journal
+    files: FileSystem,
+    store: lakelog.Store,
+    folder: Path,
+    parts: Sequence[StagedPart],
+    journal: Journal,
 ) -> Journal:
     """What is known once the log was asked about the append that may have begun, if one may."""
     if journal.offset is None:

@@ -15,7 +15,7 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog_spark.writing.errors import BadJournal
-from lakelog_spark.writing.staging import Part
+from lakelog_spark.writing.staging import StagedPart
 
 JOURNAL: Final = "journal.json"
 MANIFEST: Final = "manifest.json"
@@ -61,18 +61,18 @@ def write_journal(files: FileSystem, folder: Path, journal: Journal) -> None:
     _write(files, folder / JOURNAL, attrs.asdict(journal))
 
 
-def read_manifest(files: FileSystem, folder: Path) -> list[Part] | None:
+def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
     """What is to be appended, if that is settled; raises :class:`.BadJournal`."""
     found = _read(files, folder / MANIFEST)
     if found is None:
         return None
     try:
-        return [Part(**each) for each in found["parts"]]
+        return [StagedPart(**each) for each in found["parts"]]
     except (KeyError, TypeError):
         raise BadJournal(folder / MANIFEST, _short(found)) from None
 
 
-def write_manifest(files: FileSystem, folder: Path, parts: Sequence[Part]) -> None:
+def write_manifest(files: FileSystem, folder: Path, parts: Sequence[StagedPart]) -> None:
     """Settle what is to be appended."""
     _write(files, folder / MANIFEST, {"parts": [attrs.asdict(each) for each in parts]})
 

@@ -100,7 +100,7 @@ _OVERHEAD: Final = 160
 
 
 @attrs.frozen
-class Target:
+class WriteTarget:
     """What a task has to know of the store.
 
     :ivar queues: how many queues a message that names none is spread over
@@ -117,7 +117,7 @@ class Target:
     store_host: str
 
     @classmethod
-    def of(cls, core: StoreSettings) -> Target:
+    def of(cls, core: StoreSettings) -> WriteTarget:
         """From the settings of the store."""
         return cls(
             core.max_message_size_bytes,
@@ -137,10 +137,10 @@ class Target:
         )
 
 
-class Rows:
+class PartitionRows:
     """The rows of one partition, as batches of messages, each to be appended at once."""
 
-    def __init__(self, target: Target, partition: int, *, decompress: bool) -> None:
+    def __init__(self, target: WriteTarget, partition: int, *, decompress: bool) -> None:
         self._target = target
         self._partition = partition
         self._cleared = ~_PACKED if decompress else ~0

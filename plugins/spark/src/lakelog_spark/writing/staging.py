@@ -43,7 +43,7 @@ _GIVEN: Final = 1 + [each.name for each in attrs.fields(Message)].index("reconsu
 
 
 @attrs.frozen
-class Part:
+class StagedPart:
     """The staged rows of one partition.
 
     :ivar file: its name in the folder of the job; ``None`` where there are no rows
@@ -64,7 +64,7 @@ def folder_of(store: Path, job: str) -> Path:
 
 def stage(
     files: FileSystem, folder: Path, partition: int, run: str, batches: Iterable[list[Message]]
-) -> Part:
+) -> StagedPart:
     """Write the rows of one partition; durable when this returns.
 
     :param run: the run of the job, whose files one abort removes
@@ -73,7 +73,7 @@ def stage(
     rest = iter(batches)
     first = next(rest, None)
     if first is None:
-        return Part(partition, None, 0, 0, 0, 0)
+        return StagedPart(partition, None, 0, 0, 0, 0)
     files.make_dir(folder)
     unfinished = folder / (name + _UNFINISHED)
     sink = _Sink(files.open(unfinished, write=True, create=True))
@@ -88,7 +88,7 @@ def stage(
         sink.file.close()
     files.rename(unfinished, folder / name)
     files.sync_dir(folder)
-    return Part(partition, name, sum(counts), len(counts), sink.written, sink.crc)
+    return StagedPart(partition, name, sum(counts), len(counts), sink.written, sink.crc)
 
 
 def _write(sink: _Sink, batches: Iterable[list[Message]]) -> list[int]:
@@ -138,7 +138,7 @@ class _Sink:
         """The owner closes."""
 
 
-def verify(files: FileSystem, folder: Path, part: Part) -> None:
+def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
     """Raise :class:`.StagingLost` if the file is not as it was staged."""
     if part.file is None:
         return
@@ -165,14 +165,14 @@ def _crc_of(file: File) -> int:
 
 
 @contextmanager
-def opened(folder: Path, part: Part) -> Iterator[Staged]:
+def opened(folder: Path, part: StagedPart) -> Iterator[StagedBatches]:
     """The batches of a file that was verified; one at a time is in memory."""
     with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
-        yield Staged(reader)
+        yield StagedBatches(reader)
 
 
 @attrs.frozen
-class Staged:
+class StagedBatches:
     """Batches of messages by their numbers."""
 
     _reader: pa.ipc.RecordBatchFileReader
@@ -185,7 +185,7 @@ class Staged:
         return list(map(Message, *each))
 
 
-def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[Part]) -> None:
+def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedPart]) -> None:
     """Move staged files to the folder of a job; what is there already was moved before."""
     files.make_dir(folder)
     for name in (part.file for part in parts if part.file is not None):

@@ -24,9 +24,9 @@ from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import JOURNAL, LastBatch
 from lakelog_spark.writing.options import WriteOptions, checked_job, query_id
 from lakelog_spark.writing.pruning import prune
-from lakelog_spark.writing.rows import Rows, Target, check
-from lakelog_spark.writing.staging import Part, adopt, folder_of, remove, stage
-from lakelog_spark.writing.writer import Staged
+from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check
+from lakelog_spark.writing.staging import StagedPart, adopt, folder_of, remove, stage
+from lakelog_spark.writing.writer import StagedMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         self._checkpoint = checkpoint
         self._run = uuid4().hex
         with open_to_append(options.path, options.settings, create=options.create) as store:
-            self._target = Target.of(store.settings.core)
+            self._target = WriteTarget.of(store.settings.core)
 
     @cached_property
     def _query(self) -> str:
@@ -63,14 +63,14 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         named = self._options.job if self._options.named else query_id(self._checkpoint)
         return checked_job(_STREAM + named)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage one partition; which batch it is of, a task is not told."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        rows = Rows(self._target, partition, decompress=self._options.decompress)
+        rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
         folder = folder_of(self._options.path, self._query)
         files = RealFileSystem.of_store(self._options.path)
-        return Staged(stage(files, folder, partition, self._run, rows.batches(iterator)))
+        return StagedMessage(stage(files, folder, partition, self._run, rows.batches(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Hand over one batch; durable when this returns."""
@@ -98,7 +98,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         with suppress(OSError):  # pruning takes what stays
             remove(RealFileSystem(), folder_of(self._options.path, self._query), names)
 
-    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
+    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
         parts = _staged(messages)
         if len({each.partition for each in parts}) != len(messages):
             expected = f"one file for each of {len(messages)} partitions"
@@ -107,5 +107,5 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return parts
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
-    return [each.part for each in messages if isinstance(each, Staged) and each.part]
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+    return [each.part for each in messages if isinstance(each, StagedMessage) and each.part]

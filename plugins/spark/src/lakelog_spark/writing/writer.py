@@ -21,8 +21,8 @@ from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.journal import read_journal, read_manifest
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.pruning import prune
-from lakelog_spark.writing.rows import Rows, Target, check
-from lakelog_spark.writing.staging import Part, folder_of, remove_run, stage
+from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check
+from lakelog_spark.writing.staging import StagedPart, folder_of, remove_run, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Staged(WriterCommitMessage):
+class StagedMessage(WriterCommitMessage):
     """What a task tells the driver; ``part`` is ``None`` where the job was staged before."""
 
-    part: Part | None
+    part: StagedPart | None
 
 
 class LakelogWriter(DataSourceArrowWriter):
@@ -52,23 +52,23 @@ class LakelogWriter(DataSourceArrowWriter):
         self._run = uuid4().hex
         self._folder = folder_of(options.path, options.job)
         with open_to_append(options.path, options.settings, create=options.create) as store:
-            self._target = Target.of(store.settings.core)
+            self._target = WriteTarget.of(store.settings.core)
         files = RealFileSystem()
         self._is_staged = (
             read_manifest(files, self._folder) is not None
             or read_journal(files, self._folder) is not None
         )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage one partition."""
         if self._is_staged:
-            return Staged(None)
+            return StagedMessage(None)
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        rows = Rows(self._target, partition, decompress=self._options.decompress)
+        rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
         batches = rows.batches(iterator)
         files = RealFileSystem.of_store(self._options.path)
-        return Staged(stage(files, self._folder, partition, self._run, batches))
+        return StagedMessage(stage(files, self._folder, partition, self._run, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Hand over what was staged; durable when this returns."""
@@ -79,8 +79,8 @@ class LakelogWriter(DataSourceArrowWriter):
             handover.run(None if self._is_staged else self._parts(messages))
             prune(files, options.path)
 
-    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
-        parts = [each.part for each in messages if isinstance(each, Staged) and each.part]
+    def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+        parts = [each.part for each in messages if isinstance(each, StagedMessage) and each.part]
         if len({each.partition for each in parts}) != len(messages):
             expected = f"one file for each of {len(messages)} partitions"
             raise StagingLost(self._folder, expected, sorted(each.partition for each in parts))

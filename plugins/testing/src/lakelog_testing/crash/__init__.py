@@ -86,7 +86,7 @@ from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import Image, all_lost, images, nothing_lost
 from lakelog_testing.crash.ledger import Ledger
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.simulation import Broken, Outcome, simulate
+from lakelog_testing.crash.simulation import Broken, SimulationResult, simulate
 from lakelog_testing.crash.verdicts import Violation
 
 __all__ = [
@@ -96,8 +96,8 @@ __all__ = [
     "CrashPoint",
     "Image",
     "Ledger",
-    "Outcome",
     "SimFileSystem",
+    "SimulationResult",
     "Violation",
     "all_lost",
     "images",

@@ -15,7 +15,7 @@ from pathlib import Path
 from lakelog_testing.crash.longrun import (
     FLUSHES,
     WRITERS,
-    Row,
+    LongRunRow,
     add_to_tally,
     all_pairs,
     read_tally,
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _tell(rows)
 
 
-def _tell(rows: Iterable[Row]) -> int:
+def _tell(rows: Iterable[LongRunRow]) -> int:
     table = summed(rows)
     _say(f"{'writer':<8} {'flush':<13} {'images':>9} {'second':>9} {'images/s':>9} broken")
     for row in table:

@@ -79,7 +79,7 @@ class HastyFileSystem(RealFileSystem):
         self.moved.update(str(path) for path in paths if path.is_dir())
 
 
-class Place:
+class ImageDirectory:
     """A directory that holds one image after another; only differences are written.
 
     :ivar path: the directory

@@ -14,7 +14,7 @@ from random import Random
 from threading import Lock, Thread, get_ident
 from typing import Any, Final
 
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 
 _MOST_PUTS: Final = 12
 """Limit for one roll: a put may be refused, or another thread may just have started a segment."""
@@ -36,7 +36,7 @@ class Interleaving:
 
     def __init__(
         self,
-        owned: OwnedLog,
+        owned: OwnedStore,
         put: Callable[[int], None],
         rng: Random,
         rolls: int,

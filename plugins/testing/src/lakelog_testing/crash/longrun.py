@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.simulation import Outcome, simulate
+from lakelog_testing.crash.simulation import SimulationResult, simulate
 
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 FLUSHES: Final = ("none", "timed", "inline", "group-commit")
@@ -36,7 +36,7 @@ VARIANTS: Final[tuple[Mapping[str, Any], ...]] = (
 
 
 @attrs.frozen
-class Row:
+class LongRunRow:
     """The results of one task, or of all tasks of a pair.
 
     :ivar second: number of images of a crash during a recovery, or shortly after it
@@ -57,13 +57,13 @@ class Row:
         return self.writer, self.flush
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Row:
+    def of(cls, outcome: SimulationResult) -> LongRunRow:
         """The result of one task."""
         plan, found = outcome.plan, [str(each) for each in outcome.violations]
         said = (outcome.command(), *found) if found else ()
         return cls(plan.writer, plan.flush, outcome.images, outcome.second, outcome.seconds, said)
 
-    def plus(self, more: Row) -> Row:
+    def plus(self, more: LongRunRow) -> LongRunRow:
         """The sum of two results of the same pair."""
         return attrs.evolve(
             self,
@@ -74,24 +74,24 @@ class Row:
         )
 
 
-def summed(rows: Iterable[Row]) -> list[Row]:
+def summed(rows: Iterable[LongRunRow]) -> list[LongRunRow]:
     """One row for each pair."""
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], LongRunRow] = {}
     for row in rows:
         found[row.pair] = found[row.pair].plus(row) if row.pair in found else row
     return list(found.values())
 
 
-def read_tally(path: Path) -> list[Row]:
+def read_tally(path: Path) -> list[LongRunRow]:
     """The results of earlier runs."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [
-        Row(**{**found, "violations": tuple(found["violations"])})
+        LongRunRow(**{**found, "violations": tuple(found["violations"])})
         for found in map(json.loads, lines)
     ]
 
 
-def add_to_tally(path: Path, row: Row) -> None:
+def add_to_tally(path: Path, row: LongRunRow) -> None:
     """Append the result of a task."""
     with path.open("a") as file:
         file.write(json.dumps(attrs.asdict(row)) + "\n")
@@ -103,7 +103,7 @@ def run_all(
     seed: int,
     processes: int,
     keep: Path | None = None,
-) -> Iterator[Row]:
+) -> Iterator[LongRunRow]:
     """Yield the result of each task as it ends.
 
     :param images: number of images for each pair; slightly more may be tried
@@ -112,7 +112,7 @@ def run_all(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
 
-        def begun(count: int) -> set[Future[Row]]:
+        def begun(count: int) -> set[Future[LongRunRow]]:
             return {pool.submit(_run, *task, keep) for task in islice(work, count)}
 
         running = begun(2 * processes)
@@ -134,9 +134,9 @@ def _tasks(
             yield plan, min(images - start, IMAGES_OF_A_TASK), seed + number * _SEEDS_APART
 
 
-def _run(plan: CrashPlan, images: int, seed: int, keep: Path | None) -> Row:
+def _run(plan: CrashPlan, images: int, seed: int, keep: Path | None) -> LongRunRow:
     folder = keep / f"{plan.writer}-{plan.flush}-{seed}" if keep else None
-    return Row.of(simulate(plan, images, seed, keep=folder, most_violations=3))
+    return LongRunRow.of(simulate(plan, images, seed, keep=folder, most_violations=3))
 
 
 def all_pairs(writers: Sequence[str], flushes: Sequence[str]) -> list[tuple[str, str]]:

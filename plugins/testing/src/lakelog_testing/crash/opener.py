@@ -17,7 +17,7 @@ from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store.open import Opening
-from lakelog.store.owner import OwnedLog
+from lakelog.store.owner import OwnedStore
 from lakelog.store.recover import recover
 from lakelog.store.store import Store
 from lakelog_doctor.repair import repair
@@ -32,7 +32,7 @@ TOOLS: Final[tuple[Tool, ...]] = (recover, repair)
 """Tools that an operator may run on a store before a program opens it."""
 
 
-def owned_by(store: Store) -> OwnedLog:
+def owned_by(store: Store) -> OwnedStore:
     """The log of a store that this process owns."""
     owned = store._owned
     assert owned is not None, "only owners are crashed"

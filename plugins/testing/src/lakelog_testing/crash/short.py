@@ -23,7 +23,7 @@ import attrs
 from lakelog.codec import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.consumequeue.consumequeues import ConsumeQueues
-from lakelog.dispatch.run import Dispatching, Named, resume
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.errors import DispatchStopped, LakelogError
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.identity import read_identity
@@ -36,7 +36,7 @@ from lakelog.log.reading.scan import scan
 from lakelog.log.reading.source import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
-from lakelog.recovery.examine import Plan, examine
+from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.recovery.mend import mend
 from lakelog.store.strategies import make_dispatchers
 from lakelog_testing.crash.asides import LogBytes
@@ -64,7 +64,7 @@ _Key: TypeAlias = "tuple[Any, ...]"
 
 
 @attrs.frozen
-class Held:
+class QueueContents:
     """The contents of queues, as columns.
 
     :ivar queues: bounds and units of each queue
@@ -73,7 +73,7 @@ class Held:
     queues: Mapping[Queue, tuple[tuple[int, int] | None, Units | None]]
 
     @classmethod
-    def by(cls, reader: QueueReader, minimum: int) -> Held:
+    def by(cls, reader: QueueReader, minimum: int) -> QueueContents:
         """Read all queues of a dispatcher."""
 
         def read(queue: Queue) -> tuple[tuple[int, int] | None, Units | None]:
@@ -84,7 +84,7 @@ class Held:
 
         return cls({queue: read(queue) for queue in reader.queues()})
 
-    def check(self, queues: Queues, gone: Mapping[str, bool], log: Log, end: int) -> None:
+    def check(self, queues: Queues, gone: Mapping[str, bool], log: RecoveredLog, end: int) -> None:
         """Check that every record is at its place in its queue, and every unit points to a record.
 
         :param gone: topics with removed queues, and whether the removal had finished
@@ -99,7 +99,7 @@ class Held:
                 _check_empty(queue, units, log, end, must=gone.get(queue[0], True))
 
 
-def _check_empty(queue: Queue, units: Units, log: Log, end: int, *, must: bool) -> None:
+def _check_empty(queue: Queue, units: Units, log: RecoveredLog, end: int, *, must: bool) -> None:
     """Check an empty or removed queue; ``must`` is whether its removal had finished."""
     offsets = units.offsets.tolist()
     if offsets and max(offsets) >= end:
@@ -111,7 +111,7 @@ def _check_empty(queue: Queue, units: Units, log: Log, end: int, *, must: bool) 
 
 
 @attrs.frozen(eq=False)
-class Log:
+class RecoveredLog:
     """A recovered log.
 
     :ivar pieces: its pieces
@@ -123,7 +123,7 @@ class Log:
     pieces: Sequence[Piece]
     found: Mapping[int, StoredMessage]
     equal: dict[int, Entry] = attrs.field(factory=dict)
-    held: dict[Any, list[Held]] = attrs.field(factory=dict)
+    held: dict[Any, list[QueueContents]] = attrs.field(factory=dict)
     _rests: dict[int, list[Piece]] = attrs.field(factory=dict)
 
     def rest(self, start: int) -> list[Piece]:
@@ -134,7 +134,7 @@ class Log:
 
 
 @attrs.frozen
-class Decoder:
+class CachedDecoder:
     """Decodes equal bytes at one place once.
 
     :ivar known: results by all inputs
@@ -154,15 +154,15 @@ class Decoder:
 
 
 @attrs.frozen
-class ShortWay:
+class FastChecker:
     """Checks directories left by crashes; one instance for each run.
 
     :ivar logs: recovered logs, by all of their bytes
     """
 
     opener: Opener
-    logs: dict[_Key, Log] = attrs.field(factory=dict)
-    decoder: Decoder = attrs.field(factory=Decoder)
+    logs: dict[_Key, RecoveredLog] = attrs.field(factory=dict)
+    decoder: CachedDecoder = attrs.field(factory=CachedDecoder)
 
     def begin_run(self) -> None:
         """Clear the caches for a new run."""
@@ -201,7 +201,7 @@ class ShortWay:
     def _directory(self, path: Path) -> StoreDirectory:
         return StoreDirectory.of(self.opener.real, path, self.opener.settings.core)
 
-    def _recovered(self, directory: StoreDirectory) -> Plan:
+    def _recovered(self, directory: StoreDirectory) -> RecoveryPlan:
         core = self.opener.settings.core
         try:
             plan = examine(directory, core, decode=self.decoder)
@@ -211,7 +211,9 @@ class ShortWay:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
         return plan
 
-    def _log(self, directory: StoreDirectory, plan: Plan, segments: Mapping[int, bytes]) -> Log:
+    def _log(
+        self, directory: StoreDirectory, plan: RecoveryPlan, segments: Mapping[int, bytes]
+    ) -> RecoveredLog:
         size, end = self.opener.settings.core.segment_size_bytes, plan.end_offset
         known = read_damage(directory.files, directory.path)
         places = tuple((each.offset, each.end_offset, each.head, each.unproven) for each in known)
@@ -226,8 +228,8 @@ class ShortWay:
     def _check_derived(
         self,
         directory: StoreDirectory,
-        plan: Plan,
-        log: Log,
+        plan: RecoveryPlan,
+        log: RecoveredLog,
         expected: Expected,
         rng: Random,
         beside: object | None,
@@ -250,11 +252,11 @@ class ShortWay:
     def _derived(
         self,
         directory: StoreDirectory,
-        plan: Plan,
-        log: Log,
+        plan: RecoveryPlan,
+        log: RecoveredLog,
         live: Sequence[StoredMessage],
         rng: Random,
-    ) -> list[Held]:
+    ) -> list[QueueContents]:
         """Resume dispatchers, dispatch what they lack, and read all queues."""
         opener, path = self.opener, directory.path
         context = Context(path, opener.settings.core, directory.files)
@@ -272,16 +274,16 @@ class ShortWay:
             for index in (each for each in found if isinstance(each, KeyIndex) and live):
                 _check_keys(index, live, rng)
             readers = [each for each in found if isinstance(each, QueueReader)]
-            return [Held.by(each, plan.minimum) for each in readers]
+            return [QueueContents.by(each, plan.minimum) for each in readers]
 
 
-def _quiet(each: Named) -> None:
+def _quiet(each: NamedDispatcher) -> None:
     """Stop the syncing thread: the files are read once."""
     if isinstance(each.dispatcher, ConsumeQueues):
         each.dispatcher._flushing.stop()
 
 
-def _let_go(each: Named) -> None:
+def _let_go(each: NamedDispatcher) -> None:
     """Close files without the sync that queues make."""
     if isinstance(each.dispatcher, ConsumeQueues):
         for queue in each.dispatcher._queues.values():
@@ -292,20 +294,22 @@ def _let_go(each: Named) -> None:
         each.dispatcher.close()
 
 
-def _read(pieces: Iterator[Piece]) -> Log:
+def _read(pieces: Iterator[Piece]) -> RecoveredLog:
     found, kept = {}, list(pieces)
     for piece in kept:
         if not isinstance(piece, Blank | Damage):
             for at in range(len(piece)):
                 message = piece.message(at)
                 found[message.physical_offset] = message
-    return Log(kept, found)
+    return RecoveredLog(kept, found)
 
 
-def _dispatch(path: Path, dispatchers: Sequence[Named], start: int, log: Log, end: int) -> None:
+def _dispatch(
+    path: Path, dispatchers: Sequence[NamedDispatcher], start: int, log: RecoveredLog, end: int
+) -> None:
     if not dispatchers or start >= end:
         return
-    dispatching = Dispatching(path, dispatchers, start)
+    dispatching = DispatchCursor(path, dispatchers, start)
     with suppress(DispatchStopped):
         dispatching.run(log.rest(start))
     if dispatching.offset < end:

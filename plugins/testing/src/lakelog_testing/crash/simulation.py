@@ -20,12 +20,12 @@ from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
 from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
-from lakelog_testing.crash.hasty import Place
+from lakelog_testing.crash.hasty import ImageDirectory
 from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.short import ShortWay
+from lakelog_testing.crash.short import FastChecker
 from lakelog_testing.crash.verdicts import Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
@@ -66,7 +66,7 @@ class _Enough(Exception):
 
 
 @attrs.define
-class Outcome:
+class SimulationResult:
     """The result of a simulation.
 
     :ivar images: number of images that were checked, all different within a run
@@ -97,16 +97,18 @@ def simulate(
     *,
     keep: Path | None = None,
     most_violations: int = 1,
-) -> Outcome:
+) -> SimulationResult:
     """Crash stores of ``plan``, up to a number of checked images, or of violations.
 
     :param keep: a folder for images that violate a guarantee
     :param most_violations: limit of violations
     """
-    outcome, started = Outcome(plan, seed), time.process_time()
+    outcome, started = SimulationResult(plan, seed), time.process_time()
     with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
         opener = Opener.of(plan)
-        ways = Ways(opener, folder, Place(memory / "image", opener.real), ShortWay(opener))
+        ways = CheckerKind(
+            opener, folder, ImageDirectory(memory / "image", opener.real), FastChecker(opener)
+        )
         simulation = _Simulation(plan, ways, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
@@ -174,7 +176,7 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 
 @attrs.frozen
-class Ways:
+class CheckerKind:
     """The two ways to check an image.
 
     :ivar folder: for images that are checked completely
@@ -183,8 +185,8 @@ class Ways:
 
     opener: Opener
     folder: Path
-    place: Place
-    short: ShortWay
+    place: ImageDirectory
+    short: FastChecker
 
     def check(
         self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
@@ -210,9 +212,9 @@ class Ways:
 @attrs.frozen
 class _Simulation:
     plan: CrashPlan
-    ways: Ways
+    ways: CheckerKind
     folder: Path
-    outcome: Outcome
+    outcome: SimulationResult
     keep: Path | None
     most: int
     most_violations: int

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakelog.registry import Registry
-from lakelog.settings.explain import Row, rows
+from lakelog.settings.explain import SettingRow, rows
 from lakelog.settings.schema import plain_value, schema
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
@@ -45,11 +45,11 @@ def print_schema() -> None:
     write_document(schema(Registry.load(None, os.environ).sections()))
 
 
-def _as_json(row: Row) -> dict[str, object]:
+def _as_json(row: SettingRow) -> dict[str, object]:
     return {"key": row.key, "value": plain_value(row.value), "origin": row.origin}
 
 
-def _print(found: list[Row]) -> None:
+def _print(found: list[SettingRow]) -> None:
     table = Table("setting", "value", "origin", box=None, pad_edge=False)
     for row in found:
         table.add_row(row.key, _spoken(row.value), row.origin)
@@ -57,7 +57,7 @@ def _print(found: list[Row]) -> None:
     console.print(table) if console.is_terminal else _print_plain(found)
 
 
-def _print_plain(found: list[Row]) -> None:
+def _print_plain(found: list[SettingRow]) -> None:
     """Whole lines for other programs: nothing is folded to a width."""
     for row in found:
         typer.echo(f"{row.key} = {_spoken(row.value)}  ({row.origin})")

@@ -17,7 +17,7 @@ from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
 from lakelog_cli.recordlines import Row, blank_line, record_lines
 from lakelog_cli.shown import shown
-from lakelog_cli.walk import Damages, walk
+from lakelog_cli.walk import DamageCounter, walk
 
 
 def dump(
@@ -34,14 +34,14 @@ def dump(
     What is damaged has no line: it is told on stderr, what is behind it follows, and the exit code
     is 1. Of a store that somebody writes to, later lines may know more than earlier ones.
     """
-    damages = Damages()
+    damages = DamageCounter()
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
     if damages.count:
         raise typer.Exit(FOUND)
 
 
-def _everything(store: Store, damages: Damages) -> Iterator[Row]:
+def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     queues = store.queues()
     rows = [queue_line(store, queue) for queue in queues]
     yield store_line(store, rows)
@@ -57,7 +57,7 @@ def _everything(store: Store, damages: Damages) -> Iterator[Row]:
     yield from (query_line(store, topic, key) for topic, key in keys)
 
 
-def _log(store: Store, keys: KeysSeen | None, damages: Damages) -> Iterator[Row]:
+def _log(store: Store, keys: KeysSeen | None, damages: DamageCounter) -> Iterator[Row]:
     for piece in walk(store, damages):
         yield from _lines(piece)
         if keys is not None and isinstance(piece, RecordBatch):

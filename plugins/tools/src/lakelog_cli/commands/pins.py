@@ -13,7 +13,7 @@ import typer
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Pin, read_pins, remove_pin
-from lakelog.housekeeping.judging import Judge
+from lakelog.housekeeping.judging import PinValidator
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.store import Store
 from lakelog_cli.group import LakelogGroup
@@ -79,7 +79,7 @@ def remove(
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
     """What each holds, and a line for it."""
     after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
-    log, judge = (store.min_offset, store.max_offset), Judge(store.scan_pieces)
+    log, judge = (store.min_offset, store.max_offset), PinValidator(store.scan_pieces)
     found, rows = [], []
     for each in pins:
         expired = each.has_expired(now_ms, after_ms)

@@ -15,7 +15,7 @@ from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.walk import Damages, walk
+from lakelog_cli.walk import DamageCounter, walk
 
 
 def scan(
@@ -34,7 +34,7 @@ def scan(
 
     The exit code is 1 where damage was met: messages may be missing in between.
     """
-    damages = Damages()
+    damages = DamageCounter()
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         messages = islice(_messages(walk(opened, damages, start, end), end), limit)
         write_messages(messages, as_json=as_json)

@@ -14,8 +14,8 @@ from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_daemon.daemon import Daemon, Ending
-from lakelog_daemon.logs import LogWriter, Target, fields, start_log, stop_log
-from lakelog_daemon.plan import Plan
+from lakelog_daemon.logs import LogTarget, LogWriter, fields, start_log, stop_log
+from lakelog_daemon.plan import ServePlan
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
@@ -68,7 +68,7 @@ def serve(
     Exit codes: 0 stopped; 3 another process owns the store; 4 a write or sync failed; 6 not stopped
     in time, so that the next owner recovers the store.
     """
-    plan = Plan.make(
+    plan = ServePlan.make(
         store,
         services=services or (),
         settings=settings,
@@ -91,6 +91,6 @@ def serve(
 
 def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:
     try:
-        return start_log(Target(file), level.upper(), as_json=log_format is LogFormat.JSON)
+        return start_log(LogTarget(file), level.upper(), as_json=log_format is LogFormat.JSON)
     except OSError as error:
         raise typer.BadParameter(f"--log-file {file}: {error.strerror}") from None

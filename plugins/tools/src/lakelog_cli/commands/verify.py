@@ -19,7 +19,7 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.store.store import Store
 from lakelog_cli.crashes import Crash, crash_of
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import Reporter
+from lakelog_cli.findings import ProblemReporter
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.walk import directory_of, walk_parts
@@ -104,7 +104,7 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         if checking is not None:
             held.callback(checking.close)
         crash = crash_of(opened)
-        reporter = Reporter(crash, as_json=as_json)
+        reporter = ProblemReporter(crash, as_json=as_json)
         for missing in crash.missing if crash is not None else ():
             reporter.missing(missing)
         found = _findings(opened, checking, reporter, processes)
@@ -135,7 +135,7 @@ def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:
 
 
 def _findings(
-    store: Store, checking: Checking | None, reporter: Reporter, processes: int | None
+    store: Store, checking: Checking | None, reporter: ProblemReporter, processes: int | None
 ) -> Findings:
     problems = directory_of(store).problems(store.settings.core.segment_size_bytes)
     for problem in problems:
@@ -165,7 +165,7 @@ class _Verdict:
     """What was found, all of it."""
 
     found: Findings
-    reporter: Reporter
+    reporter: ProblemReporter
     crash: Crash | None
     names: tuple[str, ...]
 

@@ -12,8 +12,8 @@ import attrs
 from lakelog_lake.bodies.avro import Renamed, columns_of, datum, understood
 from lakelog_lake.bodies.names import needs, refused
 from lakelog_lake.bodies.registry.client import (
-    Registry,
     Schema,
+    SchemaRegistry,
     UnknownSchema,
     header_of,
     split,
@@ -33,7 +33,7 @@ class RegistryAvro(Rowwise):
     :ivar reader: the schema that the columns are of
     """
 
-    registry: Registry
+    registry: SchemaRegistry
     reader: Schema
 
     @classmethod

@@ -53,7 +53,7 @@ class Schema:
 
 
 @attrs.frozen
-class Registry:
+class SchemaRegistry:
     """Where one is; a value that travels to the processes which parse.
 
     :ivar url: without user and password; :ivar auth: of them a header
@@ -65,7 +65,7 @@ class Registry:
     auth: str | None = attrs.field(default=None, repr=False)
 
     @classmethod
-    def at(cls, url: str, form: str | None = None) -> Registry:
+    def at(cls, url: str, form: str | None = None) -> SchemaRegistry:
         """``http://[USER:PASSWORD@]HOST:PORT[/PATH]``; else :data:`USER_INFO` has who asks."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -160,10 +160,10 @@ def header_of(body: bytes) -> int:
     return int.from_bytes(body[1:_HEADER_BYTES], "big")
 
 
-def split(place: str, name: str, form: str | None = None) -> tuple[Registry, str, str]:
+def split(place: str, name: str, form: str | None = None) -> tuple[SchemaRegistry, str, str]:
     """Of ``URL#SUBJECT[#MESSAGE]`` the registry, the schema, and the message."""
     url, _, rest = place.partition("#")
     schema, _, message = rest.partition("#")
     if not schema:
         raise refused(f"a registry needs a subject: {name}:URL#SUBJECT, or URL#id=1", "--body")
-    return Registry.at(url, form), schema, message
+    return SchemaRegistry.at(url, form), schema, message

@@ -16,8 +16,8 @@ import attrs
 from lakelog_lake.bodies.names import needs, refused
 from lakelog_lake.bodies.protobuf import Protobuf
 from lakelog_lake.bodies.registry.client import (
-    Registry,
     Schema,
+    SchemaRegistry,
     UnknownSchema,
     header_of,
     split,
@@ -35,7 +35,7 @@ _FIRST: Final = (0,)
 class RegistryProtobuf(Protobuf):
     """A parser of bodies that begin with a header."""
 
-    registry: Registry
+    registry: SchemaRegistry
 
     @classmethod
     def at(cls, place: str) -> RegistryProtobuf:
