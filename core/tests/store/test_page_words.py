@@ -179,7 +179,7 @@ words = memoryview(mmap.mmap(fd, page.PAGE_BYTES, access=mmap.ACCESS_READ)).cast
 places = [getattr(page, name) for name in sys.argv[2:]]
 before, moves = dict.fromkeys(places, 0), 0
 print("ready", flush=True)
-while words[page.STATE] == page.State.OPEN:
+while words[page.STATE] == page.OwnerState.OPEN:
     for word in places:
         now = words[word]
         assert now >= before[word], (word, before[word], now)

@@ -80,8 +80,8 @@ def test_a_stop_that_takes_too_long_ends_as_it_is(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; "
         "from lakelog_daemon.deadline import Deadline; "
-        "from lakelog_daemon.logs import Target, start_log\n"
-        "log = start_log(Target(Path(sys.argv[1])), 'INFO', as_json=True)\n"
+        "from lakelog_daemon.logs import LogTarget, start_log\n"
+        "log = start_log(LogTarget(Path(sys.argv[1])), 'INFO', as_json=True)\n"
         "with Deadline(float(sys.argv[2]), 6, log): time.sleep(float(sys.argv[3]))"
     )
 

@@ -1,1 +1,1 @@
-"""Behind the log: runs of records to the dispatchers, and waiting for them."""
+"""Dispatches runs of records to queues and index, and waits for that."""

@@ -1,7 +1,7 @@
-"""Tells those who wait that something new was dispatched, or that nothing more will come.
+"""Notifies waiters that messages were dispatched, or that no more will come.
 
-A version counts the news. Who remembers the one that it saw before it looked misses nothing,
-however late it comes to wait.
+A version counts the notifications. A waiter that reads the version before it looks for messages
+cannot miss one, however late it starts to wait.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ FIRST_LOOK_S: Final = 0.005
 LAST_LOOK_S: Final = 0.1
 MOST_DOZING: Final = 2
 DENSE_S: Final = 0.0005
-"""Who is woken sooner than this, reads a dense stream."""
+"""A waiter woken again within this time reads a dense stream."""
 _VERSIONS: Final = 1 << 64
 
 
 class ArrivalSignal(Protocol):
-    """What :class:`Arrivals` and :class:`PolledArrivals` are to those who wait."""
+    """The signal as waiters use it: :class:`Arrivals` or :class:`PolledArrivals`."""
 
     @property
     def version(self) -> int:
-        """Changes with each arrival."""
+        """A number that changes with each arrival."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more messages will come."""
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version is another than ``seen``, the time is over, or all is closed.
+        """Sleep until the version differs from ``seen``, the time is over, or it is closed.
 
-        :returns: the version by then
+        :returns: the version on return
         """
 
     async def wait_async(self, seen: int) -> None:
-        """Like :meth:`wait`, without an end, and without stopping the event loop."""
+        """As :meth:`wait`, without a time limit and without blocking the event loop."""
 
 
 class CurrentArrivals:
-    """Those of a store whose role may change under who waits: they go over to the new role's.
+    """The signal of a store whose role may change; waiters move to the new role's signal.
 
-    A version tells of which role it is, so that none is taken for another role's.
+    Its versions contain the role, so that versions of two roles never compare equal.
 
-    :param of: the signal as it is now
+    :param of: returns the current signal
     """
 
     def __init__(self, of: Callable[[], ArrivalSignal]) -> None:
@@ -57,16 +57,16 @@ class CurrentArrivals:
 
     @property
     def version(self) -> int:
-        """Changes with each arrival, and with the role."""
+        """A number that changes with each arrival, and with the role."""
         return _told(signal := self._of(), signal.version)
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more messages will come."""
         return self._of().closed
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version is another, the time is over, or all is closed."""
+        """Sleep until the version changes, the time is over, or it is closed."""
         signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
         if of != id(signal):
             return self.version
@@ -75,7 +75,7 @@ class CurrentArrivals:
         return _told(signal, signal.wait(before, timeout_s))
 
     async def wait_async(self, seen: int) -> None:
-        """Like :meth:`wait`, without an end, and without stopping the event loop."""
+        """As :meth:`wait`, without a time limit and without blocking the event loop."""
         signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
         if of != id(signal):
             return
@@ -86,14 +86,14 @@ class CurrentArrivals:
 
 
 def _told(signal: ArrivalSignal, version: int) -> int:
-    """With whose it is; a store keeps the signals of all its roles until its end."""
+    """The version with its signal's id, unique since the store keeps all its signals alive."""
     return id(signal) * _VERSIONS + version
 
 
 class Arrivals:
-    """The signal of an owner; every method may be called from any thread.
+    """The signal of an owner; thread-safe.
 
-    :ivar on_wait: called when somebody begins to wait, in their thread
+    :ivar on_wait: called when a wait begins, in the waiting thread
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Arrivals:
 
     @property
     def version(self) -> int:
-        """Counts calls of :meth:`notify`."""
+        """The number of calls of :meth:`notify`."""
         return self._version
 
     @property
@@ -116,11 +116,11 @@ class Arrivals:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether somebody waits or listens."""
+        """Whether there are waiters or listeners."""
         return bool(self._waiting or self._listeners)
 
     def notify(self) -> None:
-        """Something new can be read."""
+        """Notify the waiters that new messages can be read."""
         with self._condition:
             self._version += 1
             if self._waiting:
@@ -130,12 +130,12 @@ class Arrivals:
             _tell(listener)
 
     def close(self) -> None:
-        """Nothing more will come: wake everybody, now and from now on."""
+        """Wake all present and future waiters: no more messages will come."""
         self._closed = True
         self.notify()
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version is not ``seen``; see :class:`ArrivalSignal`."""
+        """Sleep until the version differs from ``seen``; see :class:`ArrivalSignal`."""
         with self._condition:
             self._waiting += 1
             try:
@@ -148,7 +148,7 @@ class Arrivals:
             return self._version
 
     async def wait_async(self, seen: int) -> None:
-        """Like :meth:`wait` in an event loop; takes no thread."""
+        """As :meth:`wait`, in an event loop; uses no thread."""
         import asyncio
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
@@ -161,10 +161,10 @@ class Arrivals:
             unsubscribe()
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` at each arrival and at the close; calling the result ends that.
+        """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
 
-        It is called in the thread that dispatches, so it must be quick and must not raise, as
-        ``loop.call_soon_threadsafe`` is.
+        It runs in the dispatching thread, so it must be quick and must not raise, as for example
+        ``loop.call_soon_threadsafe``.
         """
         with self._condition:
             self._listeners.append(listener)
@@ -178,25 +178,25 @@ class Arrivals:
 
 
 def _nobody() -> None:
-    """Nobody wants to know."""
+    """Do nothing: there is no listener."""
 
 
 def _never() -> bool:
-    """Nothing else is to be waited for."""
+    """The wait has no other condition."""
     return False
 
 
 def _ignore(_handle: object) -> None:
-    """What it returns is not needed."""
+    """Ignore the handle."""
 
 
 def _tell(listener: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # an event loop that was closed meanwhile
+    with suppress(RuntimeError):  # the event loop was closed meanwhile
         listener()
 
 
 class PolledArrivals:
-    """For those beside an owner: it wakes them, where it can; else they look again and again."""
+    """The signal in a non-owner process: woken by the owner if possible, else it polls."""
 
     def __init__(
         self,
@@ -204,11 +204,11 @@ class PolledArrivals:
         sleeper: Sleeper | None = None,
         look: Callable[[], int] | None = None,
     ) -> None:
-        """Keep what is needed.
+        """Keep the collaborators.
 
-        :param refresh: takes in what is there by now; returns a number that changes with it
-        :param sleeper: waits for the owner to wake us; without one, we only poll
-        :param look: the same as ``refresh``, for those who were woken: it looks in any case
+        :param refresh: reads what is new; returns a number that changes with it
+        :param sleeper: waits for a wake-up by the owner; without it, this polls
+        :param look: as ``refresh``, but never skipped; called after a wake-up
         """
         self._refresh = refresh
         self._look = look or refresh
@@ -219,7 +219,7 @@ class PolledArrivals:
 
     @property
     def version(self) -> int:
-        """What ``refresh`` gives now."""
+        """The result of ``refresh``."""
         return self._refresh()
 
     @property
@@ -228,17 +228,17 @@ class PolledArrivals:
         return self._close.closed
 
     def close(self) -> None:
-        """Wake everybody who waits."""
+        """Wake all waiters."""
         self._close.close()
         if self._sleeper is not None:
             self._sleeper.rouse()
 
     def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = _never) -> int:
-        """Sleep until the owner wakes us, and look at least every 100 ms.
+        """Sleep until woken by the owner, with a check at least every 100 ms.
 
-        Where it cannot, look after 5 ms, then less and less often.
+        Without wake-ups, check after 5 ms, and then at growing intervals.
 
-        :param over: asked at each look whether to wait for something else
+        :param over: checked each time; true ends the wait
         """
         end, pause = time.monotonic() + timeout_s, FIRST_LOOK_S
         asked = None
@@ -256,14 +256,14 @@ class PolledArrivals:
                 pause = min(2 * pause, LAST_LOOK_S)
 
     def _ask(self) -> tuple[WakePage, int] | None:
-        """Say that somebody waits; what comes before the next look is not missed then."""
+        """Set the waiting flag, so that no arrival after the next check is missed."""
         return None if self._sleeper is None else self._sleeper.ask()
 
     def _doze(self, asked: tuple[WakePage, int], left_s: float) -> bool:
-        """Sleep until we are woken.
+        """Sleep until woken.
 
-        Who is woken again and again at once lets more and more arrive together, at less cost for
-        each, and for the owner.
+        In a dense stream it then sleeps a little longer, so that messages arrive in groups. This
+        costs less per message, for the owner too.
         """
         if self._nap_s:
             self._close.wait(0, min(self._nap_s, left_s))
@@ -274,9 +274,9 @@ class PolledArrivals:
         return slept
 
     async def wait_async(self, seen: int, over: Callable[[], bool] = _never) -> None:
-        """As :meth:`wait`, in an event loop: threads of it wait and look.
+        """As :meth:`wait`, in an event loop, by using its threads.
 
-        Few of them sleep in a thread at the same time, since a loop has few; the others poll.
+        Only a few waiters may occupy a thread at once, since a loop has few; the others poll.
         """
         import asyncio
 

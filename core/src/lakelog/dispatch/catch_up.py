@@ -1,8 +1,8 @@
-"""Completes queues and index in memory, for a store that is open for reading.
+"""Completes queues and index in memory, for a store opened for reading.
 
-The files say less than the log after a crash, behind a living owner, or where they were removed.
-What they lack is dispatched from the log to dispatchers that keep it in memory: nothing on disk
-is changed. It is the same code that an owner dispatches with.
+The files lack entries after a crash, beside a living owner, or after they were removed. The missing
+part is dispatched from the log to dispatchers that keep it in memory. Nothing on disk is changed,
+and the code is the owner's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.store_directory import unread
 
 LOOK_SECONDS: Final = 0.002
-"""The log is not looked at again sooner than this, unless somebody waits for what comes."""
+"""The minimum time between two checks of the log, unless a waiter was woken."""
 
 
 class ReaderCatchUp:
-    """How far one reader has read the log into its dispatchers."""
+    """The dispatch state of one reader."""
 
     def __init__(
         self,
@@ -37,10 +37,11 @@ class ReaderCatchUp:
         untouched: Callable[[], object | None] = lambda: None,
         tombstones: TombstoneFile | None = None,
     ) -> None:
-        """Look at nothing yet.
+        """Keep the collaborators; nothing is read yet.
 
         :param untouched: see :func:`lakelog.files.state.clean_stop.untouched`
-        :param tombstones: read before the dispatchers were made, if topics may be removed meanwhile
+        :param tombstones: read before the dispatchers were built, if topics may be removed
+            meanwhile
         """
         self._path = path
         self._reader = reader
@@ -52,26 +53,26 @@ class ReaderCatchUp:
         self._looked = float("-inf")
         self._untouched = untouched
         self._state: object | None = None
-        self._found = 0  # where the log ended when it was looked at first
+        self._found = 0  # the end of the log at the first check
         self._lock = Lock()
 
     @property
     def offset(self) -> int:
-        """Everything before it is in queues and index."""
+        """Offset up to which the log is in queues and index."""
         return self._dispatching.offset if self._dispatching is not None else 0
 
     def reach(self) -> int:
-        """Look again; how far the log has come into queues and index."""
+        """Dispatch what is new; return the offset reached."""
         self.refresh()
         return self.offset
 
     def reach_now(self) -> int:
-        """The same, for one who was woken: however short ago somebody looked."""
+        """As :meth:`reach`, without the minimum time between two checks."""
         self.refresh(now=True)
         return self.offset
 
     def refresh(self, *, now: bool = False) -> None:
-        """Take in what the log holds by now.
+        """Dispatch the new part of the log.
 
         Raises :class:`~lakelog.errors.DispatchStopped`, and :class:`~lakelog.errors.StoreError`
         for files and folders that cannot be read.
@@ -88,13 +89,13 @@ class ReaderCatchUp:
                 self._looked = self._clock()
 
     def close(self) -> None:
-        """Let go of the files of queues and index; what reads on opens them again."""
+        """Close the files of queues and index; a later read opens them again."""
         with self._lock:
             for each in self._dispatchers:
                 each.dispatcher.close()
 
     def _forget(self) -> None:
-        """Show queues of removed topics no more; what was put since then is dispatched again."""
+        """Hide queues of removed topics; later messages of these topics are dispatched again."""
         if not self._removed:
             return
         dispatching = self._dispatching or self._begin()
@@ -116,7 +117,7 @@ class ReaderCatchUp:
             raise dispatching.failure
         while True:
             known = self._reader.end_now(dispatching.offset)
-            if known is None and found is None:  # nobody says where the log ends
+            if known is None and found is None:  # the end of the log is unknown
                 state = self._untouched()
                 if state is not None and state == self._state:
                     return
@@ -128,12 +129,12 @@ class ReaderCatchUp:
             except OffsetOutOfRange:
                 if dispatching.offset >= self._reader.min_offset:
                     raise
-                continue  # deleted meanwhile: what is left begins later
+                continue  # deleted meanwhile: the log now begins later
             break
         self._state = state if known is None else None
 
     def _begin(self) -> DispatchCursor:
-        """Ask the dispatchers what they have; costs a look at every queue, so not before a read."""
+        """Read what the dispatchers have; slow with many queues, so done at the first read."""
         minimum, end = self._reader.min_offset, self._reader.max_offset
         start = resume(self._dispatchers, minimum, end)
         self._found = end

@@ -1,7 +1,7 @@
-"""Hands runs of records to the dispatchers, in the order that the settings state.
+"""Passes runs of records to the dispatchers, in the configured order.
 
-A dispatcher that raises stops it: nothing is passed over in silence, and nothing behind that
-record is handed to anybody until it was seen to.
+An error in a dispatcher stops dispatching: no record is skipped, and no later record is passed to
+any dispatcher until the error is resolved.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class NamedDispatcher:
 
 
 class DispatchCursor:
-    """How far the log has come to the dispatchers; used by one thread at a time.
+    """The progress of dispatching a log; used by one thread at a time.
 
-    :ivar offset: everything before it was dispatched, in bytes from the start of the log
-    :ivar dispatchers: who is given everything, in order
-    :ivar last_timestamp_ms: store time of the last record that was dispatched
-    :ivar failure: why it stands still, if a dispatcher failed
+    :ivar offset: the log is dispatched up to here, in bytes from its start
+    :ivar dispatchers: all dispatchers, in order
+    :ivar last_timestamp_ms: store time of the last dispatched record
+    :ivar failure: why dispatching has stopped, if it has
     """
 
     def __init__(self, path: Path, dispatchers: Sequence[NamedDispatcher], offset: int) -> None:
@@ -49,7 +49,7 @@ class DispatchCursor:
         self.dispatchers = dispatchers
 
     def run(self, pieces: Iterable[Piece]) -> None:
-        """Dispatch what the log holds from ``offset`` on; damage is passed over, not kept.
+        """Dispatch the log from ``offset`` on; damage is skipped.
 
         Raises :class:`~lakelog.errors.DispatchStopped`.
         """
@@ -76,12 +76,12 @@ class DispatchCursor:
         self._records += len(batch)
 
     def take_count(self) -> int:
-        """How many records were dispatched since this was asked last."""
+        """The number of records dispatched since the last call."""
         count, self._records = self._records, 0
         return count
 
     def _singly(self, batch: RecordBatch) -> None:
-        """Find the record that cannot be dispatched; those before it are."""
+        """Dispatch one by one up to the record that fails."""
         for at in range(len(batch)):
             record = batch[at : at + 1]
             for each in self.dispatchers:
@@ -92,7 +92,7 @@ class DispatchCursor:
             self._reached(record)
 
     def stop(self, name: str, error: Exception) -> DispatchStopped:
-        """Note that ``name`` failed at the record that starts at ``offset``."""
+        """Stop: dispatcher ``name`` failed at the record at ``offset``."""
         self.failure = DispatchStopped(
             f"dispatcher {name!r} failed at offset {self.offset}: {type(error).__name__}: {error};"
             " the log goes on, queues and index stay as they are until it is tried again: by a "
@@ -105,14 +105,14 @@ class DispatchCursor:
 
 
 def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
-    """Let each dispatcher drop, durably, what stems from records at or behind ``offset``."""
+    """Have each dispatcher drop, durably, its entries of records at or behind ``offset``."""
     for each in dispatchers:
         each.dispatcher.truncate(offset)
         each.dispatcher.flush()
 
 
 def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
-    """Let each dispatcher look at what it has; the offset from which one lacks something."""
+    """Have each dispatcher check its files; return the lowest offset that one of them lacks."""
     return min(
         (each.dispatcher.resume(minimum, end) for each in dispatchers),
         default=end,

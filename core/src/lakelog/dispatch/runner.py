@@ -1,8 +1,8 @@
-"""Follows the log of an owner and dispatches what can be read (RocketMQ's ReputMessageService).
+"""Follows an owner's log and dispatches new records (RocketMQ's ReputMessageService).
 
-A thread sleeps until there is more to read. Behind a small round it waits a moment before it looks
-again, so that under load many records share one round; but not while somebody waits for messages,
-unless more of them came during the round.
+A thread sleeps until there is more to read. After a small round it pauses, so that under load many
+records share one round. It does not pause while a reader waits for messages, unless more of them
+came during the round.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from lakelog.runtime.threads import started
 
 _log = logging.getLogger("lakelog")
 GATHER_SECONDS: Final = 0.05
-"""How long records may gather behind a round that found few bytes, while nobody waits for them.
+"""The pause after a small round, while no reader waits for messages.
 
-A round for a dozen of records costs putting threads, with whom it shares the interpreter, about as
-much as these puts do.
+A round for a dozen records costs the putting threads, which share the interpreter, about as much
+time as these puts.
 """
 GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
-"""The same, while somebody waits and more of them came during the round."""
+"""The pause while a reader waits and more messages came during the round."""
 LET_IN_SECONDS: Final = 0.001
-"""How long somebody who wants a pause has to take it."""
+"""The time given to a thread in :meth:`ThreadDispatchRunner.paused` to take the lock."""
 FEW_BYTES: Final = 1 << 18
 MORE_BYTES: Final = 1 << 20
-"""Few while nobody waits for them: larger rounds take a third less time for each record."""
+"""Rounds below this size pause: larger ones take a third less time per record."""
 
 
 class ArrivalNotifier(Protocol):
-    """Tells those who wait for messages that some came.
+    """Notifies the readers that wait for messages.
 
-    :ivar on_wait: called when somebody begins to wait
+    :ivar on_wait: called when a wait begins
     """
 
     on_wait: Callable[[], None]
 
     @property
     def has_waiters(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a reader waits."""
 
     def notify(self) -> None:
-        """Something new can be read."""
+        """Notify that new messages can be read."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Notify that no more messages will come."""
 
 
 @attrs.frozen
 class Lag:
-    """How far queues and index are behind the log.
+    """The distance of queues and index from the end of the log.
 
-    :ivar bytes: not dispatched yet
-    :ivar ms: age of the last record that was dispatched, if something is behind it; else 0.
-        While this owner has dispatched none, the time since it opened the store
+    :ivar bytes: bytes not dispatched yet
+    :ivar ms: age of the last dispatched record, if more follow it; else 0. Before this owner has
+        dispatched one, the time since it opened the store
     """
 
     bytes: int
@@ -72,32 +72,32 @@ class Lag:
 
 
 class DispatchRunner(Protocol):
-    """Builds queues and index behind an owner's log: in a thread of it, or in another process."""
+    """Builds queues and index of an owner's log."""
 
     @property
     def failure(self) -> DispatchStopped | None:
-        """Why it stands still, if a dispatcher failed."""
+        """Why dispatching has stopped, if it has."""
 
     @property
     def offset(self) -> int:
-        """Everything before it was dispatched."""
+        """Offset up to which the log is dispatched."""
 
     @property
     def lag(self) -> Lag:
-        """How far it is behind."""
+        """The distance from the end of the log."""
 
     def resume(self) -> None:
-        """Try again after a failure; raises it again if it has not gone."""
+        """Retry after a failure; raises if it fails again."""
 
     def paused(self) -> AbstractContextManager[Sequence[NamedDispatcher]]:
-        """Let nothing be dispatched meanwhile; gives the dispatchers, to act on what they built."""
+        """Pause dispatching; yields the dispatchers, whose files may then be changed."""
 
     def close(self) -> None:
-        """Dispatch what can be read by now, then stop."""
+        """Dispatch all that is readable now, then stop."""
 
 
 class ThreadDispatchRunner:
-    """The thread that dispatches, and those who wait for it."""
+    """The dispatching thread of an owner, and its waiters."""
 
     def __init__(
         self,
@@ -107,9 +107,9 @@ class ThreadDispatchRunner:
         arrivals: ArrivalNotifier,
         sleeper: Sleeper,
     ) -> None:
-        """Keep what is needed.
+        """Keep the collaborators.
 
-        :param sleeper: wakes for what other processes append
+        :param sleeper: wakes this thread for appends of other processes
         """
         self._sleeper = sleeper
         self._pieces = pieces
@@ -127,15 +127,14 @@ class ThreadDispatchRunner:
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
     def start(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """:meth:`complete`, then :meth:`follow`."""
+        """Run :meth:`complete`, then :meth:`follow`."""
         self.complete(progress)
         self.follow()
 
     def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Dispatch what is there already; without dispatchers nothing is read.
+        """Dispatch the existing records; does nothing without dispatchers.
 
-        :param progress: told how many bytes of what is there were dispatched, and how many are to
-            be
+        :param progress: called with the bytes dispatched so far, and their total
         """
         if not self._dispatching.dispatchers:
             return
@@ -146,7 +145,7 @@ class ThreadDispatchRunner:
             self._known = 0
 
     def follow(self) -> None:
-        """Dispatch what comes, from now on."""
+        """Start the thread, which dispatches new records."""
         if not self._dispatching.dispatchers:
             return
         self._arrivals.on_wait = self._hurry.set
@@ -154,12 +153,12 @@ class ThreadDispatchRunner:
 
     @property
     def failure(self) -> DispatchStopped | None:
-        """Why it stands still, if a dispatcher failed."""
+        """Why dispatching has stopped, if it has."""
         return self._dispatching.failure
 
     @property
     def offset(self) -> int:
-        """Everything before it was dispatched."""
+        """Offset up to which the log is dispatched."""
         return (
             self._positions.dispatched
             if self._dispatching.dispatchers
@@ -168,7 +167,7 @@ class ThreadDispatchRunner:
 
     @property
     def lag(self) -> Lag:
-        """How far it is behind."""
+        """The distance from the end of the log."""
         behind = self._positions.readable - self.offset
         if behind <= 0:
             return Lag(0, 0)
@@ -176,7 +175,7 @@ class ThreadDispatchRunner:
         return Lag(behind, max(0, _now_ms() - since_ms))
 
     def resume(self) -> None:
-        """Try again after a failure; raises it again if it has not gone."""
+        """Retry after a failure; raises if it fails again."""
         with self.paused():
             self._dispatching.failure = None
         self._round()
@@ -186,9 +185,9 @@ class ThreadDispatchRunner:
 
     @contextmanager
     def paused(self) -> Iterator[Sequence[NamedDispatcher]]:
-        """Let nothing be dispatched meanwhile; begins between two runs of records.
+        """Pause dispatching between two runs of records.
 
-        It gives the dispatchers.
+        Yields the dispatchers.
         """
         self._asked += 1
         try:
@@ -201,7 +200,7 @@ class ThreadDispatchRunner:
             self._lock.release()
 
     def close(self) -> None:
-        """Dispatch what can be read by now, then stop."""
+        """Dispatch all that is readable now, then stop."""
         self._closing = True
         self._wake.set()
         self._hurry.set()
@@ -215,7 +214,7 @@ class ThreadDispatchRunner:
             self._sleep()
             before = self._positions.dispatched
             self._round()
-            while self._asked:  # the lock alone would not let anybody else in
+            while self._asked:  # releasing the lock alone does not let a waiting thread take it
                 time.sleep(LET_IN_SECONDS)
             few = FEW_BYTES if self._arrivals.has_waiters else MORE_BYTES
             if self._positions.dispatched - before < few:
@@ -223,7 +222,7 @@ class ThreadDispatchRunner:
         self._round()
 
     def _gather(self) -> None:
-        """Let some records come together; who begins to wait meanwhile ends that."""
+        """Let records accumulate; ends early when a reader begins to wait."""
         self._hurry.clear()
         has_waiters = self._arrivals.has_waiters
         if self._closing or (has_waiters and not self._is_behind()):
@@ -231,7 +230,7 @@ class ThreadDispatchRunner:
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
-        """Until there is more to read; who moves a position looks then who is to be woken."""
+        """Sleep until there is more to read: a process that moves a position wakes this thread."""
         self._wake.clear()
         self._positions.sleeper = self._wake.set
         if not self._positions.is_shared:
@@ -251,7 +250,7 @@ class ThreadDispatchRunner:
         return self._dispatching.offset < self._end()
 
     def _end(self) -> int:
-        """Up to where there is something to dispatch."""
+        """The offset up to which records can be dispatched."""
         return self._positions.readable_elsewhere
 
     def _round(self) -> None:
@@ -261,7 +260,7 @@ class ThreadDispatchRunner:
             try:
                 self._dispatch()
             except DispatchStopped as stopped:
-                _log.error("%s", stopped)  # whose traceback tells a user nothing
+                _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must hear of it
                 _log.error("%s", self._dispatching.stop("the log's reader", error))
@@ -281,7 +280,7 @@ class ThreadDispatchRunner:
                 return
 
     def _publish(self) -> None:
-        """While what a process of before did comes again, the word stays as it was."""
+        """Publish the offset; not while records are repeated that a former owner dispatched."""
         if self._dispatching.offset >= self._known:
             self._positions.dispatched = self._dispatching.offset
         self._positions.count_records(self._dispatching.take_count())

@@ -1,4 +1,4 @@
-"""Removes the queues of a topic for good, and finds topics whose queues have nothing left."""
+"""Removes the queues of a topic permanently, and finds topics without remaining records."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def delete_topic(
 ) -> None:
     """Remove a topic's queues; its records stay in the log.
 
-    The tombstone comes first, and decides: before it is durable nothing has changed, and from then
-    on the topic is gone for all readers, whatever becomes of its files.
+    The tombstone is written first. Until it is durable nothing has changed; from then on the topic
+    is gone for all readers, even if some of its files remain.
 
     :param path: the store directory
-    :param end_offset: where the log ends now; records from there on make queues again
-    :param forget: removes the queues of a topic, told their name and ``end_offset``; it is called
-        between two dispatches
+    :param end_offset: the present end of the log; later records create new queues
+    :param forget: removes the queues of a topic; called with its name and ``end_offset`` while
+        dispatching is paused
 
-    Raises ``ValueError`` for the topic of records that a repair made, ``OSError`` if nothing was
-    removed, and :class:`~lakelog.errors.StoreError` if the topic is gone and files are left.
+    Raises ``ValueError`` for the topic of filler records, ``OSError`` if nothing was removed,
+    and :class:`~lakelog.errors.StoreError` if the topic is gone but files remain.
     """
     if topic == REPAIRED_TOPIC:
         raise WrongValue(f"topic {topic!r} stays: units of other queues lead to its records")
@@ -48,7 +48,7 @@ def delete_topic(
 
 
 def forgetter(dispatchers: Iterable[NamedDispatcher]) -> Callable[[str, int], None]:
-    """Removes the queues of a topic from all dispatchers that have any."""
+    """A function that removes a topic's queues from all dispatchers with queues."""
     removers = [
         each.dispatcher for each in dispatchers if isinstance(each.dispatcher, TopicRemover)
     ]
@@ -61,9 +61,9 @@ def forgetter(dispatchers: Iterable[NamedDispatcher]) -> Callable[[str, int], No
 
 
 def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
-    """Topics that have queues, and of whose queues none holds a record that the log still has.
+    """Topics with queues that refer to no record still in the log.
 
-    :param minimum: the log's first byte
+    :param minimum: first byte of the log
     """
     used: dict[str, bool] = {}
     for topic, queue_id in reader.queues():

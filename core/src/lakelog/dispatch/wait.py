@@ -1,4 +1,4 @@
-"""How far queues and index have come, and waiting for it: for an owner, and for a reader."""
+"""The dispatched offset, and waiting for it: in an owner and in a reader."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from lakelog.dispatch.runner import DispatchRunner, Lag
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 
 LOOK_SECONDS = 0.01
-"""How often a reader looks at the log for what it waits for."""
+"""Seconds between two checks of the log by a waiting reader."""
 
 
 class DispatchWait(Protocol):
-    """What a store says of its dispatchers."""
+    """The dispatch state of a store."""
 
     @property
     def arrivals(self) -> ArrivalSignal:
-        """What tells of messages that were dispatched."""
+        """Notifies of dispatched messages."""
 
     @property
     def offset(self) -> int:
-        """Everything before it was dispatched."""
+        """Offset up to which the log is dispatched."""
 
     @property
     def lag(self) -> Lag:
-        """How far that is behind the log."""
+        """The distance from the end of the log."""
 
     @property
     def failure(self) -> DispatchStopped | None:
-        """Why they stand still."""
+        """Why dispatching has stopped, if it has."""
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Whether everything before ``offset`` was dispatched in time."""
+        """Whether the log is dispatched up to ``offset`` in time."""
 
     def close(self) -> None:
-        """Wake those who wait for messages."""
+        """Wake the threads that wait for messages."""
 
 
 @attrs.frozen
 class OwnedWait:
-    """The owner's thread tells when it gets on.
+    """The dispatch state in an owner.
 
-    :ivar commit: hands staged bytes to the page cache, where a writer keeps some
+    :ivar commit: hands staged bytes to the page cache, for staged writers
     """
 
     reput: DispatchRunner
@@ -57,24 +57,24 @@ class OwnedWait:
 
     @property
     def offset(self) -> int:
-        """As far as the thread has come."""
+        """The offset of the dispatching thread."""
         return self.reput.offset
 
     @property
     def lag(self) -> Lag:
-        """Counted by the thread."""
+        """The lag of the dispatching thread."""
         return self.reput.lag
 
     @property
     def failure(self) -> DispatchStopped | None:
-        """Kept by the thread."""
+        """The failure of the dispatching thread."""
         return self.reput.failure
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Sleep until the thread tells; what is staged is committed, or it could not get on."""
+        """Wait for the dispatching thread; commit staged bytes first, so that it can read on."""
         deadline = time.monotonic() + timeout_s
         if self.commit is not None and self.offset < offset:
-            with suppress(StoreFailed):  # what is committed can be read on
+            with suppress(StoreFailed):  # what is committed can still be dispatched
                 self.commit()
         while True:
             seen = self.arrivals.version
@@ -90,34 +90,34 @@ class OwnedWait:
             self.arrivals.wait(seen, left)
 
     def close(self) -> None:
-        """Who dispatches wakes everybody who waits for that when it ends."""
+        """Do nothing: the dispatching thread wakes its waiters when it ends."""
 
 
 @attrs.frozen
 class ReaderWait:
-    """A reader looks for itself."""
+    """The dispatch state in a reader, which dispatches on demand."""
 
     completion: ReaderCatchUp
     arrivals: PolledArrivals
 
     @property
     def offset(self) -> int:
-        """As far as it can read now."""
+        """The offset reached by dispatching now."""
         self.completion.refresh()
         return self.completion.offset
 
     @property
     def lag(self) -> Lag:
-        """It reads all that there is whenever it is asked."""
+        """No lag: each query dispatches everything first."""
         return Lag(0, 0)
 
     @property
     def failure(self) -> DispatchStopped | None:
-        """A reader's dispatchers raise where they are asked."""
+        """``None``: a reader's dispatchers raise from the query."""
         return None
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Look again and again."""
+        """Check repeatedly."""
         deadline = time.monotonic() + timeout_s
         while self.offset < offset:
             if self.arrivals.closed:
@@ -128,6 +128,6 @@ class ReaderWait:
         return True
 
     def close(self) -> None:
-        """Wake those who wait, whom nobody else would, and let go of files."""
+        """Wake the waiting threads, and close the files."""
         self.arrivals.close()
         self.completion.close()

@@ -1,4 +1,4 @@
-"""The operating system's files, and duties that concern one file or folder."""
+"""Access to the operating system's files, and tasks on a single file or folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Give what :mod:`lakelog.files` had itself before it became a package."""
+    """Return names that :mod:`lakelog.files` had before it became a package."""
     from lakelog.files import filesystem
 
     if name.startswith("_") or not hasattr(filesystem, name):

@@ -1,11 +1,11 @@
-"""Who may use the files of a store, and the one way in which they are opened.
+"""The access rights of a store's files, and the only functions that open them.
 
-What lakelog makes is its user's alone (files 0600, folders 0700), or that of a group too (0660 and
-0770), whatever the umask. In a store that has a ``lock`` already, new files and folders have the
-rights of that file: nobody who could read the store is shut out by a segment that comes later.
+New files and folders belong to the user (0600, 0700) or also to a group (0660, 0770), whatever the
+umask. If the store has a ``lock`` file, new ones get the rights of that file, so that later
+segments stay readable for the same users.
 
-Files are opened only if they are regular ones: a symbolic link in the place of a file is not
-followed, and a FIFO, which would be waited at, is refused. Folders may be links.
+Only regular files are opened. Symbolic links are not followed, and a FIFO, which would block, is
+refused. Folders may be links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 _NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""Of a file system, or a kernel, that makes no files without a name."""
+"""Errors of file systems or kernels without unnamed files."""
 _OWNERS_FILE: Final = 0o600
 _OWNERS_FOLDER: Final = 0o700
 
@@ -39,8 +39,8 @@ _OWNERS_FOLDER: Final = 0o700
 class Access:
     """The rights of new files and folders.
 
-    :ivar others: what group and others may do to a file, as bits of its mode (``0o066`` at most)
-    :ivar group_id: the group that they are given; ``None`` is that of the process
+    :ivar others: rights of group and others on a file, as bits of its mode (``0o066`` at most)
+    :ivar group_id: their group; ``None`` is that of the process
     """
 
     others: int = 0
@@ -53,15 +53,15 @@ class Access:
 
     @property
     def directory_mode(self) -> int:
-        """The mode of a new folder: who may read a file may also search the folders above.
+        """The mode of a new folder: each reader of a file may also search the folder.
 
-        Where a group may write, all that is made in the folder gets that group.
+        If a group may write, everything created in the folder gets that group.
         """
         group = stat.S_ISGID if self.group_id is not None and self.others & 0o020 else 0
         return _OWNERS_FOLDER | self.others | (self.others & 0o044) >> 2 | group
 
     def first_mode(self, parent: Path) -> int:
-        """A folder's mode until it has its group: no other group may see anything meanwhile."""
+        """The mode of a folder until its group is set: no other group gets access meanwhile."""
         mode = self.directory_mode & 0o777
         found = os.stat(parent)
         group_id = found.st_gid if found.st_mode & stat.S_ISGID else os.getegid()
@@ -70,25 +70,25 @@ class Access:
         return mode & ~0o070 | (mode & 0o007) << 3
 
     def give_to(self, fd: int, mode: int) -> None:
-        """Give the group and the mode to what was just made; raises ``OSError``."""
+        """Set group and mode of a new file or folder; raises ``OSError``."""
         found = os.fstat(fd)
         if self.group_id is not None and found.st_gid != self.group_id:
             os.fchown(fd, -1, self.group_id)
-        if found.st_mode & mode != mode:  # a file system without modes gives more, and takes none
+        if found.st_mode & mode != mode:  # file systems without modes show more, and refuse changes
             os.fchmod(fd, mode)
 
 
 PRIVATE: Final = Access()
-"""For the process's own user alone."""
+"""Access for the process's own user only."""
 
 
 def access_of(path: Path, group: str | None = None) -> Access:
-    """The rights of what is made in the store directory ``path``.
+    """The rights of new files in the store directory ``path``.
 
-    :param group: the setting ``group``; without it, new files have the rights of ``lock``, and
-        where that is not there yet, they are the user's own
+    :param group: the setting ``group``; without it, new files get the rights of ``lock``, or
+        are private if there is no ``lock`` yet
 
-    Raises :class:`~lakelog.errors.SettingsError` for a group that this user cannot give.
+    Raises :class:`~lakelog.errors.SettingsError` for a group that this user cannot assign.
     """
     if group is not None:
         return Access(0o060, _given(group))
@@ -101,7 +101,7 @@ def access_of(path: Path, group: str | None = None) -> Access:
         return PRIVATE
     if _may_give(found.st_gid):
         return Access(others, found.st_gid)
-    return Access(others & 0o006 | (others & 0o006) << 3)  # our own group has no more than others
+    return Access(others & 0o006 | (others & 0o006) << 3)  # the own group gets no more than others
 
 
 def group_number(name: str) -> int:
@@ -126,14 +126,14 @@ def _given(name: str) -> int:
 
 
 def _may_give(group_id: int) -> bool:
-    """Whether the system lets this process give its files to the group."""
+    """Whether this process may assign its files to the group."""
     return os.geteuid() == 0 or group_id == os.getegid() or group_id in os.getgroups()
 
 
 def open_regular(path: Path, flags: int, access: Access, *, create: bool) -> int:
-    """A descriptor of a regular file; with ``create``, it is made if it is not there.
+    """Open a regular file and return its descriptor; with ``create``, create it if missing.
 
-    Raises ``OSError``; where something else than a regular file is there, it says what that is.
+    Raises ``OSError``, which names the type of a file that is not a regular one.
     """
     while True:
         try:
@@ -148,7 +148,7 @@ def open_regular(path: Path, flags: int, access: Access, *, create: bool) -> int
 
 
 def make_folder(path: Path, access: Access) -> None:
-    """Make one folder; nothing happens to one that is there. Raises ``OSError``."""
+    """Create one folder unless it exists. Raises ``OSError``."""
     try:
         os.mkdir(path, _OWNERS_FOLDER if access == PRIVATE else access.first_mode(path.parent))
     except FileExistsError:
@@ -165,9 +165,9 @@ def make_folder(path: Path, access: Access) -> None:
 
 
 def _made(path: Path, flags: int, access: Access) -> int:
-    """A new file; one for others too has its rights before it has its name.
+    """Create a file; if others may use it, it gets its rights before its name.
 
-    So nobody is refused who may read it, and a crash leaves no file with fewer rights.
+    So no permitted user is refused meanwhile, and a crash leaves no file with fewer rights.
     """
     if access == PRIVATE:
         return _opened(path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
@@ -180,18 +180,18 @@ def _made(path: Path, flags: int, access: Access) -> int:
     try:
         access.give_to(fd, access.file_mode)
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd)  # by linkat, which follows the link
-    except BaseException:  # Ctrl-C too: nobody else could close it
+    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
         os.close(fd)
         raise
     return fd
 
 
 def _made_at_once(path: Path, flags: int, access: Access) -> int:
-    """The same on a file system without nameless files."""
+    """As ``_made``, on a file system without unnamed files."""
     fd = _opened(path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
     try:
         access.give_to(fd, access.file_mode)
-    except BaseException:  # Ctrl-C too: nobody else could close it
+    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
         os.close(fd)
         os.unlink(path)
         raise
@@ -199,15 +199,15 @@ def _made_at_once(path: Path, flags: int, access: Access) -> int:
 
 
 def _opened(path: Path, flags: int, mode: int) -> int:
-    """A descriptor that is no standard stream's: what is said there must not get into a store.
+    """Open a file, never under the number of a standard stream, whose output could damage it.
 
-    In a process that was started without them, the null device takes their places, for good.
-    ``O_NONBLOCK`` changes nothing about regular files.
+    If the process was started without standard streams, the null device takes their numbers.
+    ``O_NONBLOCK`` has no effect on regular files.
     """
     try:
         while (fd := os.open(path, flags | _GUARDED, mode)) <= _STANDARD_ERROR:
             os.close(fd)
-            flags &= ~os.O_EXCL  # it is there now, and ours
+            flags &= ~os.O_EXCL  # the file exists now, created here
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, or a FIFO or socket
@@ -221,14 +221,14 @@ def _checked(path: Path, fd: int) -> int:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             _refuse(path, mode)
-    except BaseException:  # Ctrl-C too: nobody else could close it
+    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
         os.close(fd)
         raise
     return fd
 
 
 def _refuse(path: Path, mode: int) -> None:
-    """Raise the error for what is no regular file; nothing happens where it is one."""
+    """Raise the error for a file that is not regular; do nothing for a regular one."""
     kind = stat.S_IFMT(mode)
     if kind == stat.S_IFLNK:
         raise OSError(

@@ -1,8 +1,8 @@
-"""What tells a file that nobody has written to from any other: inode, length and times of change.
+"""The identity of a file's state: inode, length and times of change, to detect writes.
 
-The kernel takes its times from a clock that ticks every few milliseconds, so that two writes within
-one tick leave the same time. A file is stamped therefore: its time of change is set one nanosecond
-back. A write that comes later, in the same tick or another, leaves a time that is not that one.
+The kernel's file times have a resolution of a few milliseconds, so two writes within one tick
+leave the same time. A file is therefore stamped: its modification time is set back by one
+nanosecond. Any later write leaves a different time, even in the same tick.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class FileIdentity:
 
     :ivar inode: its number on its file system
     :ivar length: in bytes
-    :ivar mtime_ns: last change of the content, in ns since 1970; can be set by anybody
-    :ivar ctime_ns: last change of content, names or attributes; set by the kernel alone
+    :ivar mtime_ns: last change of the content, in ns since 1970; can be set by programs
+    :ivar ctime_ns: last change of content, names or attributes; set by the kernel only
     """
 
     inode: int
@@ -30,12 +30,12 @@ class FileIdentity:
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileIdentity:
-        """From what ``stat`` says."""
+        """From a ``stat`` result."""
         return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def identity_at(path: Path) -> FileIdentity | None:
-    """The identity of the file at ``path``; ``None`` where none can be seen."""
+    """The identity of the file at ``path``; ``None`` if it cannot be read."""
     try:
         return FileIdentity.of(os.stat(path))
     except OSError:
@@ -43,9 +43,9 @@ def identity_at(path: Path) -> FileIdentity | None:
 
 
 def stamp(fd: int) -> FileIdentity | None:
-    """Set the time of change of an open file back by 1 ns; its identity after that.
+    """Set an open file's modification time back by 1 ns; return its identity.
 
-    ``None`` where the file system does not keep nanoseconds. Raises ``OSError``.
+    ``None`` if the file system does not keep nanoseconds. Raises ``OSError``.
     """
     before = os.fstat(fd)
     mtime_ns = before.st_mtime_ns - 1

@@ -1,7 +1,7 @@
-"""The one seam to the operating system's files: all that a store does to a disk goes through here.
+"""The interface to the operating system's files, used for everything that a store does to a disk.
 
-A test, or the crash simulator, stands in for :class:`RealFileSystem`. Failures are ``OSError``;
-those of the operating system say which file it was, and what was tried.
+Tests and the crash simulator replace :class:`RealFileSystem`. Failures are ``OSError``; those of
+the operating system name the file and the operation.
 """
 
 from __future__ import annotations
@@ -34,84 +34,85 @@ class File(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it was opened."""
+        """The path under which it was opened."""
 
     def fileno(self) -> int:
-        """The descriptor, for what this seam does not cover."""
+        """The descriptor, for operations that this interface lacks."""
 
     def size(self) -> int:
         """Its length."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """What is there: at most ``length`` bytes, fewer only at the end of the file."""
+        """Read at most ``length`` bytes; fewer only at the end of the file."""
 
     def write_at(self, position: int, data: Body) -> None:
         """Write all of ``data``."""
 
     def allocate(self, length: int, position: int = 0) -> None:
-        """Back ``length`` bytes from ``position`` by blocks of the disk; what is there stays.
+        """Allocate disk blocks for ``length`` bytes from ``position``; existing content stays.
 
-        A shorter file gets longer.
+        A shorter file is extended.
         """
 
     def truncate(self, length: int) -> None:
         """Set the length."""
 
     def sync(self) -> None:
-        """Make the content and the length durable (``fdatasync``); frees the interpreter lock."""
+        """Make content and length durable (``fdatasync``), without holding the interpreter lock."""
 
     def stamp(self) -> FileIdentity | None:
-        """Give it a time of change that no write gives; its identity, by which a write is noticed.
+        """Set a modification time that no write produces; return the identity, to detect writes.
 
-        ``None`` where the file system does not keep such a time.
+        ``None`` if the file system does not keep such a time.
         """
 
     def next_data(self, position: int) -> int | None:
-        """Where the next bytes stand that may be other than zero; ``None`` if none do."""
+        """Position of the next bytes that may be non-zero; ``None`` if there are none."""
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
-        """``length`` bytes from ``position``, the start of a page, as shared memory.
+        """Map ``length`` bytes from ``position``, a multiple of the page size, as shared memory.
 
-        Those of a writable map must be allocated: a store into a hole of a full disk is a SIGBUS.
+        The bytes of a writable map must be allocated: a write into a hole raises SIGBUS on a full
+        disk.
         """
 
     def close(self) -> None:
-        """Let go of the descriptor; maps stay."""
+        """Close the descriptor; maps stay valid."""
 
 
 @runtime_checkable
 class FileSystem(Protocol):
-    """Files by name."""
+    """Operations on files by name."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open a regular file that is there; with ``create``, make it if it is not.
+        """Open an existing regular file; with ``create``, create it if missing.
 
-        Anything else, a symbolic link included, is refused with ``OSError``.
+        Anything else, symbolic links included, raises ``OSError``.
         """
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
-        """Names and lengths of all in a directory but directories, sorted; none if it is absent.
+        """Names and lengths of the entries that are not directories, sorted; empty if absent.
 
-        What is no regular file is listed, too: it is in the place of one, and :meth:`open` says so.
+        Files that are not regular are listed too, so that :meth:`open` reports them.
         """
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        """Make a directory and its parents; nothing happens to one that is there.
+        """Create a directory and its parents, unless they exist.
 
-        Where not ``durable``, it is for the caller to sync the folders that they are in.
+        If not ``durable``, the caller syncs the parent folders.
         """
 
     def rename(self, source: Path, target: Path) -> None:
-        """Put ``source`` in the place of ``target`` at once."""
+        """Replace ``target`` by ``source`` atomically."""
 
     def exchange(self, one: Path, other: Path) -> bool:
-        """Let two names change places at once; ``False`` where the system cannot do that."""
+        """Exchange two names atomically; ``False`` if the system does not support it."""
 
     def unlink(self, path: Path) -> None:
-        """Remove a file's name."""
+        """Delete a file name."""
 
     def remove_dir(self, path: Path) -> None:
-        """Remove a directory in which nothing is."""
+        """Delete an empty directory."""
 
     def sync_dir(self, path: Path) -> None:
         """Make the names in a directory durable."""
@@ -146,7 +147,7 @@ class RealFile:
         return data + self.read_at(position + len(data), length - len(data))
 
     def write_at(self, position: int, data: Body) -> None:
-        """Write, and go on after a short write."""
+        """Write everything, continuing after short writes."""
         try:
             written = os.pwrite(self._fd, data, position)
             if written != len(data):
@@ -187,7 +188,7 @@ class RealFile:
             raise told(error, "set the time of change", self.path) from None
 
     def next_data(self, position: int) -> int | None:
-        """``lseek`` to data, and over what is zero although the file system calls it data."""
+        """``lseek`` to data, skipping zeros that the file system reports as data."""
         return next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
@@ -216,16 +217,16 @@ class RealFileSystem:
 
     @classmethod
     def of_store(cls, path: Path, group: str | None = None) -> RealFileSystem:
-        """For what is made in the store directory ``path``; see ``access_of``.
+        """The file system for creating files in the store directory ``path``; see ``access_of``.
 
-        Raises :class:`~lakelog.errors.SettingsError` for a ``group`` that cannot be given.
+        Raises :class:`~lakelog.errors.SettingsError` for a ``group`` that cannot be assigned.
         """
         made = cls()
         made.access = access_of(path, group)
         return made
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """``open``; descriptors are not inherited by child programs."""
+        """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
         try:
             fd = open_regular(path, flags, self.access, create=create)
@@ -241,7 +242,7 @@ class RealFileSystem:
             return []
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        """``mkdir``, each new name synced in its parent."""
+        """``mkdir``, with a sync of each parent."""
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
@@ -286,10 +287,10 @@ class RealFileSystem:
 
 
 def told(error: OSError, operation: str, path: Path) -> OSError:
-    """The same error, which says the file and what was tried.
+    """A copy of the error that names the file and the operation.
 
-    What comes from a descriptor knows neither. The kind of error and its number stay, and an error
-    of two names is one of the second, ``path``.
+    Errors of descriptors lack both. Type and number stay; an error with two names gets the second
+    one, ``path``.
     """
     why = f"cannot {operation}: {error.strerror or error}"
     return OSError(error.errno, why, str(path)) if error.errno is not None else error
@@ -307,19 +308,19 @@ def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:
     with os.scandir(directory) as entries:
         for entry in entries:
             if not entry.is_dir():
-                with suppress(FileNotFoundError):  # removed meanwhile
+                with suppress(FileNotFoundError):  # deleted meanwhile
                     yield entry.name, _length(entry)
 
 
 def _length(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
-    except OSError:  # a link that leads nowhere
+    except OSError:  # a dangling link
         return entry.stat(follow_symlinks=False).st_size
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    import ctypes  # takes longer to import than a store to open, and few exchange anything
+    import ctypes  # slow to import, and rarely needed
 
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
@@ -334,7 +335,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def unreadable(path: Path, error: OSError) -> ReadFailed:
-    """The error for a file that is there and cannot be read."""
+    """The error for an existing file that cannot be read."""
     return ReadFailed(
         f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
         "limit of open files",
@@ -344,7 +345,7 @@ def unreadable(path: Path, error: OSError) -> ReadFailed:
 
 
 def read_file(files: FileSystem, path: Path) -> bytes | None:
-    """The whole content of a small file, or ``None`` if it is not there."""
+    """The content of a small file; ``None`` if it is missing."""
     try:
         file = files.open(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -356,7 +357,7 @@ def read_file(files: FileSystem, path: Path) -> bytes | None:
 
 
 def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Write a small file in place and sync it; its name is for the caller to make durable."""
+    """Write a small file in place and sync it; the caller makes its name durable."""
     file = files.open(path, write=True, create=True)
     try:
         file.truncate(0)

@@ -1,11 +1,12 @@
-"""New segments and the blocks of a segment, both ahead of need.
+"""Creates segments and allocates their blocks, both ahead of need.
 
-A segment is made in a temporary folder of the same file system, with its full length and blocks for
-the first step, synced, renamed into place, and its directory synced: no short or stray name ever
-stands among the segments. Further blocks are allocated in steps, before the log comes to them.
-Where there is no room for either, or a segment cannot be opened, nothing has happened, and it is
-tried again when it is needed. After any other failure nobody knows what is durable: the store
-fails.
+A segment is created in a temporary folder of the same file system, at full length, with blocks for
+the first step. It is synced, renamed into place, and its directory synced. So no short or stray
+file ever appears among the segments. Further blocks are allocated in steps before the log reaches
+them.
+
+If there is no space for either, or a segment cannot be opened, nothing has changed, and it is tried
+again when needed. After any other failure it is unknown what is durable: the store fails.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from lakelog.format.layout import segment_name
 from lakelog.runtime.threads import submitted
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk, a quota, or the process's limit of file sizes (``RLIMIT_FSIZE``) is at its end."""
+"""Errors of a full disk, a quota, or the process's file size limit (``RLIMIT_FSIZE``)."""
 
 FIRST_STEP_BYTES: Final = 1 << 20
 MOST_STEPS: Final = 16
-"""The longest step, in first ones."""
+"""The longest step, as a multiple of the first."""
 
 Fail = Callable[[BaseException], Exception]
-"""Makes the store fail; the error to raise."""
+"""Fails the store; returns the error to raise."""
 
 
 class MakingFailed(OSError):
-    """A call that makes or removes a segment failed in a way that the store cannot pass over."""
+    """Creating or removing a segment failed in a way that must fail the store."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(cause.errno, cause.strerror, cause.filename)
@@ -47,7 +48,7 @@ class MakingFailed(OSError):
 
 @contextmanager
 def _grave(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
-    """Raise :class:`MakingFailed` for failures, ``but`` for some."""
+    """Turn ``OSError`` into :class:`MakingFailed`, except for the error numbers ``but``."""
     try:
         yield
     except OSError as error:
@@ -58,10 +59,10 @@ def _grave(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
 
 @attrs.define(eq=False)
 class Blocks:
-    """How far a segment file has blocks; for the thread that holds the append lock.
+    """The allocated blocks of a segment file; accessed under the append lock.
 
-    :ivar end: position behind the last one that is known to be there
-    :ivar coming: the step that another thread is allocating; gives where that ends
+    :ivar end: position behind the last block known to be allocated
+    :ivar coming: the step being allocated by another thread; returns its end
     """
 
     file: File
@@ -71,13 +72,13 @@ class Blocks:
 
 @attrs.frozen
 class SegmentMaker:
-    """Makes segment files of full length, and allocates their blocks.
+    """Creates segment files of full length, and allocates their blocks.
 
-    :ivar directory: where segments stand
-    :ivar temporary: a folder of the same file system
+    :ivar directory: the folder of the segments
+    :ivar temporary: a folder on the same file system
     :ivar step_bytes: length of the first step; later ones are up to :data:`MOST_STEPS` times that
-    :ivar unit_bytes: blocks are allocated up to a multiple of this at least
-    :ivar turn: held while a segment is made: another process may want the same one
+    :ivar unit_bytes: blocks are allocated up to a multiple of this
+    :ivar turn: held while a segment is created, as another process may want the same one
     """
 
     files: FileSystem
@@ -89,19 +90,19 @@ class SegmentMaker:
     turn: AbstractContextManager[None] = attrs.field(factory=nullcontext)
 
     def path(self, start_offset: int) -> Path:
-        """Where the segment that starts at ``start_offset`` stands."""
+        """The path of the segment that starts at ``start_offset``."""
         return self.directory / segment_name(start_offset)
 
     def remove_unfinished(self) -> None:
-        """Remove what an earlier run left in the temporary folder."""
+        """Remove the remains of an earlier run from the temporary folder."""
         for name, _ in self.files.list(self.temporary):
             self.files.unlink(self.temporary / name)
 
     def make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
-        """Make a segment, with blocks for one step; or open one that another process has made.
+        """Create a segment with blocks for one step, or open one made by another process.
 
-        Raises ``OSError``, and then leaves nothing behind; :class:`MakingFailed` where a call
-        failed otherwise than for want of room.
+        Raises ``OSError`` and then leaves nothing; :class:`MakingFailed` for failures other than
+        lack of space.
         """
         with self.turn:
             if self.is_there(start_offset):
@@ -135,16 +136,16 @@ class SegmentMaker:
         return blocks
 
     def is_there(self, start_offset: int) -> bool:
-        """Whether the segment stands there."""
+        """Whether the segment exists."""
         return self.path(start_offset).exists()
 
     def adopt(self, start_offset: int, position: int = 0) -> Blocks:
-        """Open a segment that is there, to go on from ``position``; allocates nothing yet."""
+        """Open an existing segment, to continue at ``position``; allocates nothing yet."""
         file = self.files.open(self.path(start_offset), write=True)
         return Blocks(file, position - position % mmap.PAGESIZE)
 
     def allocate(self, blocks: Blocks, least_end: int, step_bytes: int) -> int:
-        """Allocate up to ``least_end`` and to the end of a step; where that is.
+        """Allocate up to ``least_end`` and to the end of a step; return that end.
 
         Raises as :meth:`make`.
         """
@@ -154,9 +155,9 @@ class SegmentMaker:
         return end
 
     def remove(self, start_offset: int) -> None:
-        """Delete a segment durably; one that is gone already is no error.
+        """Delete a segment durably; a missing one is no error.
 
-        Raises ``OSError`` if it is still there, :class:`MakingFailed` if nobody knows.
+        Raises ``OSError`` if it still exists, :class:`MakingFailed` if that is unknown.
         """
         with suppress(FileNotFoundError):
             self.files.unlink(self.path(start_offset))
@@ -165,9 +166,9 @@ class SegmentMaker:
 
 
 class Preallocator:
-    """Has the next segment and the next blocks ready; one thread of its own, which only does that.
+    """Prepares the next segment and the next blocks in a thread of its own.
 
-    :param fail: makes the store fail, from whatever thread; without it ``OSError`` is raised
+    :param fail: fails the store, from any thread; without it ``OSError`` is raised
     :ivar is_scarce: whether disk space is too scarce to allocate so many bytes ahead of need
     """
 
@@ -181,18 +182,18 @@ class Preallocator:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-preallocate")
 
     def stock(self, start_offset: int, blocks: Blocks) -> None:
-        """Take over an empty segment that is there already."""
+        """Keep an existing empty segment for a later :meth:`take`."""
         done: Future[Blocks] = Future()
         done.set_result(blocks)
         self._ready[start_offset] = done
 
     def request(self, start_offset: int) -> None:
-        """Begin to make the segment at ``start_offset``, if segments are made ahead of need.
+        """Begin to create the segment at ``start_offset``, if segments are created ahead of need.
 
-        Not while :attr:`is_scarce` says so: then it is made when it is needed, if at all.
+        Does nothing while :attr:`is_scarce` is true; the segment is then created when needed.
         """
         if start_offset not in self._ready and self._may_be_ahead():
-            with suppress(ThreadNotStarted):  # it is made when it is needed
+            with suppress(ThreadNotStarted):  # it is created when needed
                 self._ready[start_offset] = submitted(
                     self._pool.submit, "lakelog-preallocate", partial(self._make, start_offset)
                 )
@@ -201,11 +202,11 @@ class Preallocator:
         return self._ahead and not self.is_scarce(self._step_bytes)
 
     def take(self, start_offset: int) -> Blocks:
-        """The segment at ``start_offset``; raises ``OSError`` only if it cannot be made now.
+        """The segment at ``start_offset``; raises ``OSError`` if it cannot be created now.
 
-        Want of room ahead of need is forgotten: the segment is tried again when it is needed, and
-        with blocks for a first step where there is no room for a longer one.
-        Raises what ``fail`` gives where the store cannot pass over the failure.
+        An earlier lack of space is ignored: creation is tried again, with blocks for a first step
+        if a longer one does not fit. Raises the error of ``fail`` for failures that must fail the
+        store.
         """
         future = self._ready.pop(start_offset, None)
         if future is not None:
@@ -221,10 +222,10 @@ class Preallocator:
         return self._make(start_offset, self._maker.step_bytes)
 
     def forget_before(self, start_offset: int) -> None:
-        """Close segments that were made ahead of need, and that other processes came to first."""
+        """Close segments made ahead of need that other processes have used already."""
         for start in [each for each in list(self._ready) if each < start_offset]:
             future = self._ready.get(start)
-            if future is not None and future.done():  # else it is closed by a later call
+            if future is not None and future.done():  # otherwise a later call closes it
                 self._ready.pop(start, None)
                 if future.exception() is None:
                     future.result().file.close()
@@ -243,14 +244,14 @@ class Preallocator:
     # --- blocks ---
 
     def request_step(self, blocks: Blocks) -> None:
-        """Begin to allocate the next step, if that is done ahead of need; the next one is larger.
+        """Begin to allocate the next step, if that is done ahead of need; steps grow.
 
-        As with segments, not while :attr:`is_scarce` says so.
+        Does nothing while :attr:`is_scarce` is true.
         """
         if blocks.coming is None and blocks.end < self._maker.size_bytes and self._may_be_ahead():
             most = self._maker.step_bytes * MOST_STEPS
             self._step_bytes = min(self._step_bytes * 2, most)
-            with suppress(ThreadNotStarted):  # they are allocated when they are needed
+            with suppress(ThreadNotStarted):  # they are allocated when needed
                 blocks.coming = submitted(
                     self._pool.submit,
                     "lakelog-preallocate",
@@ -258,10 +259,10 @@ class Preallocator:
                 )
 
     def reach(self, blocks: Blocks, least_end: int) -> None:
-        """See to it that there are blocks up to ``least_end``.
+        """Ensure that blocks are allocated up to ``least_end``.
 
-        Raises ``OSError`` for want of room, and then it can be tried again; what ``fail`` gives for
-        other failures. Where there is no room for a step, what is needed is tried.
+        If a whole step does not fit, only the needed blocks are tried. Raises ``OSError`` for lack
+        of space, after which it can be tried again; the error of ``fail`` for other failures.
         """
         self.settle(blocks)
         if blocks.end >= least_end:
@@ -276,9 +277,9 @@ class Preallocator:
             return self._maker.allocate(blocks, least_end, step_bytes or self._step_bytes)
 
     def settle(self, blocks: Blocks) -> None:
-        """Wait for a step that is being allocated, and give up one that has not begun.
+        """Wait for a step being allocated; cancel one that has not begun.
 
-        Want of room ahead of need is forgotten.
+        A lack of space ahead of need is ignored.
         """
         coming = blocks.coming
         if coming is not None and not coming.cancel():
@@ -287,9 +288,9 @@ class Preallocator:
         blocks.coming = None
 
     def close(self, is_unused: Callable[[int], bool]) -> None:
-        """Stop, and delete segments that were made and never used, of any process.
+        """Stop, and delete segments created and never used, by any process.
 
-        :param is_unused: says whether the one that starts at an offset is
+        :param is_unused: whether the segment that starts at an offset is unused
         """
         self._pool.shutdown()
         for start_offset in sorted(self._ready, reverse=True):
@@ -302,10 +303,10 @@ class Preallocator:
 
 
 def _as_it_is(cause: BaseException) -> Exception:
-    """Opening: whoever opens hears of it."""
+    """Return the error unchanged: during an open, the caller receives it."""
     return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
 
 
 def _never(_bytes: int) -> bool:
-    """Nobody watches the disks."""
+    """Disk space is not watched."""
     return False

@@ -1,4 +1,4 @@
-"""What a directory of segments holds: names, lengths and gaps; pure functions over a listing."""
+"""Names, lengths and gaps in a directory of segments; pure functions over a listing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SegmentFile:
     """A segment file.
 
     :ivar start_offset: physical offset of its first byte, which is its name
-    :ivar length: its length in bytes; less than a segment's if it was cut
+    :ivar length: its length in bytes; below the segment size if it was truncated
     """
 
     path: Path
@@ -43,9 +43,9 @@ def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[S
 def problems(
     directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
 ) -> list[BadSegment]:
-    """Everything about a directory of segments of ``size_bytes`` that is not as it should be.
+    """All problems of a directory of segments of ``size_bytes``.
 
-    The real store refuses to load over any of them.
+    RocketMQ refuses to load over any of them.
     """
     segments = segment_files(directory, listing)
     found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
@@ -65,9 +65,9 @@ def problems(
 def hindrances(
     directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
 ) -> list[BadSegment]:
-    """Those of the problems that a recovery must not go over.
+    """The problems that make a recovery impossible.
 
-    A wrong length is none, as long as other segments show by their names which one is right.
+    A wrong length is none, as long as the names of other segments confirm the right one.
     """
     segments = segment_files(directory, listing)
     found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
@@ -80,7 +80,7 @@ def hindrances(
 
 
 def _may_be_of_another_size(length: int, size_bytes: int) -> bool:
-    """Whether a length that is not right would do for another ``segment_size_bytes``."""
+    """Whether a wrong length would be right for another ``segment_size_bytes``."""
     return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
 
 
@@ -106,7 +106,7 @@ def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
 
 
 def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
-    """Of a segment whose length no other setting explains."""
+    """The problem of a segment whose length no other setting explains."""
     if segment.length < size_bytes:
         what = (
             f"the file is truncated: {segment.length} bytes are left of {size_bytes}; bring it "

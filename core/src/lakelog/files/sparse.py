@@ -1,8 +1,8 @@
-"""Passes over the zeros of a file, by what the file system knows and by looking.
+"""Skips the zeros of a file, by asking the file system and by reading.
 
-The file system knows holes, and what was allocated but never written, until somebody has read it:
-then it stands in the page cache, and passes for data (``lseek(2)``, ``SEEK_DATA``; ext4). After a
-crash that is most of the last segment, which its owner had mapped.
+The file system knows holes and unwritten blocks, until they are read: then they are in the page
+cache and count as data (``lseek(2)``, ``SEEK_DATA``; ext4). After a crash this is true for most of
+the last segment, which its owner had mapped.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ZEROS: Final = bytes(_WINDOW_BYTES)
 
 
 def next_not_zero(fd: int, position: int) -> int | None:
-    """A place from ``position`` on before which all is zero; ``None`` if nothing else comes.
+    """A position before which all bytes from ``position`` on are zero; ``None`` if all are.
 
-    It is that of a window of bytes which are not all zero, or which cannot be read.
+    It is the start of a window that has a non-zero byte, or that cannot be read.
     """
     window = bytearray(_WINDOW_BYTES)
     at = _sought(fd, position)
@@ -26,7 +26,7 @@ def next_not_zero(fd: int, position: int) -> int | None:
         try:
             length = os.preadv(fd, [window], at)
         except OSError:
-            return at  # who reads there hears of it
+            return at  # the caller's read raises the error
         if length == 0:
             return None
         if window != _ZEROS if length == _WINDOW_BYTES else any(window[:length]):
@@ -36,7 +36,7 @@ def next_not_zero(fd: int, position: int) -> int | None:
 
 
 def _sought(fd: int, position: int) -> int | None:
-    """``lseek`` to data; where the file system cannot tell, everything is data."""
+    """``lseek`` to data; without support of the file system, everything is data."""
     try:
         return os.lseek(fd, position, os.SEEK_DATA)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Puts a new folder in the place of an old one, at once; a crash leaves one of the two there."""
+"""Replaces a folder atomically; after a crash one of the two is in place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakelog.files.filesystem import FileSystem
 
 
 def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
-    """Put the folder ``new`` in the place of ``target``, which goes to ``old`` if it was there.
+    """Replace the folder ``target`` by ``new``; a former ``target`` is moved to ``old``.
 
-    ``new`` may be missing: then nothing takes the place. All three are on one file system; the
-    names are durable on return. ``OSError`` leaves ``target`` as it was.
+    ``new`` may be missing: ``target`` is then only moved. All three are on one file system; the
+    names are durable on return. ``OSError`` leaves ``target`` unchanged.
     """
     if not new.is_dir():
         _move(files, target, old)
@@ -28,11 +28,11 @@ def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
 
 
 REBUILD_DIR: Final = "rebuild"
-"""Where new folders grow, in ``lakelog/tmp``; what a crash leaves there the next owner removes."""
+"""Folder for new trees in ``lakelog/tmp``; the next owner removes remains of a crash."""
 
 
 def remove_tree(files: FileSystem, path: Path) -> None:
-    """Remove a folder with all that is in it; nothing happens if it is not there."""
+    """Remove a folder and its content; does nothing if it is missing."""
     with suppress(FileNotFoundError):
         _empty(files, path)
         files.remove_dir(path)
@@ -56,7 +56,7 @@ def _move(files: FileSystem, source: Path, target: Path) -> None:
 
 
 def _in_two_steps(files: FileSystem, new: Path, target: Path, old: Path) -> None:
-    """For file systems without an exchange: a crash in between leaves both of them in tmp."""
+    """Replace without an atomic exchange: a crash in between leaves both folders in tmp."""
     files.rename(target, old)
     try:
         files.rename(new, target)

@@ -1,5 +1,5 @@
-"""Keeps a store's disk space in bounds: strategies decide, this acts.
+"""Disk-space maintenance: strategies decide what is deleted, and this package deletes it.
 
-``infos`` says what there is, a cleaner what may go, ``planning`` what of that is held back,
-``removal`` deletes it, and ``maintenance`` does so by the clock and watches the disks.
+``infos`` describes the segments, a cleaner chooses some, ``planning`` holds back those still
+needed, ``removal`` deletes the rest, and ``maintenance`` runs the rounds and checks the disks.
 """

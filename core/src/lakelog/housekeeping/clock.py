@@ -1,4 +1,4 @@
-"""The clock by which a store keeps house; tests bring their own."""
+"""The clock of disk-space maintenance; tests replace it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time, and waits."""
+    """Tells the time, and sleeps."""
 
     def now_ms(self) -> int:
         """The time, in ms since 1970."""
 
     def monotonic_ms(self) -> int:
-        """Ms since some moment; never goes back."""
+        """Monotonic time in ms, from an arbitrary start."""
 
     def wait(self, stop: Event, ms: int) -> bool:
-        """Wait for ``ms``, or until ``stop`` is set, which ends it at once; whether it is set."""
+        """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
 
 
 class SystemClock:
-    """The machine's."""
+    """The clock of the machine."""
 
     def now_ms(self) -> int:
         """The time, in ms since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Ms since some moment."""
+        """Monotonic time in ms."""
         return time.monotonic_ns() // 1_000_000
 
     def wait(self, stop: Event, ms: int) -> bool:

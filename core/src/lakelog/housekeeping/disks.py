@@ -1,4 +1,4 @@
-"""Asks the disk-space watcher, and heeds what it says: puts stop, and are taken again."""
+"""Pauses and resumes puts according to the disk-space watcher."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lakelog.registry.events import Events
 
 
 def watched(path: Path, commitlog: Path, folders: Sequence[str]) -> tuple[Path, ...]:
-    """The paths of a store that may stand on disks of their own: log, queues, index, the rest."""
+    """The paths of a store that may be on separate disks: log, queues, index, the rest."""
     inside = tuple(path / name for name in folders if (path / name).is_dir())
     return tuple(dict.fromkeys((commitlog, *inside, path)))
 
 
 class Disks:
-    """The disks of one open store; any thread may ask.
+    """The disks of one open store; thread-safe.
 
-    :param paths: what to look at; the log's is the first
-    :param tell: lets other processes know why puts are refused, or that they are taken
+    :param paths: the paths to check; the log's is first
+    :param tell: publishes to other processes why puts are paused, or that they are not
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Disks:
         self._lock = Lock()
 
     def look(self) -> DiskReport:
-        """What the watcher says now; puts are refused or taken by it."""
+        """Check the disks; pause or resume puts accordingly."""
         with self._lock:
             paths = self._paths()
             before = DiskState.OK if self._report is None else self._report.state
@@ -57,7 +57,7 @@ class Disks:
         return report
 
     def is_scarce(self, size_bytes: int) -> bool:
-        """Whether a file of so many bytes more would cross the line at which writing stops."""
+        """Whether ``size_bytes`` more would fill a disk beyond the limit where puts are paused."""
         report = self._report
         if report is None:
             return False

@@ -1,4 +1,4 @@
-"""Lets queues and index follow the log's minimum; that they lag behind it is right at any time."""
+"""Trims queues and index to the log's minimum; they may lag behind it at any time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.define(eq=False)
 class IndexTrimmer:
-    """What was built from a log.
+    """Queues and index of a log, as maintenance uses them.
 
-    :ivar forget_unused: removes the queues of topics of which nothing is left, and names them;
-        called between two runs of records, with the dispatchers. ``None`` where such queues stay
-    :ivar done: the minimum for which all is done
+    :ivar forget_unused: removes the queues of topics without remaining records and returns the
+        names; called with the dispatchers while dispatching is paused. ``None`` keeps such queues
+    :ivar done: the minimum to which they are already trimmed
     """
 
     _reput: DispatchRunner
@@ -32,10 +32,9 @@ class IndexTrimmer:
     _done: int = -1
 
     def follow(self) -> tuple[int, tuple[str, ...]]:
-        """Remove what is wholly below the minimum; how many files, and which topics.
+        """Remove files wholly below the minimum; return the number of files, and the topics.
 
-        What a disk does not let us remove is told in the log, and tried again with the next
-        segment.
+        A file that cannot be removed is logged, and tried again with the next segment.
         """
         minimum = self._positions.minimum
         if self._done == minimum or self._reput.failure is not None:

@@ -1,7 +1,8 @@
-"""What a cleaner is told of the segments.
+"""The description of segments for a cleaner.
 
-The store time of a segment's last message is found by reading its end: behind a few KiB in which no
-record is whole, more. It is looked up once for each segment, which does not change any more.
+The store time of a segment's last message is found by reading the segment's last few KiB, or more
+if they hold no whole record. It is determined once per segment, since sealed segments do not
+change.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from lakelog.log.reading.pieces import Blank, Damage
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
-"""So many bytes at the end of a segment are read, one after the other, and in the end all."""
+"""Bytes to read from the end of a segment, in successive attempts; then the whole segment."""
 
 
 @attrs.frozen
 class SegmentHolders:
-    """Who holds segments.
+    """Who still needs segments: pins and readers.
 
-    :ivar pins: reads the pins that are there now
-    :ivar readers: how many maps of a segment are held
+    :ivar pins: reads the present pins
+    :ivar readers: returns the number of held maps of a segment
     :ivar pin_expires_after_ms: see :class:`~lakelog.settings.model.MaintenanceSettings`
     """
 
@@ -40,7 +41,7 @@ class SegmentHolders:
 class SegmentInfos:
     """The sealed segments of a log.
 
-    :param starts: where each segment starts
+    :param starts: returns the start of each segment
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class SegmentInfos:
 
     @property
     def minimum(self) -> int:
-        """Where the log begins."""
+        """Offset where the log begins."""
         return self._reader.min_offset
 
     def sealed(self, now_ms: int) -> list[SegmentInfo]:
-        """All that hold nothing but messages that have their results, oldest first."""
+        """The segments that hold acknowledged messages only, oldest first."""
         pins = self._pins(now_ms)
         end, minimum = self._reader.max_offset, self._reader.min_offset
         pins = self._judged(pins, minimum, end)
@@ -88,12 +89,12 @@ class SegmentInfos:
         ]
 
     def _pins(self, now_ms: int) -> list[Pin]:
-        """Those that have not expired."""
+        """The pins that have not expired."""
         after_ms = self._held.pin_expires_after_ms
         return [each for each in self._held.pins() if not each.has_expired(now_ms, after_ms)]
 
     def _judged(self, pins: Sequence[Pin], minimum: int, end: int) -> list[Pin]:
-        """A problem is told once, as long as it lasts: the disk fills up meanwhile."""
+        """Check the pins; a problem is logged once while it lasts, since it lets the disk fill."""
         judged = [self._judge.judged(each, minimum, end) for each in pins]
         problems = frozenset(each.problem for each in judged if each.problem is not None)
         for each in sorted(problems - self._told):
@@ -102,7 +103,7 @@ class SegmentInfos:
         return judged
 
     def _last_times(self, starts: Sequence[int], now_ms: int) -> list[int]:
-        """One without a whole record is as young as the next one."""
+        """Times of last messages; a segment without a whole record takes the next one's."""
         times_ms: list[int] = []
         later_ms = now_ms
         for start in reversed(starts):

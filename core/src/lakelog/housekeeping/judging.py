@@ -1,9 +1,9 @@
-"""Which pins are of a log that this one is no more: nobody knows what their followers lack.
+"""Detects pins that were made for an earlier log in this directory.
 
-A log that was cut, or restored from an older copy, goes on below a pin's position with messages
-that its follower never saw; held by the position alone, they would be deleted unseen. So a pin
-holds everything where its position is behind the log's end, or where the log does not have the
-record that its fingerprint names. Of a record that was deleted nobody can tell any more.
+A log that was cut, or restored from an older copy, continues below a pin's position with messages
+that its follower never read. Going by the position alone, they would be deleted unread. So a pin
+holds every segment if its position is behind the log's end, or if the log lacks the record of its
+fingerprint. If that record was already deleted, nothing can be detected.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 class PinValidator:
     """Compares pins with a log.
 
-    :ivar pieces: reads the log from an offset to another one
+    :ivar pieces: reads the log between two offsets
     """
 
     pieces: Callable[[int, int], Iterable[Piece]]
 
     def judged(self, pin: Pin, minimum: int, end: int) -> Pin:
-        """The same, but that one of another log has a ``problem``, and holds everything.
+        """Return ``pin``; with a ``problem`` if it is of another log, so that it holds everything.
 
-        :param pin: read before ``end`` was asked for: one that has moved since could be past it
+        :param pin: read before ``end`` was taken: a later one could be past it
         """
         why = pin.problem or self._why(pin, minimum, end)
         return pin if why == pin.problem else attrs.evolve(pin, position=0, problem=why)

@@ -1,7 +1,7 @@
-"""One round after the other: look at the disks, ask the cleaner, act, let queues and index follow.
+"""Runs maintenance rounds: check disks, run the cleaner, delete, trim queues and index.
 
-A round that fails is told in the log, and the next one comes all the same. Rounds run in a thread
-of their own by the clock, and in the caller's when a person asks.
+A failed round is logged, and the next one runs all the same. Periodic rounds run in their own
+thread, and requested rounds in the caller's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.frozen
 class Cleaning:
-    """What a round needs where there is a cleaner."""
+    """The collaborators of a round with a cleaner."""
 
     cleaner: Cleaner
     infos: SegmentInfos
@@ -41,7 +41,7 @@ class Cleaning:
 
 
 class Maintenance:
-    """Keeps house in one open store."""
+    """Disk-space maintenance of one open store."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Maintenance:
         disks: Disks | None,
         go_on: Callable[[], None],
     ) -> None:
-        """Keep what is needed.
+        """Keep the collaborators.
 
-        :param go_on: called at the end of each round, to dispatch again what had no room
+        :param go_on: called after each round, to resume dispatching that a full disk stopped
         """
         self._settings = settings
         self._clock = clock
@@ -67,29 +67,29 @@ class Maintenance:
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
 
     def start(self) -> None:
-        """Begin, if there is anything to do; a full disk takes no puts from the first one on."""
+        """Start the rounds, if there is anything to do; a full disk pauses puts at once."""
         self._see_disks()
         if self._cleaning is not None or self._disks is not None:
             started(self._thread)
 
     def close(self) -> None:
-        """Stop at once; behind the file that is being deleted, at the latest."""
+        """Stop, at the latest after the file being deleted."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
         with self._one_at_a_time:
-            pass  # whoever asked for a round is done
+            pass  # wait for a requested round to end
 
     def disk(self) -> DiskReport | None:
         """Look at the disks; ``None`` without a watcher."""
         return None if self._disks is None else self._disks.look()
 
     def is_scarce(self, size_bytes: int) -> bool:
-        """Whether a file of so many bytes must not be made ahead of need."""
+        """Whether a file of ``size_bytes`` must not be created ahead of need."""
         return self._disks is not None and self._disks.is_scarce(size_bytes)
 
     def look(self) -> CleaningReport | None:
-        """What a round that a person asks for would do now; ``None`` without a cleaner."""
+        """Report what a requested round would do now; ``None`` without a cleaner."""
         if self._cleaning is None:
             return None
         with self._one_at_a_time:
@@ -97,7 +97,7 @@ class Maintenance:
             return self._dry_run(self._cleaning)
 
     def clean(self) -> CleaningReport | None:
-        """What a person asked for: rounds until nothing more may go; ``None`` without a cleaner.
+        """Run requested rounds until nothing more may be deleted; ``None`` without a cleaner.
 
         Raises :class:`~lakelog.errors.StoreFailed` if the store has failed.
         """
@@ -130,7 +130,7 @@ class Maintenance:
     def _round(self) -> None:
         with self._one_at_a_time:
             if self._health.failure is not None or self._stop.is_set():
-                return  # a store that failed changes nothing any more
+                return  # a failed store changes nothing any more
             try:
                 if self._cleaning is not None:
                     self._clean(self._cleaning)
@@ -138,7 +138,7 @@ class Maintenance:
                     self.disk()
                 self._go_on()
             except StoreFailed:
-                return  # who listens was told
+                return  # listeners are notified already
             except Exception:  # noqa: BLE001  # whatever a plugin or a disk does, the next round comes
                 _LOG.exception("%s: a round of maintenance failed", self._health.path)
 
@@ -152,7 +152,7 @@ class Maintenance:
         return CleaningReport(False, tuple(deleted), kept, cleaning.infos.minimum, files, topics)
 
     def _see_disks(self) -> DiskReport | None:
-        """A watcher that fails must not keep a cleaner from its work."""
+        """Check the disks; an error of the watcher must not stop the cleaner."""
         try:
             return self.disk()
         except Exception:  # noqa: BLE001  # a watcher is a plugin: it may raise anything
@@ -174,7 +174,7 @@ class Maintenance:
 
 
 def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> CleaningContext:
-    """What a cleaner may go by."""
+    """The facts passed to the cleaner."""
     if disk is None:
         return CleaningContext(now_ms, manual=manual)
     log = disk.disks[0] if disk.disks else None

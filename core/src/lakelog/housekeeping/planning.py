@@ -1,4 +1,4 @@
-"""What of a cleaner's decisions may be acted on; nothing in here changes anything."""
+"""Decides which of the cleaner's choices may be deleted; changes nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lakelog.interfaces import (
 )
 
 MANUAL_ROUNDS: Final = 20
-"""So many batches a person's wish is good for, as in RocketMQ."""
+"""Number of batches that one manual cleaning may delete, as in RocketMQ."""
 
 
 @attrs.frozen
 class Candidate:
-    """A segment that the cleaner chose."""
+    """A segment chosen by the cleaner."""
 
     info: SegmentInfo
     reason: str
@@ -33,11 +33,11 @@ class Candidate:
 
     @property
     def end_offset(self) -> int:
-        """Behind its last byte."""
+        """Offset behind its last byte."""
         return self.info.start_offset + self.info.size_bytes
 
     def deleted(self) -> Deleted:
-        """What a report says of it."""
+        """Its entry in a report."""
         info = self.info
         return Deleted(
             info.start_offset,
@@ -51,7 +51,7 @@ class Candidate:
 def candidates(
     cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: CleaningContext
 ) -> list[Candidate]:
-    """Ask the cleaner; raises :class:`~lakelog.errors.BadStrategy` if it leaves a gap."""
+    """Run the cleaner; raises :class:`~lakelog.errors.BadStrategy` if its choice has a gap."""
     chosen = list(cleaner.choose(infos, situation))
     front = [each.start_offset for each in infos[: len(chosen)]]
     if [each.start_offset for each in chosen] != front:
@@ -69,10 +69,10 @@ def _starts(chosen: Sequence[Deletion]) -> list[int]:
 
 
 class Holds(Protocol):
-    """Says why a segment must stay."""
+    """Returns the reason why a segment must stay."""
 
     def __call__(self, candidate: Candidate) -> str | None:
-        """Why it stays; ``None`` if it may go."""
+        """The reason; ``None`` if it may be deleted."""
 
 
 def dry_run(
@@ -82,9 +82,9 @@ def dry_run(
     holds: Holds,
     minimum: int,
 ) -> CleaningReport:
-    """What would go if a person asked and nobody stopped, and what that would stop at.
+    """Report what a manual cleaning would delete, and where it would stop.
 
-    What only a disk asks for is one batch: how full it is then, nobody knows yet.
+    Deletion for lack of disk space counts as one batch, since its effect on the disk is unknown.
     """
     deleted: list[Deleted] = []
     for _ in range(MANUAL_ROUNDS):
@@ -103,7 +103,7 @@ def dry_run(
 
 
 class ReaderGrace:
-    """How long a segment that is read has waited already."""
+    """Measures how long a segment in use by readers has been waiting for deletion."""
 
     def __init__(self, clock: Clock, pace: DeletionRate) -> None:
         self._clock = clock
@@ -111,7 +111,7 @@ class ReaderGrace:
         self._since_ms: tuple[int, int] | None = None
 
     def is_over(self, start_offset: int) -> bool:
-        """Whether the first segment was asked for so long ago that it goes, readers or not."""
+        """Whether the first segment has waited so long that it is deleted despite readers."""
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None or self._since_ms[0] != start_offset:
             self._since_ms = (start_offset, now_ms)
@@ -120,11 +120,11 @@ class ReaderGrace:
 
 @attrs.frozen
 class RetentionHolds:
-    """Why a segment must stay, in the order in which it is asked.
+    """The reasons why a segment must stay, in order of checking.
 
-    :ivar reached: up to where queues and index know the log
-    :ivar override_pins: whether pins count for nothing
-    :ivar patience: with those who read it
+    :ivar reached: returns the offset up to which the log is dispatched
+    :ivar override_pins: whether to ignore pins
+    :ivar patience: limits the wait for readers
     """
 
     reached: Callable[[], int]
@@ -132,7 +132,7 @@ class RetentionHolds:
     patience: ReaderGrace
 
     def __call__(self, candidate: Candidate) -> str | None:
-        """Why it stays; ``None`` if it may go."""
+        """The reason; ``None`` if it may be deleted."""
         info = candidate.info
         if info.pinned_by and not self.override_pins:
             return f"followers still need it: {', '.join(info.pinned_by)}"

@@ -1,8 +1,8 @@
-"""Deletes segments: from the front, one at a time, never leaving a gap whatever crash comes.
+"""Deletes segments from the front, one at a time, so that no crash leaves a gap.
 
-The log's minimum is raised, and published, before a file goes: nobody is sent to a file that is not
-there. Each name is durably gone before the next one goes, because the next open takes the first
-file for the start of the log. One that could not be deleted is tried again before any other.
+The minimum is raised and published before a file is deleted, so no reader is sent to a missing
+file. Each deletion is durable before the next, since an open takes the first file as the start of
+the log. A file that could not be deleted is tried again before any other.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 class Remover:
-    """Acts on what a cleaner chose; for one thread at a time.
+    """Deletes the cleaner's choices; for one thread at a time.
 
-    :param path_of: where the segment stands that starts at an offset
+    :param path_of: returns the path of the segment that starts at an offset
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Remover:
     def act(
         self, chosen: Sequence[Candidate], holds: Holds, stop: Event
     ) -> tuple[list[Deleted], KeptSegment | None]:
-        """Delete at most a batch of them; what was deleted, and what that stopped at."""
+        """Delete at most one batch; return what was deleted, and what stopped it."""
         deleted: list[Deleted] = []
         why = self._finish()
         if why is not None:
@@ -68,13 +68,13 @@ class Remover:
         return deleted, None
 
     def _held(self, candidate: Candidate, holds: Holds) -> str | None:
-        """Why it stays; plugins are asked last, as they may do something with it first."""
+        """The reason to stay; plugins are asked last, since they may act on the segment."""
         start = candidate.info.start_offset
         why = holds(candidate)
         if why is not None:
             return why
         segments = self._log.segments
-        if not segments.is_durable(start):  # a sync may be at its file just now
+        if not segments.is_durable(start):  # a sync may be using its file
             self._log.sync()
         if start != segments.first_offset or not segments.is_durable(start):
             return "it is not the first one any more, or not durable yet"
@@ -82,7 +82,7 @@ class Remover:
         return None if veto is None else str(veto)
 
     def _delete(self, candidate: Candidate) -> str | None:
-        """Delete it; why its file is still there, if it is."""
+        """Delete it; return why its file remains, if it does."""
         start = candidate.info.start_offset
         _tell(candidate, self._path_of(start))
         self._log.positions.minimum = candidate.end_offset
@@ -91,13 +91,13 @@ class Remover:
         return self._finish()
 
     def _finish(self) -> str | None:
-        """Remove the file of the segment that was given up last; why that failed."""
+        """Remove the file of the last segment given up; return the error, if any."""
         start = self._left
         if start is None:
             return None
         try:
             self._log.segments.remove(start)
-        except MakingFailed as error:  # the next file could be gone before this one
+        except MakingFailed as error:  # a later deletion could become durable before this one
             raise self._health.fail(error.cause) from error
         except OSError as error:
             _LOG.warning("%s; it is tried again in the next round", error)
@@ -108,7 +108,7 @@ class Remover:
 
 
 def _tell(candidate: Candidate, path: Path) -> None:
-    """Deleted messages that somebody still needed are an error, whoever wanted it so."""
+    """Log the deletion; as an error if pins still needed the messages."""
     info = candidate.info
     if info.pinned_by:
         _LOG.error(

@@ -1,4 +1,4 @@
-"""What a cleaning did, or would do."""
+"""The report of a cleaning or its dry run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Deleted:
     :ivar start_offset: offset of its first byte
     :ivar size_bytes: its length
     :ivar last_timestamp_ms: store time of its last message, in ms since 1970
-    :ivar reason: the cleaner's
-    :ivar pinned_by: followers that still needed it; ``override_pins`` let it go all the same
+    :ivar reason: the cleaner's reason
+    :ivar pinned_by: followers that still needed it, ignored because of ``override_pins``
     """
 
     start_offset: int
@@ -25,7 +25,7 @@ class Deleted:
 
 @attrs.frozen
 class KeptSegment:
-    """The first segment that the cleaner chose and that had to stay, and with it all behind it.
+    """The first chosen segment that had to stay; all behind it stay too.
 
     :ivar start_offset: offset of its first byte
     :ivar reason: why it stays
@@ -37,14 +37,14 @@ class KeptSegment:
 
 @attrs.frozen
 class CleaningReport:
-    """What a cleaning did.
+    """The result of a cleaning.
 
-    :ivar dry_run: whether it only looked
+    :ivar dry_run: whether nothing was changed
     :ivar deleted: the segments, oldest first
-    :ivar kept: what it stopped at, if it did
-    :ivar min_offset: where the log begins now, or would
-    :ivar other_files: how many files of queues and index went with them
-    :ivar topics: topics of which nothing was left, whose queues were removed
+    :ivar kept: the segment that stopped the cleaning, if any
+    :ivar min_offset: start of the log afterwards
+    :ivar other_files: number of deleted files of queues and index
+    :ivar topics: topics without remaining records, whose queues were removed
     """
 
     dry_run: bool
@@ -56,11 +56,11 @@ class CleaningReport:
 
     @property
     def freed_bytes(self) -> int:
-        """Length of the segments together."""
+        """The total length of the deleted segments."""
         return sum(each.size_bytes for each in self.deleted)
 
     def __add__(self, later: CleaningReport) -> CleaningReport:
-        """This round and the next one."""
+        """Combine the reports of this round and the next."""
         return CleaningReport(
             self.dry_run,
             self.deleted + later.deleted,

@@ -1,4 +1,4 @@
-"""Puts: encode, append, wait for flush and copies, answer. Nothing of pluggy in here."""
+"""Puts: encode, append, wait for flush and copies, answer; without calls through pluggy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakelog.results import PutResult
 from lakelog.status import PutStatus
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
-"""Is told what became of an append; by the error that names a strategy, if that failed."""
+"""Called with the status of an append, or with the error of the strategy that failed."""
 
 Keys: TypeAlias = "str | Sequence[str] | None"
 
@@ -39,7 +39,7 @@ OF_ONE_MESSAGE = frozenset(
         PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
     }
 )
-"""Refusals inside the append lock that are one message's fault."""
+"""Refusals inside the append lock that are caused by a single message."""
 
 
 class Appender:
@@ -55,9 +55,9 @@ class Appender:
         flush_failed: Blame = StrategyFailed,
         replicator_failed: Blame = StrategyFailed,
     ) -> None:
-        """Keep what is needed.
+        """Keep the collaborators.
 
-        :param flush_failed: makes the error for a put behind whose append ``flush`` failed
+        :param flush_failed: makes the error of a put whose ``flush`` raised after the append
         :param replicator_failed: the same for ``replicator``
         """
         self._log = log
@@ -76,7 +76,7 @@ class Appender:
     # --- one message ---
 
     def put(self, message: Message) -> PutResult:
-        """Append one message and wait for what the strategies promise."""
+        """Append one message and wait for the strategies."""
         if self._putting is not None:
             result = self._putting.put(message)
             if type(result) is int:  # the queue that was chosen
@@ -89,7 +89,7 @@ class Appender:
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Body, Keys], PutResult]:
-        """What puts a message of ``topic``, from its body and keys: the fastest way for one."""
+        """A function that puts a message of ``topic`` from body and keys: fast single puts."""
         put = None if self._putting is None else self._putting.bound(topic, tags, queue_id)
         waited = None if self._answers_at_once else self._waited
 
@@ -112,7 +112,7 @@ class Appender:
         return batch.results(self._finish(batch))[0]
 
     def _waited(self, result: PutResult, wait: bool) -> PutResult:
-        """``result`` of a message that is in the log, behind flush and copies."""
+        """Wait for flush and copies of an appended message; return ``result`` with its status."""
 
         def with_status(status: PutStatus) -> Sequence[PutResult]:
             result.status = status
@@ -124,7 +124,7 @@ class Appender:
         return result
 
     def _finish(self, batch: EncodedBatch) -> PutStatus:
-        """Append, and wait for flush and copies."""
+        """Append, then wait for flush and copies."""
         return self._wait(self._append(batch), batch.wait, batch.results)
 
     def _wait(
@@ -148,7 +148,7 @@ class Appender:
     # --- many messages ---
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many messages, in order, and wait once for all of them."""
+        """Append many messages, in order, with one wait for all."""
         if self._health.refusal is not None:
             raise self._health.refused()
         if not messages:
@@ -176,7 +176,7 @@ class Appender:
         return results
 
     def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
-        """One batch; or several, where one would not fit into a segment."""
+        """Yield one batch, or several if one would not fit into a segment."""
         batch = self._encode(messages)
         if len(batch.buffer) + BLANK_MIN_BYTES <= self._log.segments.size_bytes or batch.count == 1:
             yield batch
@@ -188,15 +188,15 @@ class Appender:
     # --- asynchronous puts ---
 
     def put_async(self, message: Message) -> PutFuture:
-        """Queue one message; the future gets what :meth:`put` would return or raise."""
+        """Queue one message; the future receives the result or error of :meth:`put`."""
         if self._health.refusal is not None:
             raise self._health.refused()
         return self._coalescer.put(message)
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
-        """Append many messages now; the future gets what :meth:`put_batch` would return or raise.
+        """Append many messages now; the future receives the result or error of :meth:`put_batch`.
 
-        What has to come in pieces is waited for.
+        A batch that must be split is waited for.
         """
         future = BatchFuture()
         begin(future)
@@ -214,7 +214,7 @@ class Appender:
         return future
 
     def put_burst(self, burst: Burst) -> None:
-        """Append messages whose futures have begun; these get what became of each."""
+        """Append messages whose futures have begun, and settle the futures."""
         self._bursts.put(burst)
 
     def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
@@ -234,9 +234,9 @@ class Appender:
     def append_then(self, batch: EncodedBatch, answer: Answer) -> None:
         """Append ``batch``, and call ``answer`` once its outcome is known.
 
-        ``answer`` gets the status, or the error that the flush strategy or the replicator came to;
-        in whatever thread that is, and it must not block there. Raises what an append raises;
-        ``answer`` is not called then.
+        ``answer`` receives the status, or the error of the flush strategy or replicator. It may be
+        called in any thread, and must not block. An error of the append itself is raised, without a
+        call of ``answer``.
         """
         end, wait = self._append(batch), batch.wait
         whose = self._of_flush
@@ -255,7 +255,7 @@ class Appender:
             _when_all(outcomes, finish)
 
     def _answer(self, answer: Answer, end: int, flushed: Outcome, *copied: Outcome) -> None:
-        """Every outcome is known."""
+        """Call ``answer``: all outcomes are known."""
         told: PutStatus | Exception
         whose = self._of_flush
         try:
@@ -270,14 +270,14 @@ class Appender:
     # --- end ---
 
     def flush(self) -> int:
-        """Make durable what was appended before the call; the end of what is durable.
+        """Make everything appended before the call durable; return the durable end.
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
         return self._log.sync()
 
     def close(self) -> None:
-        """Append and flush what is left; raises what the strategies raise."""
+        """Append and flush the rest; raises the errors of the strategies."""
         self._coalescer.close()
         self._health.refuse("the store is closed")
         self._log.settle()
@@ -308,30 +308,30 @@ def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Ex
 
 
 def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception) -> Exception:
-    """``error``, which names the messages that are in the log where a strategy failed."""
+    """Return ``error``; if a strategy failed, with the messages that are in the log."""
     return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
 
 
 def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
-    """What puts one message by compiled code, where the records are lakelog's own."""
+    """The compiled put of one message, if records have lakelog's own encoding."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None
     return log.putting(callback.accelerator, callback.encoder)
 
 
 def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:
-    """Whether to hand an append to the strategies takes no time, and their answer does."""
+    """Whether the strategies accept an append at once and answer it later."""
     used = [each for each in (flush, replicator) if each is not None]
     return all(getattr(each, "answers_later", False) for each in used)
 
 
 def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:
-    """The worse of two; where both are bad, the copy's, as in RocketMQ."""
+    """The worse of two statuses; if both are bad, the replica's, as in RocketMQ."""
     return flush if replica is PutStatus.PUT_OK else replica
 
 
 def _when_all(outcomes: Sequence[Outcome], finish: partial[None]) -> None:
-    """Call ``finish`` with ``outcomes`` once each is known, in whatever thread that is."""
+    """Call ``finish`` with ``outcomes`` once all are known, in any thread."""
     for outcome in outcomes:
         if not isinstance(outcome, PutStatus) and not outcome.done():
             outcome.add_done_callback(lambda _: _when_all(outcomes, finish))

@@ -1,7 +1,7 @@
 """Asynchronous puts: bursts become batches, appended by one thread in the order of the calls.
 
-Where a put's result comes from another thread anyway, one that finds nothing else under way is
-appended by its own caller: a change of threads takes longer than the append itself.
+If results come from another thread anyway, a put that finds no other in progress is appended by
+its caller: a change of threads takes longer than the append.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_WAITING: Final = 65_536
 
 
 class AsyncPutQueue:
-    """Collects messages while the ones before are being appended.
+    """Collects messages while earlier ones are being appended.
 
     :param direct: whether ``put_burst`` never waits for a disk, and results come later
     """
@@ -42,7 +42,7 @@ class AsyncPutQueue:
         self._busy = 0
 
     def put(self, message: Message) -> PutFuture:
-        """Queue ``message``; its future gets what a put would return or raise."""
+        """Queue ``message``; its future receives the result or error of the put."""
         future = PutFuture()
         with self._changed:
             alone = self._is_alone(message)
@@ -63,7 +63,7 @@ class AsyncPutQueue:
             self._changed.notify_all()
 
     def _is_alone(self, message: Message) -> bool:
-        """Whether the caller is to append it: nothing waits or is being appended."""
+        """Whether the caller appends it: no other message is waiting or being appended."""
         if not self._direct or self._appending or self._waiting or self._closed:
             return False
         if not getattr(message, "wait_store_ok", False):
@@ -71,7 +71,7 @@ class AsyncPutQueue:
         return self._last is None or self._last.done()
 
     def _await_room(self) -> None:
-        """For as long as very many wait; but in a callback, whose own thread makes room."""
+        """Wait while the queue is full; not in a callback, whose own thread empties it."""
         while len(self._waiting) >= MAX_WAITING and not self._closed and self._busy != get_ident():
             self._changed.wait()
         if self._thread is None or self._closed:
@@ -105,14 +105,14 @@ class AsyncPutQueue:
                     self._changed.notify_all()
 
     def _put(self, burst: Burst) -> None:
-        """Whatever goes wrong, nobody waits for ever, and the next burst has its turn."""
+        """Put a burst; on any error its futures are settled, and the next burst follows."""
         try:
             self._put_burst(burst)
         except Exception as error:  # noqa: BLE001  # it is handed to those who wait
             fail_all([future for _, future in burst if not future.done()], error)
 
     def _next_burst(self) -> Burst:
-        """What has been collected; empty once closed and drained."""
+        """The collected messages; empty once closed and drained."""
         with self._changed:
             while self._appending or not (self._waiting or self._closed):
                 self._changed.wait()
@@ -127,7 +127,7 @@ class AsyncPutQueue:
         return burst
 
     def close(self) -> None:
-        """Append what waits, then stop."""
+        """Append the waiting messages, then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -136,6 +136,6 @@ class AsyncPutQueue:
 
 
 def fail_all(futures: Sequence[PutFuture], error: Exception) -> None:
-    """Give ``error`` to everyone who waits."""
+    """Set ``error`` in all futures."""
     for future in futures:
         future.set_exception(error)

@@ -1,6 +1,6 @@
-"""Puts that run in the background: encoded together, and told each its own outcome.
+"""Puts in the background: encoded together, each with its own outcome.
 
-One message that is refused must not let the others of its burst suffer.
+A refused message must not affect the others of its burst.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lakelog.message import Message
 
 
 class Encoded(Protocol):
-    """Some messages as they are appended, all at once."""
+    """Encoded messages that are appended at once."""
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         ...
 
 
@@ -26,10 +26,10 @@ Piece = TypeVar("Piece", bound=Encoded)
 
 
 class AsyncBatchWriter(Generic[Piece]):
-    """Takes bursts of messages whose futures have begun; these get what became of each.
+    """Puts bursts of messages whose futures have begun, and settles the futures.
 
-    :param encoded: messages as pieces, in order; raises for all of them if one is bad
-    :param put_piece: puts one piece, and sees to the futures of its messages
+    :param encoded: encodes messages into pieces, in order; raises if any of them is invalid
+    :param put_piece: puts one piece, and settles the futures of its messages
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class AsyncBatchWriter(Generic[Piece]):
         self._put_piece = put_piece
 
     def put(self, burst: Burst) -> None:
-        """Put all of them, or those that can be."""
+        """Put all messages that can be put."""
         try:
             pieces = list(self._encoded([message for message, _ in burst]))
         except IllegalMessage as error:
@@ -56,7 +56,7 @@ class AsyncBatchWriter(Generic[Piece]):
             done += piece.count
 
     def put_singly(self, burst: Burst, error: Exception) -> None:
-        """One of the messages is refused with ``error``: find out which, and put the others."""
+        """Put one by one, after ``error``, to find the refused message and put the others."""
         if len(burst) == 1:
             fail_all([burst[0][1]], error)
             return

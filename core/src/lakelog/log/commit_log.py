@@ -50,9 +50,9 @@ from lakelog.log.segments import Segments
 from lakelog.status import AppendStatus, PutStatus
 
 APPENDING: Final = 8
-"""The byte of ``lock`` that is locked by the process that appends."""
+"""The byte of ``lock`` that the appending process locks."""
 SYNCING: Final = 9
-"""The byte that is locked by the process that syncs for all."""
+"""The byte that the syncing process locks."""
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
@@ -73,14 +73,14 @@ _REFUSALS = {
 
 @attrs.frozen
 class LogParts:
-    """What one process appends to a log with, for compiled code that does the same.
+    """The parts of a log that compiled code needs to append.
 
-    :ivar memory: the shared page; :ivar layout: where its words stand, by their names
+    :ivar memory: the shared page; :ivar layout: the places of its words, by name
     :ivar lock: of the append section, as the accelerator made it
-    :ivar section: the append section; :ivar segments: whose ``window`` is written to
-    :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes who waits for the log
-    :ivar health: puts are taken while its ``refusal`` is ``None``
-    :ivar failed: makes the store fail by an ``OSError``; the error to raise
+    :ivar section: the append section; :ivar segments: with the ``window`` to write to
+    :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes the waiters
+    :ivar health: puts are accepted while its ``refusal`` is ``None``
+    :ivar failed: fails the store with an ``OSError``; returns the error to raise
     """
 
     memory: memoryview
@@ -97,8 +97,8 @@ class LogParts:
 class CommitLog:
     """The log of one store, as one process appends to it.
 
-    :ivar positions: how far it has come
-    :ivar staged: whether bytes reach the page cache only by ``commit``
+    :ivar positions: its positions
+    :ivar staged: whether bytes reach the page cache by ``commit`` only
     """
 
     def __init__(  # each is a collaborator of its own
@@ -112,7 +112,7 @@ class CommitLog:
         health: Health,
         busy_timeout_ms: int,
     ) -> None:
-        """Prepare; the page is that of a log that is in order.
+        """Prepare; the page must be that of a recovered log.
 
         :param positions: on the words of ``page``
         :param lock: the file ``lock``, opened by this process
@@ -135,7 +135,7 @@ class CommitLog:
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
-        """What encodes and appends one message by compiled code; see ``accelerate``."""
+        """A function of compiled code that encodes and appends a message; see ``accelerate``."""
         if self.staged:
             return None
         parts = LogParts(
@@ -152,16 +152,16 @@ class CommitLog:
         return accelerator.putting(encoder, parts)
 
     def _paused(self) -> str | None:
-        """Why the process with the services lets nobody put, if another one has them.
+        """Why puts are paused by the process with the services, if that is another process.
 
-        A word that a dead one has left counts for nothing.
+        A pause left by a dead process does not count.
         """
         if self._words[PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
             return self._page.pause
         return None
 
     def _failed(self, error: OSError | None) -> Exception:
-        """Make the store fail for all by an error of this process, or here by another one's."""
+        """Fail the store with an error of this process, or report another process's failure."""
         if error is not None:
             self._page.fail(str(error))
         return self._health.fail(error or RuntimeError(self._page.failure or "unknown"))
@@ -169,12 +169,12 @@ class CommitLog:
     # --- append ---
 
     def append(self, batch: EncodedBatch) -> int:
-        """Put ``batch`` at the end of the log; the offset behind it.
+        """Append ``batch`` to the log; return the offset behind it.
 
-        The exception of a signal's handler may come although ``batch`` is in the log.
+        An exception from a signal handler may be raised even though ``batch`` is in the log.
 
-        Raises :class:`~lakelog.errors.PutRefused` when nothing of it is in the log, and
-        :class:`~lakelog.errors.StoreFailed` when that cannot be known.
+        Raises :class:`~lakelog.errors.PutRefused` if nothing of it is in the log, and
+        :class:`~lakelog.errors.StoreFailed` if that is unknown.
         """
         section = self._section
         section.check()
@@ -212,6 +212,9 @@ class CommitLog:
             raise PutRefused(*_REFUSALS[status])
         if table.wanted:
             self._make_room_for_queues()
+        # The intent comes before the first byte, the end offset after the last one, and the queue
+        # ends after that. A process that dies in between leaves enough to undo or finish it, and
+        # everything that can be refused is checked before the intent.
         end, section = position + len(batch.buffer), self._section
         if end > segments.reserved_offset:
             self._reserve(position, end)
@@ -262,7 +265,7 @@ class CommitLog:
         self._health.has_room()
 
     def _follow(self, position: int) -> int:
-        """Go on in the segment where the log ends, if another process has rolled; what is left."""
+        """Continue in the segment begun by another process's roll; return the space left in it."""
         segments = self.segments
         if position < segments.active_offset:
             what = f"the log cannot end at {position}, in front of its last segment"
@@ -274,18 +277,18 @@ class CommitLog:
         return segments.active_offset + segments.size_bytes - position
 
     def next_offsets(self) -> dict[Queue, int]:
-        """The queue offset that the next message of each queue takes; while nobody appends."""
+        """The next queue offset of each queue; only valid while no append runs."""
         return self._table.snapshot()
 
     def _make_room_for_queues(self) -> None:
-        """See to it that the table can take the queues that this append begins."""
+        """Make room in the table for the queues that this append creates."""
         try:
             self._table.make_room(self._page.words)
         except OSError as error:
             raise self._no_room("the table of queues", error) from error
 
     def _reserve(self, position: int, end: int) -> None:
-        """See to it that there is room up to ``end`` before anything is written."""
+        """Allocate blocks up to ``end`` before anything is written."""
         try:
             if self.segments.reserve(position, end):
                 self._health.has_room()
@@ -298,9 +301,9 @@ class CommitLog:
         return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
 
     def let_go(self) -> None:
-        """Give the append lock back, and files that are full; called while others append as well.
+        """Release the append lock and full segments; called while other processes append too.
 
-        An idle process would else keep segments on the disk that were deleted since.
+        An idle process would otherwise keep deleted segments on the disk.
         """
         self._section.let_go()
         self.positions.moved()  # who waits in this process alone is to wait for all
@@ -311,7 +314,7 @@ class CommitLog:
         segments.release()
 
     def _inside(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in the section."""
+        """Call ``work`` in the append section."""
         section = self._section
         section.check()
         try:
@@ -322,7 +325,7 @@ class CommitLog:
                 section.leave()
 
     def settle(self) -> None:
-        """Wait for an append that is under way; none follows once puts are refused."""
+        """Wait for an append in progress; none follows once puts are refused."""
         while True:
             try:
                 self._inside(lambda: None)  # which repairs what a signal's handler has cut short
@@ -336,16 +339,16 @@ class CommitLog:
 
     @property
     def appended(self) -> int:
-        """End of what was appended."""
+        """End of the appended bytes."""
         return self.positions.appended
 
     @property
     def flushed(self) -> int:
-        """End of what is durable."""
+        """The durable end."""
         return self.positions.flushed
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; the end of what others see."""
+        """Hand staged bytes to the page cache; return the end visible to other processes."""
         if self._health.failure is not None:
             raise self._health.failed()
         try:
@@ -357,9 +360,9 @@ class CommitLog:
         return end
 
     def sync(self) -> int:
-        """Make durable what was appended before the call; the new ``flushed``.
+        """Make everything appended before the call durable; return the new ``flushed``.
 
-        After one failure every later call fails too: what was not durable by then never counts.
+        After one failure all later calls fail: bytes not durable by then never count as durable.
         """
         if self._health.failure is not None:
             raise self._health.failed()
@@ -371,7 +374,7 @@ class CommitLog:
         return flushed
 
     def try_sync(self) -> bool:
-        """As :meth:`sync`, unless somebody syncs just now; whether it did, or had nothing to do."""
+        """As :meth:`sync`, unless another sync is running; ``True`` if done or not needed."""
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
@@ -381,7 +384,7 @@ class CommitLog:
         return led
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
-        """Wait until all before ``end_offset`` is durable; whether it was in time."""
+        """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""
         return self._sync.wait(end_offset, timeout_s, ask)
 
 

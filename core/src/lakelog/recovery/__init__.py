@@ -1,4 +1,4 @@
-"""Recovery: finds out what a log holds after any stop, and puts right what can be.
+"""Recovery: determines what a log holds after a stop, and repairs what can be repaired.
 
-:mod:`.examine` only reads; :mod:`.mend` is the one place that acts on what it found.
+:mod:`.examine` only reads; :mod:`.mend` makes all changes.
 """

@@ -1,7 +1,7 @@
-"""Makes durable what a recovery reads, while it is read: neither needs the other's end.
+"""Syncs the log in parallel with the recovery that reads it.
 
-Whoever wrote the log may have died before a sync, so all that is found must be synced before it
-counts. :mod:`lakelog.recovery.mend` does that; what was written back by then costs it nothing.
+The writer may have died before a sync, so everything found must be synced before it counts.
+:mod:`lakelog.recovery.mend` does that; bytes written back by then cost it nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakelog.runtime.threads import started
 
 
 class BackgroundSync:
-    """Syncs the segments of a store that is locked, in a thread of its own."""
+    """Syncs the segments of a locked store, in its own thread."""
 
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
         self._directory = directory
@@ -29,8 +29,8 @@ class BackgroundSync:
     def begin(self, start_offset: int) -> None:
         """Sync each segment that ends behind ``start_offset``.
 
-        Files that are not the operating system's want all calls in one order: they are left alone.
-        Where no thread can be had, all is left to :mod:`lakelog.recovery.mend`.
+        Does nothing with replaced files (tests), which need all calls in one order. If no thread
+        can be started, :mod:`lakelog.recovery.mend` does all the work.
         """
         if type(self._directory.files) is RealFileSystem:
             ahead = Thread(
@@ -53,13 +53,13 @@ class BackgroundSync:
             self._error = error
 
     def end(self) -> None:
-        """Wait for the last sync; raises what one of them raised."""
+        """Wait for the last sync; raises the error of any sync."""
         self.leave()
         if self._error is not None:
             raise self._error
 
     def leave(self) -> None:
-        """Begin no further sync, and wait for the one that runs."""
+        """Start no further sync, and wait for the current one."""
         self._over = True
         if self._thread is not None:
             self._thread.join()

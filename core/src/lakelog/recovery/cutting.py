@@ -1,4 +1,4 @@
-"""What ``on_damage="truncate"`` cuts: the damage, and how many whole records go with it."""
+"""The cut of ``on_damage="truncate"``: the damage, and the whole records lost behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cut:
     offsets: Sequence[NDArray[Any]]
 
     def told(self, tail: Tail) -> Tail:
-        """``tail`` with the reason why it goes."""
+        """Return ``tail`` with the reason of the cut."""
         begin, end = tail.log_offset, tail.end_offset
         records = sum(int(((begin <= each) & (each < end)).sum()) for each in self.offsets)
         reason = (
@@ -43,7 +43,7 @@ def cut_off(
     found: QueueOffsetSurvey,
     proof: Proof,
 ) -> Cut:
-    """Read on behind the damage, to say what is lost; ``found`` stays as it is.
+    """Read on behind the damage to report the loss; ``found`` is not changed.
 
     :param first: the first run of proved records behind ``pending``
     """

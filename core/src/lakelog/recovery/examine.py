@@ -1,7 +1,7 @@
-"""Finds out what a log holds and what has to be done about it; changes nothing.
+"""Determines what a log holds and what has to be done about it; changes nothing.
 
-Bytes that are no whole record are damage if something proved stands behind them, and else belong
-to the tail, where the log ends.
+Bytes that are not whole records are damage if a proved record follows. Otherwise they belong to the
+tail, and the log ends before them.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ if TYPE_CHECKING:
     from lakelog.recovery.startfile import Start
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many bytes were read, and how many there are to read at most."""
+"""Called with the number of bytes read so far, and its maximum."""
 
 _NOTHING: Final = "there is no log yet"
 
 
 @attrs.frozen
 class RecoveryPlan:
-    """What was found, and what is to be done.
+    """The findings, and the actions to take.
 
     :ivar clean: whether the store was closed cleanly
     :ivar minimum: first byte of the log
-    :ivar start_offset: from where it was read; ``start_reason``: why from there
+    :ivar start_offset: where reading began; ``start_reason``: why there
     :ivar found: what was read, and the next queue offsets
-    :ivar damage: what is no whole record, with proved records behind it
-    :ivar tails: what has to be set aside, in the order of the log
+    :ivar damage: ranges without whole records, followed by proved records
+    :ivar tails: ranges to move to quarantine, in log order
     :ivar lengths: files of a wrong length
-    :ivar checkpoint: what it has to say; ``None`` if it is right
-    :ivar seconds: how long it took to find out
-    :ivar missing: what the log held behind its end, and lost
-    :ivar noted: damage that an earlier recovery noted where this one did not read
-    :ivar cut_at: the damage at which the settings have the log cut
-    :ivar lost_ends: where queues ended, if something is missing
-    :ivar fillings: what takes the place of damage, so that nothing is built upon a hole
+    :ivar checkpoint: the corrected checkpoint; ``None`` if it is correct
+    :ivar seconds: duration of the examination
+    :ivar missing: known losses behind the end of the log
+    :ivar noted: damage noted by an earlier recovery in the part not read now
+    :ivar cut_at: the damage where the settings have the log cut
+    :ivar lost_ends: former queue ends, if something is missing
+    :ivar fillings: records that replace damage, so that no append follows a hole
     """
 
     clean: bool
@@ -88,16 +88,16 @@ class RecoveryPlan:
 
     @property
     def staying(self) -> tuple[Damage, ...]:
-        """The damage that nothing takes the place of."""
+        """The damage that is not filled."""
         return tuple(each for each in self.damage if not each.to_fill)
 
     @property
     def end_offset(self) -> int:
-        """Behind the last record or blank."""
+        """Offset behind the last record or blank."""
         return self.found.end_offset
 
     def report(self) -> RecoveryReport:
-        """What would be done."""
+        """The report of what would be done."""
         gaps = [each.gap for each in self.fillings]
         cut = [Aside(each.offset, each.end_offset, each.reason) for each in gaps]
         cut += [Aside(each.log_offset, each.end_offset, each.reason) for each in self.tails]
@@ -127,13 +127,13 @@ def examine(
     on_unclean: Callable[[int], None] | None = None,
     decode: Decode | None = None,
 ) -> RecoveryPlan:
-    """Read what has to be read of a store, whoever owns it; with ``full``, all of its log.
+    """Read a store as far as needed, whether it is open or not; with ``full``, the whole log.
 
-    :param on_unclean: told from where on the log is read, before that, if it was not closed cleanly
-    :param decode: what finds records in bytes; ``None`` is the one that there is
+    :param on_unclean: called before reading, with its start offset, after an unclean stop
+    :param decode: finds the records in bytes; ``None`` is the default
 
-    Raises :class:`~lakelog.errors.BadSegment` where no recovery can go on: over missing segments
-    and files that are none, and over damage if the settings say ``on_damage = "refuse"``.
+    Raises :class:`~lakelog.errors.BadSegment` if no recovery is possible: over missing segments
+    and over files that are not segments, and over damage with ``on_damage = "refuse"``.
     """
     begun = time.monotonic()
     directory.check_segments(core.segment_size_bytes)
@@ -167,7 +167,7 @@ def _claims(
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
-    """For callers who do not want to know."""
+    """Ignore progress."""
 
 
 def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
@@ -176,7 +176,7 @@ def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
 
 @attrs.frozen
 class _Reading:
-    """One examination of a log that has segments."""
+    """One examination of a log with segments."""
 
     directory: StoreDirectory
     core: StoreSettings
@@ -190,7 +190,7 @@ class _Reading:
         return self.core.segment_size_bytes
 
     def left_unchanged(self, begun: float) -> RecoveryPlan | None:
-        """Go by what a clean stop noted; ``None`` where the log has to be read."""
+        """Use the note of a clean stop; ``None`` if the log has to be read."""
         found = left_unchanged(self.directory, self.core, self.segments, _ends(self.directory))
         noted = self._noted(found.end_offset) if found else ()
         if found is None or (noted and self.core.on_damage != "skip"):
@@ -256,12 +256,12 @@ class _Reading:
         )
 
     def _read_by_others(self, found: QueueOffsetSurvey, reached: int) -> None:
-        """Take in what other processes find sound from the start on.
+        """Add the sound part from the start on, as read by helper processes.
 
-        :param reached: the end of the log, as the queues know it
+        :param reached: the end of the log according to the queues
         """
         if type(self.directory.files) is not RealFileSystem:
-            return  # they would look at other files
+            return  # helpers would read the real files
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)
         sealed = self.core.require_record_crc
@@ -271,7 +271,7 @@ class _Reading:
         with closing(answers):
             for each in answers:
                 if each.stop_offset <= found.end_offset:
-                    continue  # what began before it reaches over it
+                    continue  # a record from before reaches over this whole section
                 if not each.follows(found):
                     break
                 found.join(each.found)
@@ -312,7 +312,7 @@ class _Reading:
         return start
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
-        """Known damage before ``start``: it is still there, as far as anybody knows."""
+        """Known damage before ``start``, assumed to be unchanged."""
         return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
@@ -330,7 +330,7 @@ class _Reading:
         )
 
     def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
-        """Queues know of messages that were not read, or are gone; what was cut does not count."""
+        """Add queue ends of messages not read or deleted; units of cut records do not count."""
         files, path = self.directory.files, self.directory.path
         for queue, each in settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
@@ -339,9 +339,9 @@ class _Reading:
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
     ) -> tuple[tuple[Damage, ...], Cut | None]:
-        """Count what belongs to the log; damage counts only if something is behind it.
+        """Count the records of the log; damage counts only if a record follows.
 
-        The other value says what the settings have cut, if anything.
+        The second result is the cut made by the settings, if any.
         """
         cut = None
         damage: list[Damage] = []
@@ -370,7 +370,7 @@ class _Reading:
         return self.segments[-1].start_offset + self.core.segment_size_bytes - start
 
     def _goes_on(self, pending: Sequence[Blank | Damage]) -> bool:
-        """What the settings say about whole records behind damage."""
+        """Whether to keep whole records behind damage, according to the settings."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
                 raise damage_refused(piece, self.directory.commitlog)
@@ -385,10 +385,10 @@ def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
 def _right(
     checkpoint: StoreCheckpoint, found: QueueOffsetSurvey, *, proved: bool
 ) -> StoreCheckpoint | None:
-    """The checkpoint, claiming no more than what was found; ``None`` if it claims no more.
+    """A checkpoint that claims no more than was found; ``None`` if the present one does not.
 
-    :param proved: records behind damage count: it claims them. All is synced before it is written,
-        and what proved them, a queue's unit perhaps, may be lost before the next recovery asks
+    :param proved: it then also confirms the records behind damage. They are synced before it is
+        written, but their proof (such as a queue unit) may be lost before the next recovery
     """
     last_ms = found.highest_timestamp_ms
     end = found.end_offset

@@ -1,10 +1,9 @@
-"""Records that take the place of damage: of exactly its size, whole, and in a topic of their own.
+"""Filler records, which replace damage: whole, of exactly its size, in a topic of their own.
 
-A real RocketMQ store stops at the first bytes that are no whole record, and cuts the log there.
-With a filler in their place it goes on, and keeps everything behind. A filler says in JSON what
-stood in its place; spaces follow, up to its size. Where the damage is too small for the whole
-topic, its first characters do, and the record is one of a transaction that was rolled back, which
-neither store puts into a queue.
+A RocketMQ store stops at the first bytes that are not a whole record, and cuts the log there. A
+filler in their place keeps everything behind it. Its body describes the damage in JSON, padded by
+spaces. If the damage is too small for the whole topic name, only its first characters are used.
+The filler is then marked as a rolled-back transaction, which neither store puts into a queue.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from lakelog.message import Message
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
-"""Damage that is longer gets several fillers."""
+"""The largest filler; longer damage gets several."""
 _LONG_BYTES: Final = 64 << 10
 _NOTICE_BYTES: Final = 1 << 10
-"""The first filler of long damage is no longer, as each message lost there may lead to it."""
+"""Limit for the first filler of long damage: queue units of lost messages may point there."""
 _HOST: Final = "127.0.0.1:0"
 _LIMITS: Final = Limits(MOST_FILLER_BYTES, MOST_FILLER_BYTES)
 
 
 @attrs.frozen
 class LogGap:
-    """Bytes of one segment that are no record, with a record behind them.
+    """A range of one segment without a whole record, followed by a record.
 
     :ivar offset: the first byte; :ivar end_offset: behind the last one
-    :ivar reason: what is wrong with them
+    :ivar reason: the problem
     :ivar store_timestamp_ms: store time of the record before; fillers take it, as store times
-        never go back
+        must not decrease
     :ivar sealed: whether fillers end with ``__CRC32#``
     """
 
@@ -53,26 +52,26 @@ class LogGap:
 
     @property
     def size_bytes(self) -> int:
-        """How long it is."""
+        """Its length."""
         return self.end_offset - self.offset
 
 
 def least_filler_bytes(*, sealed: bool) -> int:
-    """The size of the shortest record there can be: without a body, the topic of one byte."""
+    """The size of the shortest possible record: empty body, topic of one byte."""
     return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
 
 
 def fits(gap: LogGap) -> bool:
-    """Whether any record is as short as the gap."""
+    """Whether the gap is large enough for a record."""
     return gap.size_bytes >= least_filler_bytes(sealed=gap.sealed)
 
 
 class FillerMaker:
-    """Makes fillers in the order of the log, one queue offset after the other.
+    """Makes fillers in log order, with consecutive queue offsets.
 
-    :param queue: of :data:`FILLER_TOPIC`; no record of it may stand behind the first gap
+    :param queue: of :data:`FILLER_TOPIC`; must have no record behind the first gap
     :param next_offset: the queue offset of the first filler
-    :param now_ms: when the repair takes place, in ms since 1970
+    :param now_ms: time of the repair, in ms since 1970
     """
 
     def __init__(self, queue: Queue, next_offset: int, now_ms: int) -> None:
@@ -82,11 +81,11 @@ class FillerMaker:
 
     @property
     def next_offset(self) -> int:
-        """The queue offset of the filler to come."""
+        """The queue offset of the next filler."""
         return self._queue_offsets.next(self._queue)
 
     def make(self, gap: LogGap) -> Iterator[tuple[int, bytes]]:
-        """Offsets and bytes of the records that fill ``gap``, which must be one that fits."""
+        """Yield offset and bytes of the records that fill ``gap``, which must be large enough."""
         at = gap.offset
         for size in _sizes(gap.size_bytes):
             part = attrs.evolve(gap, offset=at, end_offset=at + size)
@@ -106,7 +105,7 @@ class FillerMaker:
         return bytes(record.buffer)
 
     def _message(self, gap: LogGap) -> Message:
-        """A message whose record is as long as the gap."""
+        """A message whose record has the length of the gap."""
         room = gap.size_bytes - least_filler_bytes(sealed=gap.sealed) + 1
         topic, queue_id = self._queue
         is_short = room < len(topic)
@@ -119,7 +118,7 @@ class FillerMaker:
         )
 
     def _body(self, gap: LogGap, length: int) -> bytes:
-        """What stood there, in as many words as there is room for."""
+        """The description of the damage, as detailed as the length allows."""
         place = {"offset": gap.offset, "size_bytes": gap.size_bytes}
         full = {"lakelog": "repaired", **place, "time_ms": self._now_ms, "reason": gap.reason}
         texts = (json.dumps(each).encode() for each in (full, place, {}))
@@ -127,7 +126,7 @@ class FillerMaker:
 
 
 def _sizes(total_bytes: int) -> list[int]:
-    """Parts, none of them longer than a filler can be; behind a short one, about equally long."""
+    """Split into lengths that a filler can have; equal ones after a short first one."""
     if total_bytes > _LONG_BYTES:
         return [_NOTICE_BYTES, *_even(total_bytes - _NOTICE_BYTES)]
     return [total_bytes]

@@ -1,10 +1,9 @@
-"""Which gaps a recovery fills with records, because nothing may be built upon a hole.
+"""Decides which gaps a recovery fills with records, so that no append follows a hole.
 
-The real store cuts a log at the first bytes that are no whole record. What a crash left behind such
-a hole is kept here if it is proved; and what is appended behind it from then on is acknowledged. So
-records take the hole's place, as in a repair. That is for holes which the crash may have made. What
-had been durable before, and is damaged now, stays as it is: a repair may want those bytes, and the
-disk may give them once more.
+RocketMQ cuts a log at the first bytes that are not a whole record. Here, proved records behind such
+a hole are kept, and later appends behind it are acknowledged. So fillers replace the hole, as in a
+repair. This applies to holes that the crash may have made. Bytes that were durable before and are
+damaged now stay unchanged: a repair may need them, and the disk may return them later.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class GapFiller:
-    """Judges what was found between whole records.
+    """Judges the bytes between whole records.
 
-    :ivar clean: whether the store was closed cleanly: then nothing is filled
-    :ivar vouched: it says what was durable
-    :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.files.pages.page_view.whole_end`: the crash made no hole there
-    :ivar sealed: whether records need a checksum of their own, whatever stands behind them
-    :ivar begun: what an earlier recovery may have filled in part
-    :ivar fillings: what is to be filled
+    :ivar clean: whether the store was closed cleanly; nothing is filled then
+    :ivar vouched: the checkpoint, which says what was durable
+    :ivar whole_end: all bytes before it were written, so that a crash made no hole there; see
+        :func:`~lakelog.files.pages.page_view.whole_end`
+    :ivar sealed: whether fillers need a record checksum, whatever record follows
+    :ivar begun: damage that an earlier recovery may have filled in part
+    :ivar fillings: the gaps to fill
     """
 
     directory: StoreDirectory
@@ -63,7 +62,7 @@ class GapFiller:
         *,
         clean: bool,
     ) -> GapFiller:
-        """For one examination of a store."""
+        """Build it for one examination of a store."""
         known = read_damage(directory.files, directory.path)
         begun = tuple(each for each in known if each.to_fill)
         sealed = core.record_crc or core.require_record_crc
@@ -73,9 +72,9 @@ class GapFiller:
     def judged(
         self, between: Iterable[Blank | Damage], before_ms: int, behind: RecordBatch
     ) -> Iterator[Damage]:
-        """The damage in front of proved records, each with whether it is to be filled.
+        """The damage before a run of proved records, each marked if it is to be filled.
 
-        :param before_ms: store time of the record before; 0 where there is none
+        :param before_ms: store time of the record before; 0 if there is none
         """
         for each in between:
             if isinstance(each, Damage):
@@ -84,7 +83,7 @@ class GapFiller:
                 yield attrs.evolve(each, to_fill=bool(fillings))
 
     def _fillings(self, damage: Damage, before_ms: int, behind: RecordBatch) -> Sequence[Filling]:
-        """None where it stays; there is no record as short as some gaps."""
+        """The fillings of the damage; empty if it stays, or if a gap is too small for a record."""
         behind_ms = int(behind.store_timestamps_ms[0])
         if not self._is_due(damage, behind_ms):
             return ()
@@ -95,7 +94,7 @@ class GapFiller:
         return found if all(each.is_possible for each in found) else ()
 
     def _is_due(self, damage: Damage, behind_ms: int) -> bool:
-        """Whether a crash may have made it, or a crash of a recovery that was filling it."""
+        """Whether the crash, or an interrupted recovery that was filling it, may be the cause."""
         if self.clean:
             return False
         if any(
@@ -113,13 +112,13 @@ def fill_gaps(
     dispatchers: Sequence[NamedDispatcher],
     start: int,
 ) -> int:
-    """Put records in the place of gaps, and note no more that it is to be done.
+    """Fill the gaps with records, then remove the mark for it in ``lakelog/damage.json``.
 
-    By now their bytes are in quarantine, and the checkpoint confirms what stands behind them.
-    Queues and index drop durably what they have from the first of them on, before it is filled.
-    Whatever stops it, the next recovery finds the gaps in ``lakelog/damage.json``, and goes on.
+    The bytes are already in quarantine, and the checkpoint confirms the records behind them.
+    Queues and index first drop, durably, their entries from the first gap on. After an
+    interruption the next recovery finds the gaps in ``lakelog/damage.json`` and continues.
 
-    :param start: from where the log has to be dispatched; from where it has to be then
+    :param start: the offset to dispatch from; the result is that offset after filling
     """
     if not plan.fillings:
         return start
@@ -127,7 +126,7 @@ def fill_gaps(
     start = min(start, first)
     forget(dispatchers, start)
     queue = FILLER_TOPIC, 0
-    while queue in found.chains and found.chains[queue].end > first:  # offsets only go up
+    while queue in found.chains and found.chains[queue].end > first:  # offsets must not decrease
         queue = FILLER_TOPIC, queue[1] + 1
     now_ms = time.time_ns() // 1_000_000
     fillers = FillerMaker(queue, found.next_offsets.get(queue, 0), now_ms)

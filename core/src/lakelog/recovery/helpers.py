@@ -1,7 +1,7 @@
-"""Lets other processes read the sound part of a long log: Python checks on one core at a time.
+"""Helper processes that read the sound part of a long log in parallel.
 
-They are asked only where it pays. Whatever they cannot answer, the recovery reads by itself, so
-that one that fails costs nothing but time.
+They are used only where it saves time. The recovery itself reads whatever they fail to answer, so a
+failing helper only costs time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from lakelog.recovery.sections import Section
 
 MIN_BYTES: Final = 512 << 20
-"""Fewer are read sooner than a process starts."""
+"""Below this, reading takes less time than starting a process."""
 PART_BYTES: Final = 128 << 20
-"""What one is asked for at a time, so that all of them have work until the end."""
+"""Size of one task, small enough to keep all helpers busy until the end."""
 _MOST: Final = 8
 _FASTER: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""Else NumPy starts threads for matrices, of which there are none: a third of the start."""
+"""Keeps NumPy from starting threads for matrices, a third of the start-up time."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -38,12 +38,12 @@ def sections(
     sealed: bool = False,
     reached: int = 0,
 ) -> Generator[Section, None, None]:
-    """What others found in the segments at ``starts``, in order; ends where there is no answer.
+    """Yield the helpers' sections of the segments at ``starts``, in order; ends without an answer.
 
-    A segment comes in parts; see :mod:`.sections` for where these begin.
+    A segment is split; see :mod:`.sections` for where its parts begin.
 
     :param sealed: whether a record without a record checksum is not sound
-    :param reached: where the log ends, as far as others know: its last segment may be all but empty
+    :param reached: the presumed end of the log, as the last segment may be nearly empty
     """
     if not starts or max(reached - starts[0], (len(starts) - 1) * size_bytes) < min_bytes:
         return

@@ -1,11 +1,18 @@
-"""Acts on what an examination found; the only place of a recovery that changes a byte.
+"""Carries out the plan of an examination; the only part of recovery that changes a byte.
 
-In this order, each step durable before the next: what is missing is noted; copies go to the
-quarantine, also of damage with whole records in it that nothing proves; files behind the end go,
-from the back; lengths are put right; the tail is zeroed; what an unclean stop may have left in
-memory alone is synced; damage is noted; the checkpoint is lowered. Gaps that records have to fill
-come last, once queues and index have dropped what pointed there, see :mod:`.gaps`. Whatever stops
-it in between, the next recovery finds the same end, and goes on.
+Each step is durable before the next one:
+
+1. note what is missing,
+2. copy to quarantine: the tail, and damage that contains unproved whole records,
+3. remove files behind the end, the last one first,
+4. correct file lengths,
+5. zero the tail,
+6. sync what an unclean stop may have left unsynced,
+7. note the damage,
+8. lower the checkpoint.
+
+Gaps are filled last, after queues and index have dropped their entries there, see :mod:`.gaps`.
+After an interruption at any point the next recovery finds the same end, and continues.
 """
 
 from __future__ import annotations
@@ -37,12 +44,12 @@ _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as 
 
 
 def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> RecoveryReport:
-    """Do what was planned for a store that is locked; what was done.
+    """Carry out the plan for a locked store; return the report.
 
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
     """
     files, path = directory.files, directory.path
-    keep_missing(files, path, plan.missing, plan.lost_ends)  # before any proof of it goes
+    keep_missing(files, path, plan.missing, plan.lost_ends)  # before its proof is removed
     _keep_unproved(directory, plan.staying, size_bytes)
     kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
@@ -81,9 +88,9 @@ def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
 
 
 def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_bytes: int) -> None:
-    """Whole records that readers will pass over are kept, though their bytes stay in the log.
+    """Copy unproved whole records to quarantine, since readers will skip them in the log.
 
-    Raises :class:`~lakelog.errors.StoreError` for lack of room.
+    Raises :class:`~lakelog.errors.StoreError` for lack of space.
     """
     for damage in found:
         if damage.unproven:
@@ -102,9 +109,9 @@ def _by_segment(damage: Damage, size_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int) -> set[object]:
-    """Remove segments from the first one behind the end on that is not all zero.
+    """Remove segments from the first non-zero one behind the end on.
 
-    Those before it are stock for the next rolls.
+    The zero segments before it are kept for later rolls.
     """
     files = directory.files
     segments = segment_files(directory.commitlog, files.list(directory.commitlog))
@@ -126,14 +133,14 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
         if each.path not in removed:
             file = files.open(each.path, write=True)
             try:
-                file.truncate(each.expected)  # blocks are allocated where the log goes on
+                file.truncate(each.expected)  # an append allocates blocks later
                 file.sync()
             finally:
                 file.close()
 
 
 def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
-    """Make durable what was read: who wrote it may have died before a sync."""
+    """Sync what was read: its writer may have died before a sync."""
     files = directory.files
     for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
         if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
@@ -146,13 +153,13 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
                 file.close()
     if directory.commitlog.is_dir():
         files.sync_dir(directory.commitlog)
-    own = directory.path / OWN_DIR  # a tombstone that queues are made by from now on
+    own = directory.path / OWN_DIR  # for a tombstone, which the queues depend on from now on
     if own.is_dir():
         files.sync_dir(own)
 
 
 def _not_zero(position: int, data: bytes) -> Iterator[tuple[int, int]]:
-    """The runs of pages of ``data`` that are not all zero: zeros in a hole would take blocks."""
+    """The non-zero pages of ``data``, as runs: writing zeros into a hole would use blocks."""
     start = at = position
     stop = position + len(data)
     while at < stop:
@@ -167,10 +174,10 @@ def _not_zero(position: int, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
-    """Zero what stands behind the end: it must never show up again."""
+    """Zero the bytes behind the end, so that no later recovery takes them for records."""
     for each in found:
         if each.position >= size_bytes:
-            continue  # the file was cut there
+            continue  # the file ends before it
         file = files.open(each.path, write=True)
         try:
             for position, data in chunks(file, each.position, each.position + each.length):

@@ -1,9 +1,9 @@
-"""What a log is known to have held behind the end that was found: records were lost at its end.
+"""Evidence of records lost at the end of the log: what was durable behind the end found.
 
-Only what was durable counts. A power cut takes what was never synced, and units of it may be left:
-that is no loss. So after an unclean stop the checkpoint alone speaks, and only if lakelog wrote it;
-RocketMQ confirms what it did not sync, and keeps that when it cuts a log. After a clean stop of
-lakelog, log and queues agreed, and whatever any of them knows was there.
+A power cut removes bytes that were never synced, while their queue units may remain; that is no
+loss. So after an unclean stop only the checkpoint counts, and only if lakelog wrote it. RocketMQ
+confirms unsynced bytes, and keeps that value when it cuts a log. After a clean stop of lakelog, log
+and queues agreed, so that all of them count.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _WORD_BYTES: Final = 8
 
 @attrs.frozen
 class DurabilityClaims:
-    """What says how far a log reached.
+    """The evidence of how far a log reached.
 
     :ivar clean: whether the store was closed cleanly
-    :ivar kept: what lakelog noted of the queues
-    :ivar ends: what the queues hold
+    :ivar kept: lakelog's list of durable queue ends
+    :ivar ends: the ends of the queue files
     """
 
     files: FileSystem
@@ -50,12 +50,12 @@ class DurabilityClaims:
     ends: Mapping[Queue, QueueEnd]
 
     def any(self) -> bool:
-        """Whether anything says that there was a log."""
+        """Whether there is evidence of any log."""
         has_units = any(each.end for each in self.ends.values())
         return bool(self.checkpoint.confirm_offset or self.kept.marks or has_units)
 
     def missing(self, end_offset: int) -> tuple[MissingEnd, ...]:
-        """What was there behind ``end_offset``, by each that knows of it; nothing is changed."""
+        """The losses behind ``end_offset``, one per source of evidence; changes nothing."""
         if not self._by_lakelog():
             if self.checkpoint.confirm_offset > end_offset:
                 _LOG.warning(
@@ -73,7 +73,7 @@ class DurabilityClaims:
         )
 
     def next_offsets(self) -> dict[Queue, int]:
-        """What queues reached, also with units of what is missing."""
+        """The queue ends reached, including units of missing records."""
         found = {queue: each.end for queue, each in self.ends.items()}
         for queue, end in self.kept.ends.items():
             found[queue] = max(end, found.get(queue, 0))
@@ -88,10 +88,10 @@ class DurabilityClaims:
             yield reached, "the queues have units of it, and the stop was a clean one"
 
     def _by_lakelog(self) -> bool:
-        """Whether lakelog was the last to write the checkpoint.
+        """Whether lakelog was the last writer of the checkpoint.
 
-        Its clean stop leaves one that confirms the last record with units; after any other stop
-        ``abort`` still names the process whose shared page is there.
+        After its clean stop, the checkpoint confirms the last record that has units. After any
+        other stop, ``abort`` still names the process of the shared page.
         """
         marks = self.kept.marks
         if marks and self.checkpoint.confirm_offset == marks[0].end:
@@ -119,7 +119,7 @@ def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
 
 
 def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
-    """The error for damage with whole records behind it."""
+    """The error for damage followed by whole records."""
     return BadSegment(
         f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, and "
         "whole ones are behind them. on_damage = 'refuse' forbids to go on: open the store "
@@ -130,7 +130,7 @@ def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
 
 
 def no_log(claims: DurabilityClaims, commitlog: Path) -> StoreError:
-    """The error for a store that had a log, and has no segment now."""
+    """The error for a store that had a log and has no segments."""
     reached = claims.checkpoint.confirm_offset
     told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
     return StoreError(
@@ -144,7 +144,7 @@ def no_log(claims: DurabilityClaims, commitlog: Path) -> StoreError:
 def keep_missing(
     files: FileSystem, path: Path, missing: Iterable[MissingEnd], next_offsets: Mapping[Queue, int]
 ) -> None:
-    """Note durably what is missing, and which queue offsets were given before."""
+    """Note durably what is missing, and the queue offsets already used."""
     rows = [attrs.asdict(each) for each in missing]
     if not rows:
         return

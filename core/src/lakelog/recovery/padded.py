@@ -1,4 +1,4 @@
-"""Segments as a recovery reads them: what is missing at the end of a file is zeros."""
+"""Segments as a recovery reads them: short files are padded with zeros."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PaddedExtent:
         return memoryview(there.ljust(length, b"\x00"))
 
     def next_data(self, offset: int) -> int | None:
-        """Where the next bytes stand that may be other than zero."""
+        """Offset of the next bytes that may be non-zero."""
         found = self._inner.next_data(offset) if offset < self._inner.end else None
         if found is not None and found < self._inner.end:
             return found
@@ -42,9 +42,9 @@ class PaddedExtent:
 
 
 class PaddedSource:
-    """A directory of segments, each of which has its full length.
+    """A directory of segments, each padded to full length.
 
-    :ivar zeros: by where a segment starts, from which offset on it was found to be zero
+    :ivar zeros: by segment start, the offset from which on it was found to be zero
     """
 
     def __init__(self, source: FileSource, size_bytes: int) -> None:
@@ -53,14 +53,14 @@ class PaddedSource:
         self._size_bytes = size_bytes
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """What was judged once, and cannot be judged better; the rest is found out anew."""
+        """Noted damage that cannot be judged better now; the rest is examined anew."""
         return {at: each for at, each in self._source.known_damage().items() if each.unproven}
 
     def starts(self) -> list[int]:
-        """Where the segments start."""
+        """The start offsets of the segments."""
         return self._source.starts()
 
     def extents(self, start: int) -> Iterator[PaddedExtent]:
-        """Each segment from the one that holds ``start``, open for as long as it is looked at."""
+        """Yield the segments from the one at ``start`` on; each is open until the next one."""
         for extent in self._source.extents(start):
             yield PaddedExtent(extent, self._size_bytes, self.zeros)

@@ -1,7 +1,7 @@
-"""What a recovery is at, for whoever shows its progress: the log is read, then queues completed.
+"""The phases of a recovery, for progress displays: the log is read, then queues are completed.
 
-A progress callback is told bytes, done and in all, and begins again with each phase. One that has a
-method ``phase`` is told in words which one begins.
+A progress callback receives bytes done and in total, and starts again with each phase. If it has a
+method ``phase``, that receives a description when a phase begins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ COMPLETING: Final = "completing queues and index"
 
 
 def begin(progress: object, words: str) -> None:
-    """Tell a callback, if it wants to know."""
+    """Notify a callback that has the method ``phase``."""
     tell = getattr(progress, "phase", None)
     if tell is not None:
         tell(words)

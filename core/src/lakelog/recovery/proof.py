@@ -1,13 +1,15 @@
-"""Whether a whole record belongs to the log: what stands behind a gap has to be proved.
+"""Decides whether a whole record behind a gap belongs to the log.
 
-The real store cuts a log by forgetting where it ended: old, whole records stay behind the new end,
-at their places, with sound checksums, and so may their units in the queues. If it then writes less
-than it cut, and the last write is torn, they stand behind a gap. What was written later is never
-older than what it follows; so age tells them apart, and age alone outweighs a unit. It outweighs
-the checkpoint, too, where that does not know yet what stands before the gap: the log was cut since.
+RocketMQ cuts a log by lowering its end: old, whole records with valid checksums stay behind the new
+end, and so may their queue units. If fewer bytes are then written, and the last write is torn, the
+old records follow a gap.
 
-A gap that begins where a killed owner had not come to the end of an append is no damage: behind it
-stands more of that append at most, which nobody acknowledged.
+Later records never have an earlier store time, so store times separate the two. An earlier store
+time outweighs a queue unit. It also outweighs the checkpoint if the checkpoint is older than the
+records before the gap: the log was cut since then.
+
+A gap where a killed owner's append was incomplete is not damage: only the rest of that append can
+follow it, which was never acknowledged.
 """
 
 from __future__ import annotations
@@ -29,23 +31,23 @@ from lakelog.message import StoredMessage
 from lakelog.recovery.tails import BEHIND, Tail
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
-"""Offset and size of the record at a queue offset of a queue on the disk."""
+"""Offset and size of the record at a queue offset, from the queue's file."""
 _UNFINISHED: Final = f"{BEHIND}: its owner was killed before all of this append was written"
 EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
-"""Where a queue on the disk ends if only records before an offset of the log count."""
+"""The end of a queue's files, counting only records before a log offset."""
 
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.log.reading.scan.RecordFilter`.
+    """A :class:`~lakelog.log.reading.scan.RecordFilter` for recovery.
 
-    :ivar seen: what was read and belongs to the log; its owner adds to it
-    :ivar confirmed: everything before it was in the log, the checkpoint says
-    :ivar confirmed_ms: store time of the last message that the checkpoint knows
-    :ivar unit_at: looks into the queues; so does ``end_before``
+    :ivar seen: the accepted records so far; its owner adds to it
+    :ivar confirmed: the log reached at least this offset, according to the checkpoint
+    :ivar confirmed_ms: store time of the last message known to the checkpoint
+    :ivar unit_at: looks up a unit in the queue files; ``end_before`` looks up their end
     :ivar minimum: first byte of the log
-    :ivar whole_end: every byte before it was written, see
-        :func:`~lakelog.files.pages.page_view.whole_end`; ``None`` where nobody knows
+    :ivar whole_end: all bytes before it were written, see
+        :func:`~lakelog.files.pages.page_view.whole_end`; ``None`` if unknown
     :ivar refused: offsets of whole records that do not belong to the log
     """
 
@@ -60,7 +62,7 @@ class Proof:
     _behind_gap: bool = False
 
     def leading(self, batch: RecordBatch, accepted: int) -> int:
-        """All records up to the first that is older than the one before it, and not proved."""
+        """Accept records up to the first that is older than the one before, and not proved."""
         times = batch.store_timestamps_ms
         last = self.seen.last_timestamp_ms if not accepted else int(times[0])
         if self._is_ordered(batch, last):
@@ -78,9 +80,9 @@ class Proof:
         return int(times[0]) >= last_ms and bool((times[1:] >= times[:-1]).all())
 
     def _goes_on(self, batch: RecordBatch, at: int) -> bool:
-        """Whether an older record right behind the last one belongs there: a clock was set back.
+        """Whether an older record directly behind the last one belongs to the log (clock set back).
 
-        Behind a gap, only the checkpoint proves that. Elsewhere its queue must go on, too.
+        Behind a gap only the checkpoint proves that. Elsewhere its queue offset must continue too.
         """
         offset = int(batch.physical_offsets[at])
         if offset < self.confirmed:
@@ -91,7 +93,7 @@ class Proof:
         return self._continues(batch.message(at), offset, 0)
 
     def _note(self, batch: RecordBatch, at: int) -> None:
-        """Take note of the queue offsets of the first ``at`` records of a run."""
+        """Add the queue offsets of the first ``at`` records of a run."""
         if at:
             noted = QueueOffsetSurvey(
                 0, 0, next_offsets=self.seen.next_offsets, chains=self.seen.chains
@@ -108,11 +110,11 @@ class Proof:
         return False
 
     def is_end(self, gap_start: int) -> bool:
-        """Whether the log ends at a gap, whatever stands behind it."""
+        """Whether the log ends at a gap, whatever follows it."""
         return self.whole_end is not None and gap_start >= self.whole_end
 
     def told(self, tail: Tail) -> Tail:
-        """``tail`` with the reason why it is there, where that is known."""
+        """Return ``tail`` with a more exact reason, where it is known."""
         if not self.is_end(tail.log_offset):
             return tail
         return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, _UNFINISHED, 1))
@@ -120,6 +122,9 @@ class Proof:
     def _is_proved(self, message: StoredMessage, offset: int, gap_start: int) -> bool:
         last_ms = self.seen.last_timestamp_ms
         is_older = message.store_timestamp_ms < last_ms
+        # The checkpoint proves a record before ``confirmed``. The exception is an older record, if
+        # the log has records from after the checkpoint: it was then cut below it, and this is a
+        # leftover.
         if offset < self.confirmed and (not is_older or last_ms <= self.confirmed_ms):
             return True
         if is_older:
@@ -127,9 +132,9 @@ class Proof:
         return self._continues(message, offset, offset - gap_start)
 
     def _continues(self, message: StoredMessage, offset: int, gap_bytes: int) -> bool:
-        """Whether a unit points to it, or its queue goes on with it."""
+        """Whether a unit points to the record, or its queue offset continues its queue."""
         if message.sys_flag & PREPARED:
-            return message.queue_offset == 0  # it takes no queue offset: nothing contradicts it
+            return message.queue_offset == 0  # it takes no queue offset, so no queue contradicts it
         queue, at = (message.topic, message.queue_id), message.queue_offset
         if self.unit_at(queue, at) == (offset, message.size):
             return True
@@ -141,7 +146,7 @@ class Proof:
         return expected <= at <= expected + gap_bytes // RECORD_MIN_BYTES
 
     def _expected(self, queue: Queue, at: int, gap_start: int) -> int | None:
-        """The next offset of a queue at the gap; ``None`` where nobody knows it."""
+        """The next offset of a queue at the gap; ``None`` if unknown."""
         known = self.seen.next_offsets.get(queue)
         if known is not None:
             return known

@@ -1,8 +1,8 @@
-"""``lakelog/quarantine/``: bytes that were taken out of the log, each with its place.
+"""``lakelog/quarantine/``: bytes removed from the log, each with its place.
 
-A file holds the bytes and nothing else; it is named by their place in the log, their length and
-their SHA-256. ``quarantine.jsonl`` has a line for each: ``file``, ``segment``, ``position`` in it,
-``offset`` in the log, ``length``, ``reason`` and ``time`` (ISO 8601, UTC). Nothing is ever removed.
+A file holds the bytes only; its name consists of their log offset, length and SHA-256.
+``quarantine.jsonl`` has a line for each: ``file``, ``segment``, ``position`` in it, ``offset`` in
+the log, ``length``, ``reason`` and ``time`` (ISO 8601, UTC). Nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def keep(
     log_offset: int,
     reason: str,
 ) -> Aside:
-    """Copy bytes of a segment into the quarantine of the store directory ``path``, durably.
+    """Copy bytes of a segment to the quarantine of the store directory ``path``, durably.
 
-    Bytes that are there already are not copied again; neither are those that a recovery which was
-    interrupted has left of them: where they differ, they are zero by now. Raises
-    :class:`~lakelog.errors.StoreError` where they find no room, and then leaves nothing behind.
+    Bytes already there are not copied again. A copy from an interrupted recovery counts too, if
+    the segment's bytes differ only where they are zero by now. Raises
+    :class:`~lakelog.errors.StoreError` for lack of space, and then leaves no new file.
     """
     folder = path / OWN_DIR / QUARANTINE_DIR
     source = files.open(segment_path)
@@ -63,10 +63,10 @@ def keep(
 
 @attrs.frozen
 class QuarantinedRange:
-    """How much is kept.
+    """The size of a quarantine.
 
-    :ivar entries: copies of bytes of the log, and files of queues and index that were moved away
-    :ivar length_bytes: of all of them
+    :ivar entries: number of copies of log bytes, and of files of queues and index moved there
+    :ivar length_bytes: their total size
     """
 
     entries: int
@@ -74,21 +74,21 @@ class QuarantinedRange:
 
 
 def holding(files: FileSystem, path: Path) -> QuarantinedRange:
-    """How much the quarantine of the store directory ``path`` has; it only ever grows."""
+    """The size of the quarantine of the store directory ``path``; it never shrinks."""
     found = files.list(path / OWN_DIR / QUARANTINE_DIR)
     lengths = [length for name, length in found if name not in (LIST_FILE, _COPYING)]
     return QuarantinedRange(len(lengths), sum(lengths))
 
 
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
-    """What the quarantine of the store directory ``path`` holds, the oldest first."""
+    """The entries of the quarantine of the store directory ``path``, oldest first."""
     return list(_lines(files, path / OWN_DIR / QUARANTINE_DIR))
 
 
 def _there(
     files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
 ) -> Path | None:
-    """An earlier copy that holds all of these bytes that are not zero."""
+    """An earlier copy that contains all of these bytes that are non-zero, if any."""
     for name, size in files.list(folder):
         if name.startswith(f"{log_offset:020d}-") and name.endswith(".bytes") and size >= length:
             file = files.open(folder / name)
@@ -156,7 +156,7 @@ def _note(
     log_offset: int,
     reason: str,
 ) -> None:
-    """Say where a copy comes from, once."""
+    """Record the origin of a copy, once."""
     known = list(_lines(files, folder))
     if any(each.get("file") == kept.name for each in known):
         return
@@ -176,7 +176,7 @@ def _note(
 def _lines(files: FileSystem, folder: Path) -> Iterator[dict[str, Any]]:
     content = read_file(files, folder / LIST_FILE) or b""
     for line in content.splitlines():
-        with suppress(ValueError):  # somebody edited it: the copies themselves say enough
+        with suppress(ValueError):  # the line was edited; the copies are named well enough
             found = json.loads(line)
             if isinstance(found, dict):
                 yield found

@@ -1,7 +1,7 @@
-"""Carries out the steps of a repair; what is written over is in quarantine, and durable, before.
+"""Carries out the steps of a repair; overwritten bytes are durable in quarantine before.
 
-The caller holds the lock, and has marked the store as not closed cleanly. Each step leaves either
-what was there, or what another repair finds and mends again.
+The caller holds the lock, and has marked the store as not closed cleanly. An interrupted step
+leaves the former state, or one that the next repair detects and mends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WINDOW_BYTES: Final = 4 << 20
 
 @attrs.frozen
 class Acting:
-    """Where steps are carried out."""
+    """Executes steps in one store directory."""
 
     directory: StoreDirectory
     maker: SegmentMaker
 
     def move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
-        """Move files that are no segments to quarantine."""
+        """Move files that are not segments to quarantine."""
         files = self.directory.files
         for stray in strays:
             if stray.length:
@@ -41,7 +41,7 @@ class Acting:
             files.sync_dir(stray.path.parent)
 
     def make_missing(self, missing: Sequence[MissingRange]) -> None:
-        """Make segments that hold one blank record each."""
+        """Create missing segments, each with one blank record."""
         self.directory.files.make_dir(self.maker.temporary)
         for each in missing:
             file = self.maker.make(each.start_offset).file
@@ -57,7 +57,7 @@ class Acting:
 
 
 def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterator[Aside]:
-    """Copy gaps to quarantine, but for those that are all zero."""
+    """Copy the gaps to quarantine, except those that are all zero."""
     for filling in fillings:
         gap, position = filling.gap, filling.gap.offset - filling.start_offset
         file = directory.files.open(filling.path)
@@ -71,7 +71,7 @@ def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterato
 
 
 def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
-    """Put records in the place of gaps, in the order of the log; they are kept by now."""
+    """Write the fillers in log order; the former bytes are in quarantine."""
     for filling in fillings:
         gap = filling.gap
         file = files.open(filling.path, write=True)
@@ -87,7 +87,7 @@ def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -
 
 
 def _is_zero(file: File, position: int, length: int) -> bool:
-    """Whether there is nothing to keep."""
+    """Whether the bytes are all zero."""
     at = file.next_data(position)
     while at is not None and at < position + length:
         data = file.read_at(at, min(_WINDOW_BYTES, position + length - at))

@@ -1,4 +1,4 @@
-"""What a repair is going to do, step by step, so that it can be told before anything is changed."""
+"""The steps of a repair, planned before anything is changed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lakelog.recovery.report import RecoveryReport
 
 @attrs.frozen
 class Step:
-    """One thing that a repair does, or cannot do.
+    """One action of a repair, or a problem that it cannot mend.
 
-    :ivar path: the file; :ivar offset: where in the log, in bytes
-    :ivar what: what is done; :ivar why: what is wrong
+    :ivar path: the file; :ivar offset: the offset in the log, in bytes
+    :ivar what: the action; :ivar why: the problem
     :ivar is_possible: whether it can be mended
     """
 
@@ -33,32 +33,32 @@ class Step:
     is_possible: bool = True
 
     def __str__(self) -> str:
-        """For a terminal."""
+        """A line for a terminal."""
         return f"{self.path}: offset {self.offset}: {self.what}: {self.why}"
 
 
 @attrs.frozen
 class Stray:
-    """A file among the segments that is none: it goes to quarantine."""
+    """A file among the segments that is not a segment: it is moved to quarantine."""
 
     path: Path
     length: int
 
     def step(self) -> Step:
-        """In words."""
+        """The step that moves it."""
         return Step(self.path, 0, "move it to quarantine", "it is no segment")
 
 
 @attrs.frozen
 class MissingRange:
-    """A segment that is missing between others: a blank record takes its place."""
+    """A segment missing between others: it is replaced by one blank record."""
 
     path: Path
     start_offset: int
     size_bytes: int
 
     def step(self) -> Step:
-        """In words."""
+        """The step that creates it."""
         return Step(
             self.path,
             self.start_offset,
@@ -69,10 +69,10 @@ class MissingRange:
 
 @attrs.frozen
 class Filling:
-    """A gap of one segment, and what takes its place.
+    """A gap within one segment, and its replacement.
 
     :ivar path: the segment file; :ivar start_offset: where it starts
-    :ivar to_the_end: whether the gap reaches the segment's end, so that a blank record can fill it
+    :ivar to_the_end: whether the gap extends to the segment's end, so that a blank can fill it
     """
 
     path: Path
@@ -82,11 +82,11 @@ class Filling:
 
     @property
     def is_possible(self) -> bool:
-        """Whether anything is as short as the gap."""
+        """Whether a filler or blank fits into the gap."""
         return self.gap.size_bytes >= BLANK_MIN_BYTES if self.to_the_end else fits(self.gap)
 
     def step(self) -> Step:
-        """In words."""
+        """The step that fills it."""
         size, least = self.gap.size_bytes, BLANK_MIN_BYTES
         made = "a blank record" if self.to_the_end else "records that say so"
         what = f"keep {size} bytes in quarantine, and put {made} in their place"
@@ -99,10 +99,10 @@ class Filling:
 
 @attrs.frozen
 class RepairPlan:
-    """Everything that is to be done.
+    """All steps of a repair.
 
-    :ivar recovery: what a recovery does before; ``None`` where it cannot be told before strays
-        and missing segments are mended
+    :ivar recovery: the report of the recovery that runs first; ``None`` if it is not known until
+        strays and missing segments are mended
     """
 
     strays: tuple[Stray, ...]
@@ -112,7 +112,7 @@ class RepairPlan:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """In their order, without what a recovery does by itself."""
+        """The steps in order, without those of the recovery."""
         strays = [each.step() for each in self.strays]
         missing = [each.step() for each in self.missing]
         return (*strays, *missing, *(each.step() for each in self.fillings))
@@ -124,7 +124,7 @@ class RepairPlan:
 
 
 def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
-    """Refuse to act on a wrong setting: then nearly every file would look wrong.
+    """Refuse a wrong setting of the segment size: nearly every file would seem to be wrong.
 
     Raises :class:`~lakelog.errors.BadSegment`.
     """
@@ -141,14 +141,14 @@ def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
 
 
 def find_strays(directory: StoreDirectory, size_bytes: int) -> Iterator[Stray]:
-    """Files whose names are none of a segment's, or which no segment can have."""
+    """Yield files whose name or length no segment can have."""
     for name, length in directory.files.list(directory.commitlog):
         if not is_segment_name(name) or int(name) % size_bytes:
             yield Stray(directory.commitlog / name, length)
 
 
 def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[MissingRange]:
-    """Segments between others; a log that lost its first or last ones only begins or ends there."""
+    """Yield segments missing between others; a loss at either end only shortens the log."""
     starts = [each.start_offset for each in _segments(directory, size_bytes)]
     for before, behind in pairwise(starts):
         for start in range(before + size_bytes, behind, size_bytes):
@@ -163,7 +163,7 @@ def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
 def find_fillings(
     directory: StoreDirectory, look: LogLook, size_bytes: int, missing: Sequence[MissingRange]
 ) -> Iterator[Filling]:
-    """What takes the place of each gap that is not a missing segment."""
+    """Yield the filling of each gap that is not a missing segment."""
     absent = {each.start_offset for each in missing}
     for gap in look.gaps:
         for filling in fillings_of(directory, gap, size_bytes):
@@ -172,7 +172,7 @@ def find_fillings(
 
 
 def fillings_of(directory: StoreDirectory, gap: LogGap, size_bytes: int) -> Iterator[Filling]:
-    """What takes the place of a gap, segment by segment."""
+    """Yield the fillings of a gap, one per segment."""
     for part in by_segment(gap, size_bytes):
         start = part.offset - part.offset % size_bytes
         ends = part.end_offset == start + size_bytes

@@ -1,4 +1,4 @@
-"""Reads a whole log for a repair: where the gaps are, and what their fillers have to say."""
+"""Scans a whole log for a repair: finds the gaps and the data for their fillers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FillerQueue:
-    """A queue of fillers: offset of its last record in the log, and the next queue offset."""
+    """A queue of fillers: log offset of its last record, and its next queue offset."""
 
     last_offset: int
     next_offset: int
@@ -25,11 +25,11 @@ class FillerQueue:
 
 @attrs.define
 class LogLook:
-    """What a scan of a whole log found.
+    """The result of the scan.
 
-    :ivar gaps: damage with a record behind it, which may reach over several segments
+    :ivar gaps: damage followed by a record; a gap may span several segments
     :ivar end_offset: behind the last record
-    :ivar fillers: queues of fillers of earlier repairs, by id
+    :ivar fillers: queues with fillers of earlier repairs, by id
     """
 
     sealed: bool
@@ -42,7 +42,7 @@ class LogLook:
 
     @classmethod
     def at(cls, pieces: Iterable[Piece], *, sealed: bool) -> LogLook:
-        """Look at everything that a scan yields.
+        """Evaluate everything that a scan yields.
 
         :param sealed: whether fillers need a record checksum, whatever their neighbours have
         """
@@ -52,7 +52,7 @@ class LogLook:
         return look
 
     def take(self, piece: Piece) -> None:
-        """Look at the next piece."""
+        """Evaluate the next piece."""
         if isinstance(piece, Damage):
             self._pending.append(piece)
         elif not isinstance(piece, Blank):
@@ -60,7 +60,7 @@ class LogLook:
             self._note(piece)
 
     def _close_gaps(self, behind: RecordBatch) -> None:
-        """Damage is a gap once a record was found behind it."""
+        """Turn pending damage into gaps, as a record follows."""
         for damage in self._pending:
             before_ms = self._last_ms
             time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
@@ -79,10 +79,10 @@ class LogLook:
                 self.fillers[int(batch.queue_ids[at])] = FillerQueue(offset, number + 1)
 
     def queue_for(self, first_gap: int) -> tuple[int, int]:
-        """Id and next queue offset of a queue in which nothing stands behind ``first_gap``.
+        """Id and next queue offset of a queue with no record behind ``first_gap``.
 
-        Fillers of an earlier repair may stand behind new ones; in one queue their queue offsets
-        would go back.
+        Fillers of an earlier repair may stand behind a new gap. In the same queue, the queue
+        offsets would then decrease.
         """
         queue_id = 0
         while queue_id in self.fillers and self.fillers[queue_id].last_offset > first_gap:
@@ -96,7 +96,7 @@ def _seal(batch: RecordBatch, at: int) -> bool:
 
 
 def by_segment(gap: LogGap, size_bytes: int) -> Iterator[LogGap]:
-    """The parts of a gap, each in one segment."""
+    """Split a gap at segment boundaries."""
     at = gap.offset
     while at < gap.end_offset:
         end = min(gap.end_offset, at - at % size_bytes + size_bytes)

@@ -1,4 +1,4 @@
-"""What a recovery found and did, for programs and for people."""
+"""The result of a recovery, for programs and people."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakelog.log.reading.pieces import Damage
 
 @attrs.frozen
 class Aside:
-    """Bytes that were taken out of the log, and are kept.
+    """Bytes removed from the log and kept in quarantine.
 
-    :ivar offset: where they stood in the log
+    :ivar offset: their offset in the log
     :ivar end_offset: behind the last one
-    :ivar reason: why they are no part of it
-    :ivar path: the copy; ``None`` as long as there is none, as in a dry run
+    :ivar reason: why they are not part of the log
+    :ivar path: the copy; ``None`` before it is made, as in a dry run
     """
 
     offset: int
@@ -25,18 +25,18 @@ class Aside:
     path: Path | None = None
 
     def __str__(self) -> str:
-        """Where they stood, why they went, and where they are."""
+        """Their place, the reason, and the copy."""
         kept = f"; kept in {self.path}" if self.path else ""
         return f"{self.offset} to {self.end_offset}: {self.reason}{kept}"
 
 
 @attrs.frozen
 class MissingEnd:
-    """Where records are known to have been, behind the end that was found.
+    """Evidence of records lost behind the end of the log.
 
-    :ivar offset: the end of the log that was found
-    :ivar end_offset: how far it reached once
-    :ivar how: how that is known
+    :ivar offset: the end of the log as found
+    :ivar end_offset: the former end
+    :ivar how: the evidence
     """
 
     offset: int
@@ -44,29 +44,29 @@ class MissingEnd:
     how: str
 
     def __str__(self) -> str:
-        """Where, and how it is known."""
+        """The range and the evidence."""
         return f"{self.offset} to {self.end_offset}: {self.how}"
 
 
 @attrs.frozen
 class RecoveryReport:
-    """What a recovery found, and what it did about it; offsets are in bytes of the log.
+    """The findings and actions of a recovery; offsets are in bytes of the log.
 
     :ivar clean: whether the store had been closed cleanly
-    :ivar start_offset: from where the log was read
-    :ivar start_reason: why from there
+    :ivar start_offset: where reading began
+    :ivar start_reason: why there
     :ivar minimum: first byte of the log
     :ivar end_offset: behind its last record or blank
-    :ivar records: whole records that were read
-    :ivar damage: what stays in the log and is no whole record; reads pass over it, and say so. That
-        of a part that was not read is what an earlier recovery noted, and says so
-    :ivar cut: what was taken out, and is kept in quarantine
-    :ivar mended: what else was put right, such as lengths of files, in words
-    :ivar dispatched_from: from where queues and index were completed; ``None`` where nobody looked,
-        as in a dry run
-    :ivar seconds: how long it took
-    :ivar missing: what the log held behind its end, and lost; one for each that knows of it
-    :ivar cut_at: the damage at which ``on_damage="truncate"`` cut the log; no longer in it
+    :ivar records: number of whole records read
+    :ivar damage: ranges that stay in the log without being whole records; readers skip and report
+        them. In parts not read now, these are the entries of an earlier recovery, marked as such
+    :ivar cut: ranges removed from the log and kept in quarantine
+    :ivar mended: other corrections, such as file lengths, as text
+    :ivar dispatched_from: where the completion of queues and index began; ``None`` if it did not
+        run, as in a dry run
+    :ivar seconds: duration
+    :ivar missing: losses at the end of the log, one entry per source of evidence
+    :ivar cut_at: the damage where ``on_damage="truncate"`` cut the log; no longer in it
     """
 
     clean: bool
@@ -85,21 +85,21 @@ class RecoveryReport:
 
     @property
     def read_from(self) -> int:
-        """Nothing before it was looked at."""
+        """The offset before which nothing was read."""
         return self.start_offset
 
     @property
     def read_all(self) -> bool:
-        """Whether all of the log was read."""
+        """Whether the whole log was read."""
         return self.start_offset <= self.minimum
 
     @property
     def changed(self) -> bool:
-        """Whether the log was, or in a dry run would be, changed."""
+        """Whether the log was changed, or would be in a dry run."""
         return bool(self.cut or self.mended)
 
     def __str__(self) -> str:
-        """One line."""
+        """A summary in one line."""
         stop = "a clean" if self.clean else "an unclean"
         cut = sum(each.end_offset - each.offset for each in self.cut)
         most = max((each.end_offset for each in self.missing), default=self.end_offset)

@@ -1,10 +1,11 @@
-"""How far a part of a segment is sound from its start on, found without looking at any other one.
+"""Finds how far a part of a segment is sound, independently of all other parts.
 
-Sound is: whole records, one behind the other, none older than the one before it. That needs no
-proof, so parts can be looked at by several processes. One that does not begin where a segment does
-may begin within a record: what is sound then begins behind it, and whoever joins the parts asks
-whether the part before ends right there. As a program, it answers for the parts that its first line
-of input names, each with a line of JSON as soon as it is known.
+Sound means: contiguous whole records whose store times do not decrease. That needs no further
+proof, so several processes can check parts in parallel. A part that starts inside a segment may
+start inside a record. Its sound section then begins at the next record, and the caller checks that
+the part before ends exactly there.
+
+As a program, it reads one line of input that names parts, and writes a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from lakelog.log.reading.source import FileSource
 
 @attrs.frozen
 class Section:
-    """The sound front of a part of a segment.
+    """The sound section of a part of a segment.
 
-    :ivar found: what was read
-    :ivar first_timestamp_ms: store time of its first record; 0 if it has none
-    :ivar stop_offset: up to where it was asked for; what starts before that belongs to it
+    :ivar found: the records read
+    :ivar first_timestamp_ms: store time of its first record; 0 without records
+    :ivar stop_offset: the end of the part; a record that starts before it belongs to the part
     """
 
     found: QueueOffsetSurvey
@@ -39,7 +40,7 @@ class Section:
     stop_offset: int
 
     def follows(self, found: QueueOffsetSurvey) -> bool:
-        """Whether it goes on right behind what was found, and is not older."""
+        """Whether it continues ``found`` directly, with store times that do not decrease."""
         is_older = self.found.records and self.first_timestamp_ms < found.last_timestamp_ms
         return self.found.start_offset == found.end_offset and not is_older
 
@@ -48,12 +49,12 @@ class Section:
         found = self.found
         chains = [[*queue, *attrs.astuple(chain)] for queue, chain in found.chains.items()]
         row = {**attrs.asdict(found, recurse=False), "chains": chains}
-        del row["next_offsets"]  # the chains say them
+        del row["next_offsets"]  # contained in the chains
         return json.dumps({**row, "first": self.first_timestamp_ms, "stop": self.stop_offset})
 
     @classmethod
     def from_json(cls, line: str) -> Section:
-        """Read such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other."""
+        """Parse such a line; raises ``ValueError``, ``KeyError`` or ``TypeError`` if invalid."""
         row: dict[str, Any] = json.loads(line)
         first, stop = int(row.pop("first")), int(row.pop("stop"))
         chains = {
@@ -66,9 +67,9 @@ class Section:
 def section(
     source: FileSource, start: int, length: int, *, sealed: bool = False, inside: bool = False
 ) -> Section:
-    """Read ``length`` bytes of a segment from ``start`` on, as far as they are sound.
+    """Read ``length`` bytes of a segment from ``start``, as far as they are sound.
 
-    :param inside: whether a record may reach over ``start``: what is left of it is passed over
+    :param inside: whether a record may extend over ``start``; the rest of it is skipped
     """
     found, first_ms, stop = QueueOffsetSurvey(start, start), 0, start + length
     for piece in scan(source, start, stop, judge=_InOrder(found), sealed=sealed):
@@ -103,11 +104,11 @@ class _InOrder:
         offset: int,  # noqa: ARG002  # a judge is given it
         gap_start: int,  # noqa: ARG002  # a judge is given it
     ) -> bool:
-        return True  # reading ends before the gap, wherever that ends
+        return True  # the reader stops before the gap in any case
 
 
 def answer(asked: TextIO) -> Iterator[str]:
-    """A line for each part that the first line of ``asked`` names."""
+    """Yield a line for each part named in the first line of ``asked``."""
     request = json.loads(asked.readline())
     size, sealed = int(request["size_bytes"]), bool(request.get("sealed"))
     source = FileSource(RealFileSystem(), Path(request["directory"]), size)
@@ -117,7 +118,7 @@ def answer(asked: TextIO) -> Iterator[str]:
 
 
 def main() -> None:
-    """Answer on the standard output."""
+    """Write the answers to standard output."""
     for line in answer(sys.stdin):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

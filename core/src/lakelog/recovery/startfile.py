@@ -1,10 +1,10 @@
-"""From which segment on a log is read after a stop, and why.
+"""Chooses the segment where reading begins after a stop, and the reason.
 
-Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. It trusts queues
-that it finds; here the whole log is read wherever the next queue offsets could be wrong otherwise.
-Where lakelog kept how far queues were synced, reading begins there at the latest: of what stands
-behind, no queue need have a unit. And it begins with a whole record: zeros are not what a log ends
-with as long as nobody knows what stands before them.
+Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ trusts
+the queues that it finds. Here the whole log is read if the next queue offsets could be wrong
+otherwise. If lakelog noted how far queues were synced, reading begins there at the latest, since
+later records may lack units. It always begins at a whole record: zeros do not prove the end of the
+log unless the bytes before them are known.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.source import Extent, Source
 
 MARGIN_MS: Final = 3_000
-"""The checkpoint is taken to be this much too high."""
+"""Subtracted from the checkpoint's times, as RocketMQ does."""
 _NOT_KEPT: Final = "nobody kept where the queues ended"
 _OTHER_LOG: Final = "the log is not the one whose queues were synced"
 
 
 @attrs.frozen
 class Start:
-    """:ivar offset: where a segment starts; :ivar reason: why reading begins there."""
+    """:ivar offset: the start of a segment; :ivar reason: why reading begins there."""
 
     offset: int
     reason: str
@@ -49,7 +49,7 @@ def after_clean_stop(
     path: Path,
     ends: Mapping[Queue, QueueEnd],
 ) -> Start:
-    """The last segment that the queues know, if they have what was synced of them."""
+    """The last segment covered by the queues, if they have everything that was synced."""
     starts = source.starts()
     kept = read_kept(files, path)
     doubt = _doubt(files, path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
@@ -77,7 +77,7 @@ def after_unclean_stop(
     ends: Mapping[Queue, QueueEnd],
     checkpoint: StoreCheckpoint,
 ) -> Start:
-    """The last segment that begins with what the checkpoint says is durable."""
+    """The last segment whose first record is durable according to the checkpoint."""
     starts = source.starts()
     kept = read_kept(files, path)
     doubt = _doubt(files, path, ends, kept)
@@ -96,14 +96,14 @@ def after_unclean_stop(
 
 
 def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
-    """Where the last record starts that had its units at the last sync of which the log knows."""
+    """Start of the last record that had units at the last sync confirmed by the log."""
     found = (each.offset for each in kept.marks if _holds(source, each))
     return max(found, default=None)
 
 
 def _holds(source: Source, mark: RecordFingerprint) -> bool:
-    """Whether the log still has the record of a mark; else it is not the one that was synced."""
-    for extent in source.extents(mark.offset):  # open for as long as the loop holds it
+    """Whether the log still has the marked record; if not, the log was replaced since."""
+    for extent in source.extents(mark.offset):  # open as long as the loop runs
         if extent.start <= mark.offset < extent.end:
             return bytes(extent.read(mark.offset, len(mark.head))) == mark.head
         break
@@ -111,14 +111,14 @@ def _holds(source: Source, mark: RecordFingerprint) -> bool:
 
 
 def _last_sound(source: Source, starts: Sequence[int]) -> int:
-    """The last segment that begins with a whole record; the first if none does."""
+    """The last segment that begins with a whole record; the first one if there is none."""
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
 
 def _doubt(
     files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds
 ) -> str:
-    """Why the queues may not say all queue offsets; empty where they do."""
+    """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"
     if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
@@ -131,8 +131,8 @@ def _doubt(
 
 
 def _first_store_time(source: Source, start: int) -> int:
-    """Store time of the first record of a segment, all of it checked; 0 if there is none."""
-    for extent in source.extents(start):  # open for as long as the loop holds it
+    """Store time of the checked first record of a segment; 0 if there is none."""
+    for extent in source.extents(start):  # open as long as the loop runs
         return _store_time(extent, start) if extent.start == start else 0
     return 0
 

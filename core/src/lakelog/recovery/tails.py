@@ -1,4 +1,4 @@
-"""What stands where no log is: behind its end, and behind the end of a segment."""
+"""Finds bytes that belong to no log: behind its end, and behind the end of a segment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SURPLUS: Final = "behind the end of its segment"
 
 @attrs.frozen
 class Tail:
-    """Bytes that are to be set aside.
+    """Bytes to move to quarantine.
 
     :ivar path: the segment file; :ivar position: where they begin in it
-    :ivar length: up to the last one that is not zero
+    :ivar length: up to the last non-zero byte
     :ivar log_offset: where they begin in the log
-    :ivar reason: why they are no part of it
+    :ivar reason: why they are not part of it
     """
 
     path: Path
@@ -34,7 +34,7 @@ class Tail:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last one."""
+        """Offset behind the last byte."""
         return self.log_offset + self.length
 
 
@@ -46,10 +46,10 @@ def tails(
     refused: Sequence[int],
     zeros: Mapping[int, int],
 ) -> Iterator[Tail]:
-    """What has to go, in the order of the log.
+    """Yield the tails, in log order.
 
     :param refused: offsets of whole records that do not belong to the log
-    :param zeros: by where a segment starts, from which offset on it is known to be zero
+    :param zeros: by segment start, the offset from which on it is known to be zero
     """
     for each in segments:
         begin = max(end_offset - each.start_offset, 0)
@@ -76,16 +76,16 @@ def _tail(
 
 
 def last_nonzero(file: File, begin: int, stop: int) -> int | None:
-    """The last byte that is not zero, between two positions of a file."""
+    """The last non-zero byte between two positions of a file."""
     last = None
     for position, data in chunks(file, begin, stop):
-        if data != bytes(len(data)):  # much faster than to strip, and nearly all is zeros
+        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
             last = position + len(data.rstrip(b"\x00")) - 1
     return last
 
 
 def chunks(file: File, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """What may be other than zero between two positions, some MiB at a time."""
+    """Yield the possibly non-zero bytes between two positions, in chunks of some MiB."""
     at = file.next_data(begin) if begin < stop else None
     while at is not None and at < stop:
         data = file.read_at(at, min(_WINDOW_BYTES, stop - at))

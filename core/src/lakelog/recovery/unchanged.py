@@ -1,8 +1,8 @@
-"""A store that nobody has written to since lakelog closed it: noted at the close, opened by that.
+"""Opens a store by the note of its clean stop, if nothing was written since.
 
-What the note says is not enough by itself. The segments must be those that it names, the last
-record must be whole and end where the note says, queues must hold what they held, and reach no
-further. Where anything does not fit, the log is read as after any other stop.
+The note alone is not enough. The segments must be those of the note. The last record must be whole
+and end where the note says. The queues must hold what they held and reach no further. If anything
+differs, the log is read as after any other stop.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def note_clean_stop(
     end_offset: int,
     next_offsets: Mapping[Queue, int],
 ) -> None:
-    """Note how a store is left whose files are closed; before ``abort`` goes.
+    """Write the note for a store whose files are closed, before ``abort`` is removed.
 
-    The note saves time, and nothing else: where it cannot be written, the next open reads more.
+    The note only saves time: if it cannot be written, the next open reads more.
 
     :param next_offsets: of all queues
     """
@@ -65,10 +65,10 @@ def left_unchanged(
     segments: Sequence[SegmentFile],
     ends: Mapping[Queue, QueueEnd],
 ) -> QueueOffsetSurvey | None:
-    """What a log holds that was closed cleanly and not written since; ``None`` if not proved.
+    """The survey of an unchanged log after a clean stop; ``None`` if that is not proved.
 
-    :param segments: those that are there, in order
-    :param ends: where the queues end
+    :param segments: the segment files, in order
+    :param ends: the ends of the queues
     """
     files, path = directory.files, directory.path
     stop = read_clean_stop(files, path, directory.commitlog)
@@ -89,7 +89,7 @@ def left_unchanged(
 
 
 def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]) -> bool:
-    """Whether the note is of these settings and of these very segments, each of full length."""
+    """Whether the note is for these settings and segments, each of full length."""
     size = core.segment_size_bytes
     starts = list(range(stop.minimum, stop.last_start + 1, size))
     return (
@@ -100,7 +100,7 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
 
 
 def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
-    """Whether queues have all that they had at the last sync, and nothing behind the end."""
+    """Whether the queues have everything from their last sync, and nothing behind the end."""
     if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
         return False
     return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
@@ -109,7 +109,7 @@ def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, 
 def _last_record(
     directory: StoreDirectory, stop: CleanStop, kept: DurableQueueEnds
 ) -> QueueOffsetSurvey | None:
-    """The last record, if it is whole, was the last one in the queues, and nothing follows."""
+    """The last record, if it is whole, is the last one of the queues, and zeros follow."""
     from lakelog.codec.decode import decode_frame
     from lakelog.codec.frame import read_frame, verify_frame
 

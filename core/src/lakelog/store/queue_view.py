@@ -1,4 +1,4 @@
-"""The half of a store that finds messages: by queue, time and key, as they come, and for groups."""
+"""The half of a store that finds messages: by queue, time and key, by following, by group."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class QueueStore:
-    """What :class:`~lakelog.Store` says about queues; made with what opening has prepared.
+    """The queue methods of :class:`~lakelog.Store`.
 
-    What finds messages is put together at the first question, since it brings NumPy. Where a file
-    cannot be read, all of these raise :class:`~lakelog.errors.ReadFailed`.
+    The finder is built at the first query, since it imports NumPy. All methods raise
+    :class:`~lakelog.errors.ReadFailed` where a file cannot be read.
     """
 
     def __init__(self, current: RoleState) -> None:
@@ -33,9 +33,9 @@ class QueueStore:
         self._lookups: Lookups = NO_LOOKUPS
 
     def _bind_lookups(self) -> None:
-        """Let look-ups go straight to compiled code, until the store is closed or swaps its parts.
+        """Bind look-ups to compiled code until the store is closed or swaps its parts.
 
-        They are unbound right behind either; so this looks again behind binding them.
+        Either may happen just before the binding, so the state is checked once more after it.
         """
         current = self._current
         parts = current.now()
@@ -52,7 +52,7 @@ class QueueStore:
 
     @property
     def _following(self) -> QueueFollower:
-        """For who waits: a take-over may come meanwhile, and the owner's own queues are better."""
+        """A follower for waiting reads: it changes to the owner's own queues after a take-over."""
         getter, arrivals = _CurrentGetter(self._current), self._current.arrivals()
         return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
 
@@ -72,10 +72,10 @@ class QueueStore:
     ) -> GetResult:
         """Messages of a queue from queue offset ``offset`` on.
 
-        :param max_bytes: of their records together; one message is given however long it is
-        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
-        :param wait_ms: how long to wait at the end of the queue for one to come
-        :returns: the messages, RocketMQ's status, and where to go on
+        :param max_bytes: limit for the size of their records; one message is always returned
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` match all
+        :param wait_ms: how long to wait for a message at the end of the queue
+        :returns: the messages, RocketMQ's status, and the next offset to read
         """
         if type(wait_ms) is int and not wait_ms:
             getter = self._find.getter
@@ -97,7 +97,7 @@ class QueueStore:
         tags: str | None = None,
         wait_ms: int = 0,
     ) -> GetResult:
-        """:meth:`get` in an event loop, which goes on meanwhile."""
+        """:meth:`get` without blocking the event loop."""
         from lakelog.reading.follow import GetRequest
 
         request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
@@ -118,11 +118,11 @@ class QueueStore:
         decompress: bool = False,
         verify: bool = True,
     ) -> ColumnsResult:
-        """What :meth:`get` gives, as an Arrow record batch (``lakelog-core[arrow]``).
+        """As :meth:`get`, as an Arrow record batch (``lakelog-core[arrow]``).
 
-        :param columns: those of :mod:`lakelog.arrow.schema` to make; ``None`` is all
-        :param decompress: whether bodies that the client compressed are given as they were
-        :param verify: whether checksums are computed; lengths and places are always checked
+        :param columns: the columns of :mod:`lakelog.arrow.schema` to build; ``None`` is all
+        :param decompress: whether to decompress bodies that the client compressed
+        :param verify: whether to compute checksums; lengths and places are always checked
         """
         return self._find.getter.get_columns(
             topic,
@@ -148,7 +148,7 @@ class QueueStore:
     ) -> Iterator[StoredMessage]:
         """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
 
-        :param start: a queue offset; ``None`` is the first one that is there
+        :param start: a queue offset; ``None`` is the first one present
         """
         follower = self._following if follow else self._find.follower
         return follower.read(topic, queue_id, start, follow=follow, tags=tags)
@@ -179,7 +179,7 @@ class QueueStore:
 
     @reads
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """The first queue offset that is there and the next that will be; ``None``: no queue."""
+        """First present and next future queue offset; ``None`` if the queue does not exist."""
         return self._find.lists.bounds(topic, queue_id)
 
     @reads
@@ -198,7 +198,7 @@ class QueueStore:
     ) -> int:
         """The queue offset for a store time in ms since 1970.
 
-        ``lower`` is the first message that is not older, ``upper`` the last that is not younger.
+        ``lower`` is the first message at or after it, ``upper`` the last one at or before it.
         """
         found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
         if found is not None:
@@ -226,9 +226,9 @@ class QueueStore:
         until_ms: int | None = None,
         max_messages: int = 64,
     ) -> list[StoredMessage]:
-        """Messages with a key, or with a unique key (``UNIQ_KEY``), the newest first.
+        """Messages with a key or a unique key (``UNIQ_KEY``), newest first.
 
-        Raises :class:`~lakelog.errors.MissingIndex` where no key index is kept.
+        Raises :class:`~lakelog.errors.MissingIndex` without a key index.
         """
         found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
         if found is not None:
@@ -250,7 +250,7 @@ class QueueStore:
         until_ms: int | None = None,
         max_count: int = 64,
     ) -> list[int]:
-        """What the index itself says: physical offsets, newest first, hash collisions included."""
+        """The raw index entries: physical offsets, newest first, including hash collisions."""
         return self._find.keys.offsets(topic, key, since_ms, until_ms, max_count)
 
     # --- for groups of consumers ---
@@ -266,16 +266,16 @@ class QueueStore:
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> Consumer:
-        """A consumer that goes on where its group committed last.
+        """A consumer that continues at its group's last commit.
 
         :param queue_ids: the queues to read; ``None`` is all of the topic
         :param start: where a new group begins: ``latest``, ``earliest`` or a time
-        :param commit: ``explicit``, or ``batch``: what a poll gave is committed at the next one
+        :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
         """
         from lakelog.consumers.consumer import Consumer
         from lakelog.consumers.queueaccess import QueueAccess
 
-        access = QueueAccess(  # each asks whether the store is open
+        access = QueueAccess(  # each call checks whether the store is open
             self.get,
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
@@ -296,7 +296,7 @@ class QueueStore:
 
 @attrs.frozen
 class _CurrentGetter:
-    """Messages of queues, whatever becomes of the role of the store; also of one that is closed."""
+    """Reads messages of queues through the current role's parts, even of a closed store."""
 
     _current: RoleState
 

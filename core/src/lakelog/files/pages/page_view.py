@@ -1,12 +1,11 @@
-"""What the shared page says of the owner of a store, to any other process.
+"""The shared page of a store's owner, as another process reads it.
 
-The page stays behind when its processes are gone. So it counts only while one of them shares the
-lock on byte 2 of ``lock``, and in a state that :data:`BELIEVED` has. Who goes by it still checks
-each record that it reads.
+The page outlives its processes. So it counts only while one of them shares the lock on byte 2 of
+``lock``, and in one of the states :data:`BELIEVED`. A reader still checks each record.
 
-A recovery asks the page of a killed owner for one thing, see :func:`whole_end`. The page cache
-keeps page and log alike when a process dies, and loses both when the machine does; the words
-``PROOF`` tell the two cases apart, and a log that another program has written since.
+A recovery reads one fact from the page of a killed owner, see :func:`whole_end`. The page cache
+keeps page and log if a process dies, and loses both if the machine does. The words ``PROOF`` tell
+the two cases apart, and also detect a log that another program has written since.
 """
 
 from __future__ import annotations
@@ -62,16 +61,16 @@ NAMED: Final = {
     "sync_us": SYNC_US,
     "records": RECORDS,
 }
-"""The words that are numbers to show."""
+"""The words that are shown as numbers."""
 _STATES: Final = {each.value: each for each in OwnerState}
 BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})
-"""States in which the positions are right; before them a log is still being put in order."""
+"""States with valid positions; in earlier states the log is still being recovered."""
 
 
 def sign_page(words: memoryview[int], pid: int, *, dispatches: bool) -> None:
-    """Say whose page it is.
+    """Store the owner's identity in the page.
 
-    :param dispatches: say, too, that the owner itself writes queues and index
+    :param dispatches: whether the owner itself writes queues and index
     """
     start = process_start(pid) or 0
     words[OWNER_PID], words[OWNER_START] = pid, start
@@ -82,8 +81,8 @@ def sign_page(words: memoryview[int], pid: int, *, dispatches: bool) -> None:
 def readable_end(words: memoryview[int] | list[int]) -> int:
     """Where other processes stop reading.
 
-    What is durable where puts wait for that, so that nothing vanishes that somebody saw; else what
-    was appended, and is in the page cache.
+    If puts wait for durability, this is the durable end: no message that was read can vanish.
+    Otherwise it is the appended end, limited to the bytes in the page cache.
     """
     flags = words[FLAGS]
     end = words[FLUSHED] if flags & DURABLE else words[APPENDED]
@@ -95,11 +94,11 @@ NO_PROOF: Final = (0, 0, 0, 0)
 
 
 def proof_words(path: Path) -> tuple[int, ...]:
-    """What the words :data:`PROOF` are for a log that is being written now.
+    """The words :data:`PROOF` for a log that is being written now.
 
-    No copy of the store directory ``path`` and no other opening of it, RocketMQ's included, has
-    the same: each writes ``abort`` anew, and nobody can set a ctime. :data:`NO_PROOF` where the
-    kernel does not say it.
+    No copy of the store directory ``path``, and no other run, RocketMQ's included, has the same:
+    each run writes ``abort`` anew, and a ctime cannot be set. :data:`NO_PROOF` if the kernel does
+    not provide them.
     """
     boot = _BOOT.unpack(boot_id())
     try:
@@ -110,10 +109,10 @@ def proof_words(path: Path) -> tuple[int, ...]:
 
 
 def whole_end(files: FileSystem, path: Path) -> int | None:
-    """Up to where a killed owner had copied every byte of the log; ``None`` if that is not proved.
+    """The offset up to which a killed owner had copied every byte; ``None`` if not proved.
 
-    Behind it stands at most what was never acknowledged as committed, in any order: a copy that is
-    killed at a page border may have stored its end, and not its start.
+    Only bytes of unacknowledged appends follow it, possibly out of order: a copy killed at a page
+    border may have stored its end without its start.
     """
     data = read_file(files, page_path(path)) or b""
     proof = proof_words(path)
@@ -127,12 +126,12 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
 
 
 def page_identity(path: Path) -> Identity | None:
-    """What tells the page of the store directory ``path`` from another one of its name."""
+    """The identity of the page file in the store directory ``path``."""
     return identity_of(page_path(path), PAGE_BYTES)
 
 
 def process_start(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; ``None`` if there is none, or a dead one.
+    """The start time of a process, in clock ticks since boot; ``None`` if it is not alive.
 
     Field 22 of ``/proc/PID/stat``, see proc(5).
     """
@@ -146,13 +145,13 @@ def process_start(pid: int) -> int | None:
 
 @attrs.frozen
 class PageView:
-    """What a page says now, to a process that does not own it."""
+    """The content of a page, for a process that does not own it."""
 
     _words: memoryview[int]
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> PageView | None:
-        """Map the page of the store directory ``path``; ``None`` if there is no whole one."""
+        """Map the page of the store directory ``path``; ``None`` without a valid page."""
         try:
             file = files.open(page_path(path))
         except OSError:
@@ -168,27 +167,27 @@ class PageView:
 
     @property
     def owner(self) -> tuple[int, int]:
-        """Process id and start time of who wrote it."""
+        """Process id and start time of the owner."""
         return self._words[OWNER_PID], self._words[OWNER_START]
 
     @property
     def is_whole(self) -> bool:
-        """Whether its magic number is there."""
+        """Whether its magic number is present."""
         return self._words[0] == MAGIC
 
     def is_of_this_abort(self, path: Path) -> bool:
-        """Whether whoever has written ``abort`` in the store directory ``path`` made it."""
+        """Whether the page belongs to the writer of ``abort`` in the store directory ``path``."""
         proof = proof_words(path)
         return proof != NO_PROOF and tuple(self._words[at] for at in PROOF[2:]) == proof[2:]
 
     @property
     def dispatcher(self) -> tuple[int, int]:
-        """Process id and start time of who writes queues and index."""
+        """Process id and start time of the process that writes queues and index."""
         return self._words[DISPATCHER_PID], self._words[DISPATCHER_START]
 
     @property
     def appender(self) -> tuple[int, int] | None:
-        """Process id of who appended last beside others, and when it began: ms, monotonic clock."""
+        """Process id of the last appender beside others, and its start: ms, monotonic clock."""
         words = self._words
         return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
 
@@ -200,12 +199,12 @@ class PageView:
 
     @property
     def state(self) -> OwnerState | None:
-        """What the owner is doing; ``None`` for a word of another version."""
+        """The owner's state; ``None`` for an unknown value from another version."""
         return _STATES.get(self._words[STATE])
 
     @property
     def minimum(self) -> int:
-        """First byte that is still there."""
+        """Offset of the first byte still in the log."""
         return self._words[MINIMUM]
 
     @property
@@ -215,14 +214,14 @@ class PageView:
 
     @property
     def flushed(self) -> int:
-        """End of what is durable, of what can be read."""
+        """The durable end, limited to the readable end."""
         return min(self._words[FLUSHED], self.readable)
 
     def counts(self) -> dict[str, int]:
-        """Every number as it stands, by name; for people, and for those who watch."""
+        """All numbers by name, for display and monitoring."""
         return {name: self._words[at] for name, at in NAMED.items()} | {"readable": self.readable}
 
     @property
     def heartbeat_ms(self) -> int:
-        """When the owner last said that it runs, in ms since 1970."""
+        """Time of the owner's last heartbeat, in ms since 1970."""
         return self._words[HEARTBEAT]

@@ -1,42 +1,44 @@
-"""The shared page ``lakelog/shared``: how far the log has come, for all processes of one store.
+"""The shared page ``lakelog/shared``: the positions of the log, for all processes of one store.
 
 8,192 bytes, mapped by each process that has the store open for writing, and by readers. It is never
-synced: nothing of it has to last. A process that has the store for itself makes it anew, in place.
-Words of 8 bytes in the machine's byte order, each stored at once; offsets are bytes of the log::
+synced, and need not survive a crash. An exclusive owner initialises it in place. It consists of
+8-byte words in machine byte order, each stored atomically; offsets are bytes of the log::
 
     byte    0  magic and version; a page of another byte order does not show it
     byte    8  boot id of the kernel, 16 bytes
     byte   24  length of a segment
     byte   64  append lock: u32 waited, u32 sequence (lakelog.files.shared.byte_lock)
-    byte   72  process id of who appends, and byte 80 since when: ms of the monotonic clock
+    byte   72  process id of the appender, and byte 80 its start: ms of the monotonic clock
     byte   88  not 0 while several processes append, so that none keeps the append lock
     byte   96  number of the compiled code that has the append lock, and byte 104 of the plain one
                that has it or waits for the former; 0 is none (lakelog.files.shared.append_lock)
-    byte  128  appended: end of what was appended; the commit point of each append
-    byte  136  store time of the last record, in ms since 1970
+    byte  128  appended: end of the appended bytes; the commit point of each append
+    byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
     byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
     byte  160  generation of the table of queue ends (lakelog.files.shared.queue_table)
     byte  192  sync lock: u32 waited, u32 sequence
     byte  256  group commit, 32 bytes (lakelog.files.shared.group_sync); its first word is flushed
     byte  288  store time of a record that is durable with all before it, in ms since 1970
-    byte  320  minimum: first byte that is there
-    byte  328  dispatched: end of what queues and index know
-    byte  336  committed: end of what is in the page cache; of use where a writer stages
-    byte  344  syncs: how often the log was synced; byte 352 how long that took in all, in us
-    byte  360  records: how many were dispatched
+    byte  320  minimum: first byte still in the log
+        byte  328  dispatched: end of what is dispatched to queues and index
+        byte  336  committed: end of the bytes in the page cache; used by staged writers
+        byte  344  syncs: number of syncs; byte 352 their total duration, in us
+    byte  360  records: number of dispatched records
     byte  368  process id of the owner, and byte 376 when it started: clock ticks since boot
     byte  384  heartbeat of the owner: ms since 1970
     byte  392  state: a State; byte 400 flags: STAGED, DURABLE
-    byte  408  process id of who writes queues and index, and byte 416 when it started
+    byte  408  process id of the writer of queues and index, and byte 416 its start
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
-    byte 3072  why nobody may put, the same; a length of 0 is that all may. It counts while a
-               process has the services
-    byte 4096  settings that all have: u64 length of a text in JSON, and the text
+    byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
+                   process has the services
+        byte 4096  the shared settings: u64 length of a text in JSON, and the text
 
-Positions never go back while a process lives that has joined; nothing is promised across words.
+Positions never decrease while a process that has joined lives. Several words are not consistent
+with each other.
 
-Who may write to the store may write nonsense here, and so damage it, as in SQLite's shared memory.
+Any process with write permission can corrupt this page, and so the store, as in SQLite's shared
+memory.
 """
 
 from __future__ import annotations
@@ -93,15 +95,15 @@ DISPATCHER_START: Final = 52
 PROOF: Final = (1, 2, 53, 54)
 """The boot id, and the file ``abort``."""
 PAUSED: Final = 384
-"""Not 0 while puts are refused for a while, by the process that has the services."""
+"""Not 0 while the process with the services pauses puts."""
 
 STAGED: Final = 1
-"""The writer stages: ``committed`` may be behind what can be read in the owner."""
+"""The writer stages: ``committed`` may be below what the owner can read."""
 DURABLE: Final = 2
-"""Puts wait until they are durable: readers see no more than that."""
+"""Puts wait until they are durable, and readers stop there."""
 
 LIFE_AT: Final = 1 << 32
-"""Of ``lock``: whose number is n keeps the byte at this + n locked."""
+"""Offset in ``lock``: the process with number n keeps the byte at this + n locked."""
 
 # Bytes.
 APPEND_LOCK_AT: Final = 64
@@ -112,7 +114,7 @@ _FAILURE = slice(512, 3072)
 _PAUSE = slice(3072, 4096)
 _SETTINGS = slice(4096, PAGE_BYTES)
 SETTINGS_BYTES: Final = PAGE_BYTES - 4096 - 8
-"""As long as the text of the settings may be."""
+"""The maximum length of the settings text."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _OF_LOCKS: Final = (
     *range(8, 16),
@@ -125,13 +127,13 @@ _OF_LOCKS: Final = (
     64,
     PAUSED,
 )
-"""What one run of a store leaves to no other: locks, intents, marks, failures."""
+"""Words that must not outlive a run: locks, intents, marks, failures."""
 _COUNTED: Final = (SYNCS, SYNC_US, RECORDS)
 
 
 @unique
 class OwnerState(IntEnum):
-    """What the owner is doing; the value is the word."""
+    """The owner's state; the value is the word."""
 
     OPENING = 1
     RECOVERING = 2
@@ -142,17 +144,17 @@ class OwnerState(IntEnum):
 
 
 def page_path(path: Path) -> Path:
-    """Where the page of the store directory ``path`` stands."""
+    """The path of the page of the store directory ``path``."""
     return path / OWN_DIR / PAGE_FILE
 
 
 @attrs.frozen(eq=False)
 class SharedPage:
-    """The page, mapped.
+    """The mapped page.
 
-    :ivar memory: all of it
-    :ivar words: the same in words of 8 bytes
-    :ivar identity: tells the file from another one of its name
+    :ivar memory: the whole page
+    :ivar words: the same as 8-byte words
+    :ivar identity: identifies the file after a replacement
     """
 
     memory: memoryview
@@ -165,12 +167,12 @@ class SharedPage:
 
     @classmethod
     def make(cls, files: FileSystem, path: Path) -> SharedPage:
-        """The page in state ``OPENING``, for a process that has the store for itself.
+        """Map or create the page in state ``OPENING``, for an exclusive owner.
 
-        Positions stay as they were, or are 0: a reader may have looked at the state before, and
-        look at a position now. A recovery that is cut short leaves the proof of the former run.
+        Positions keep their values, or are 0: a reader may have read the state before, and read a
+        position now. An interrupted recovery leaves the proof of the former run.
 
-        Raises ``OSError`` where there is no room for a page, and then leaves no new file behind.
+        Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
         target = page_path(path)
         memory = make_mapped(files, target, PAGE_BYTES)
@@ -184,11 +186,11 @@ class SharedPage:
         return page
 
     def reset(self, segment_bytes: int, settings: Mapping[str, Any]) -> None:
-        """Forget locks, intents and failures of the former run; before others are let in.
+        """Clear locks, intents and failures of the former run, before others may join.
 
-        :param settings: which all processes must have, as JSON takes them
+        :param settings: the shared settings, as JSON values
 
-        Raises :class:`~lakelog.errors.SettingsError` where the settings do not fit.
+        Raises :class:`~lakelog.errors.SettingsError` if the settings are too long.
         """
         text = settings_text(settings)
         if len(text) > SETTINGS_BYTES:
@@ -204,10 +206,10 @@ class SharedPage:
 
     @classmethod
     def join(cls, files: FileSystem, path: Path) -> SharedPage:
-        """The page of those that have the store open; for a process that is not alone.
+        """Map the page of the processes that have the store open.
 
-        Raises :class:`~lakelog.errors.StoreError` where there is none that it can go by, and
-        :class:`~lakelog.errors.StoreLocked` where another host has the store.
+        Raises :class:`~lakelog.errors.StoreError` without a valid page, and
+        :class:`~lakelog.errors.StoreLocked` if another host has the store open.
         """
         target = page_path(path)
         try:
@@ -236,7 +238,7 @@ class SharedPage:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those that all have; empty where the text is damaged."""
+        """The shared settings; empty if the text is damaged."""
         try:
             found = json.loads(_text(self.memory[_SETTINGS]))
         except ValueError:
@@ -245,28 +247,28 @@ class SharedPage:
 
     @property
     def failure(self) -> str | None:
-        """Why the store has failed, if a process said so."""
+        """Why the store has failed, if it has."""
         return _text(self.memory[_FAILURE]) or None
 
     def fail(self, why: str) -> None:
-        """Let the store fail for all, and say why, unless another process has."""
+        """Fail the store for all processes, with the reason, unless it has failed already."""
         if self.failure is None:
             _store(self.memory[_FAILURE], (why or "unknown").encode())
         self.words[FAILED] = 1
 
     @property
     def pause(self) -> str | None:
-        """Why nobody may put for a while; it counts while a process has the services."""
+        """Why puts are paused; valid while a process has the services."""
         return _text(self.memory[_PAUSE]) or None
 
     def tell_pause(self, why: str | None) -> None:
-        """Let nobody put and say why, or let all put again; for who has the services."""
+        """Pause puts of all processes with a reason, or resume them; for the services' process."""
         if why != self.pause:
             _store(self.memory[_PAUSE], (why or "").encode())
 
 
 def settings_text(settings: Mapping[str, Any]) -> bytes:
-    """The settings as they stand in the page, in JSON."""
+    """The settings as stored in the page, in JSON."""
     return json.dumps(settings, sort_keys=True, default=str).encode()
 
 
@@ -282,7 +284,7 @@ def _text(place: memoryview) -> str:
 
 
 def boot_id() -> bytes:
-    """The kernel's; zeros where it does not say it, as all processes of it then find."""
+    """The kernel's boot id; zeros if it is not available, which all processes then find."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

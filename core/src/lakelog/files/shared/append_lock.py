@@ -1,17 +1,19 @@
-"""The lock of the append section, by two ways that exclude each other.
+"""The lock of the append section, in two implementations that exclude each other.
 
 Compiled code swaps a word of the shared page from 0 to its own number, without a system call. Plain
-Python cannot swap: it locks a byte, stores its number in a second word, and then waits until the
-first one is 0. Compiled code that finds the second word set, behind its swap, swaps back: of two
-that store first and look then, one sees the other, and it is always compiled code that gives way.
-So it does where its number is gone when it looks once more: plain Python, which stores 0 over the
-number of a dead one, may have met the number that was swapped for that meanwhile.
-``tests/protocol/test_append_lock`` walks all orders of these steps, and of deaths.
+Python cannot swap. It locks a byte, stores its number in a second word, and then waits until the
+first word is 0.
 
-A number is a process's own as long as it lives: it keeps the byte ``LIFE_AT`` + number of ``lock``
-locked if it is compiled code's, and the byte of the section if it is plain. So who waits asks the
-kernel whether the other one is dead, and takes its number away. What it has left behind the intent
-of the section tells.
+If compiled code finds the second word set after its swap, it swaps back. Each side stores before it
+reads, so at least one sees the other, and compiled code always gives way. It also gives way if its
+number is gone at a last check: plain Python stores 0 over the number of a dead process, and may
+have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
+deaths.
+
+A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
+``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
+the holder is dead, and then clears its number. The intent of the section shows what the dead
+process left behind.
 """
 
 from __future__ import annotations
@@ -37,25 +39,25 @@ _NUMBER_BYTES: Final = 5
 
 
 class SectionLock(Protocol):
-    """Either way. Not fair: who comes first need not be first. Nobody takes it twice."""
+    """Either implementation. Not fair and not reentrant."""
 
     def take(self) -> int:
-        """0 where it was free, and is taken; else :meth:`acquire` or :meth:`release` follows."""
+        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next."""
 
     def acquire(self, timeout_s: float) -> bool:
-        """Wait for it; ``False`` if it could not be had in time, and then it is not held."""
+        """Acquire the lock; on timeout return ``False`` without holding it."""
 
     def release(self) -> None:
-        """Let it go, if it is held, and wake one who waits."""
+        """Release the lock, if held, and wake one waiter."""
 
 
 class AppendLock:
-    """The plain way."""
+    """The implementation in plain Python."""
 
     def __init__(self, file: File, at: int, page: SharedPage) -> None:
         """Prepare; nothing is locked yet.
 
-        :param at: which byte of ``file``
+        :param at: the byte of ``file``
         """
         self._file = file
         self._words = page.words
@@ -63,13 +65,13 @@ class AppendLock:
         self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
 
     def take(self) -> int:
-        """See :class:`SectionLock`; a byte that is locked stays so while another one is inside."""
+        """See :class:`SectionLock`; on failure the byte may stay locked until :meth:`release`."""
         if self._byte.take():
             return 1
         return self._inside()
 
     def _inside(self) -> int:
-        """Keep those out who swap; the number of one that is inside still."""
+        """Stop further swaps; return the number of the process still inside, or 0."""
         words = self._words
         words[APPEND_PLAIN] = self._number
         Lock().acquire(blocking=False)  # a fence: what is looked at next is so after the store
@@ -78,7 +80,7 @@ class AppendLock:
     def acquire(self, timeout_s: float) -> bool:
         """See :class:`SectionLock`.
 
-        Raises ``OSError`` where the system gives no such locks.
+        Raises ``OSError`` if the system does not support such locks.
         """
         deadline = time.monotonic() + timeout_s
         if not self._byte.acquire(timeout_s):
@@ -96,7 +98,7 @@ class AppendLock:
         return True
 
     def _without_dead(self, seen: int) -> int:
-        """Whose number is there, if it is not ``seen`` and dead."""
+        """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
         holder = self._words[APPEND_HOLDER]
         if holder == seen and not is_locked(self._file, LIFE_AT + seen, fcntl.F_WRLCK):
             self._words[APPEND_HOLDER] = holder = 0

@@ -10,7 +10,7 @@ log. Uncommitted bytes are zeroed; for committed ones the queue ends are raised.
 has a hole, and each record has both its bytes and its queue offset, or neither.
 
 A process alone keeps the byte locked between its appends. Otherwise each append releases it.
-``tests/protocol`` checks this with deaths at every step.
+A process alone keeps the lock between its appends. Otherwise each append releases it.
 """
 
 from __future__ import annotations

@@ -108,13 +108,13 @@ class ByteLock:
                 return True
 
     def ask(self) -> int:
-        """Say that somebody waits; what to hand to :meth:`sleep`, after one more look."""
+        """Set the waiting flag; return the argument of :meth:`sleep`, called after one more try."""
         seen = self._sequence[0]
         self.waited[0] = 1
         return seen
 
     def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until one is woken, for so long at most."""
+        """Sleep until woken, at most ``seconds``."""
         if self._futex is None or not self._futex.wait(seen, seconds):
             time.sleep(min(seconds, 50e-6))
 

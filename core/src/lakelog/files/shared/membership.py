@@ -72,6 +72,8 @@ class Membership:
         tell_of_forks(membership)
         try:
             membership._begin(timeout_s)
+            # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
+            # take it if the last other member dies now. A failed conversion keeps the shared lock.
             if not membership._set(OPEN, fcntl.F_RDLCK):
                 raise _taken(files, path)
             membership.is_alone = membership._set(OPEN, fcntl.F_WRLCK)

@@ -133,7 +133,8 @@ def _begun(files: FileSystem, file: File) -> dict[str, Any] | None:
     if not lines:
         return None  # the client is about to write it
     _append(file, {TAKEN: os.getpid()})
-    return None if _is_dead(files, file) else lines[0]  # it gave up before this mark
+    # Check again: a client that saw no mark and gave up reports that nothing was done.
+    return None if _is_dead(files, file) else lines[0]
 
 
 def _is_dead(files: FileSystem, file: File) -> bool:

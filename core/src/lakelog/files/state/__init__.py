@@ -1,1 +1,1 @@
-"""The small files of a store beside its log: each read and replaced as a whole."""
+"""A store's small files beside its log, each read and replaced as a whole."""

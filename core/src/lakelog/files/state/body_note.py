@@ -1,6 +1,6 @@
-"""``lakelog/append.json``: append callbacks that stored bodies otherwise than they were put.
+"""``lakelog/append.json``: the append callbacks that have stored encoded bodies.
 
-Who opens the store without them is warned: it would take stored bodies for those that were put.
+An open without one of them logs a warning, since it would return the encoded bodies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 def note_callback(files: FileSystem, path: Path, name: str) -> None:
-    """Remember a callback; called by the owner before its first append."""
+    """Note a callback; called by the owner before its first append."""
     known = _noted(files, path)
     if name not in known:
         content = {"version": _VERSION, "append": [*known, name]}
@@ -27,7 +27,7 @@ def note_callback(files: FileSystem, path: Path, name: str) -> None:
 
 
 def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
-    """Log a warning where other callbacks than ``name`` stored bodies in their own way."""
+    """Log a warning if callbacks other than ``name`` have stored encoded bodies."""
     others = [each for each in _noted(files, path) if each != name]
     if others:
         _LOG.warning(

@@ -1,7 +1,7 @@
-"""StoreCheckpoint: up to when the log, the queues and the index are durable.
+"""StoreCheckpoint: the times up to which log, queues and index are durable.
 
-4,096 bytes: five big-endian ``i64`` and zeros. It is written in place, and the five numbers
-share one sector, so that a torn write leaves the old or the new ones.
+4,096 bytes: five big-endian ``i64`` and zeros. It is written in place. The five numbers are in one
+sector, so a torn write leaves the old or the new ones.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class StoreCheckpoint:
     """The content of ``checkpoint``.
 
     :ivar physic_timestamp_ms: store time of the last durable message of the log
-    :ivar logics_timestamp_ms: store time of the last message whose queue entry is durable
-    :ivar index_timestamp_ms: store time of the last message in an index file that is full
-    :ivar master_flushed_offset: on a replica, how far its master was durable
+    :ivar logics_timestamp_ms: store time of the last message with a durable queue unit
+    :ivar index_timestamp_ms: store time of the last message in a full index file
+    :ivar master_flushed_offset: on a replica, the durable end of its master
     :ivar confirm_offset: the confirmed position
     """
 
@@ -35,7 +35,7 @@ class StoreCheckpoint:
 
 
 def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
-    """The checkpoint of the store directory ``path``; all zero if there is none, or half of one."""
+    """The checkpoint of the store directory ``path``; all zero if missing or incomplete."""
     data = read_file(files, path / CHECKPOINT_FILE) or b""
     if len(data) < CHECKPOINT.size:
         return StoreCheckpoint()
@@ -43,7 +43,7 @@ def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
 
 
 def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint) -> None:
-    """Write and sync; everything that ``checkpoint`` claims must be durable by now."""
+    """Write and sync; everything claimed by ``checkpoint`` must be durable already."""
     content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
     file = files.open(path / CHECKPOINT_FILE, write=True, create=True)
     try:
@@ -56,10 +56,10 @@ def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint)
 
 
 class CheckpointKeeper:
-    """The one writer of an open store's checkpoint; its numbers never go back.
+    """The only writer of an open store's checkpoint; its numbers never decrease.
 
-    :ivar on_failure: told when it could not be written or synced, which nothing makes good again:
-        it is frozen by then
+    :ivar on_failure: called after a failed write or sync, which cannot be repaired; the
+        checkpoint is frozen by then
     """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
@@ -71,21 +71,21 @@ class CheckpointKeeper:
         self._sources: list[Callable[[], StoreCheckpoint]] = []
 
     def read(self) -> StoreCheckpoint:
-        """What the file says now."""
+        """Read the file."""
         return read_checkpoint(self._files, self._path)
 
     def freeze(self) -> None:
-        """Let nothing move any more: a write or sync of the store has failed."""
+        """Stop all further changes: a write or sync of the store has failed."""
         self._frozen = True
 
     def ask(self, source: Callable[[], StoreCheckpoint]) -> None:
-        """Ask ``source`` at each advance; what it gives must be durable by then. It is quick."""
+        """Add a source, called at each advance; it must be fast, and its result already durable."""
         self._sources.append(source)
 
     def advance(self, reached: StoreCheckpoint | None = None) -> None:
         """Raise each number to at least that of ``reached`` and of every source.
 
-        All of it must be durable by now. Raises ``OSError`` where the file cannot be written.
+        All of it must be durable already. Raises ``OSError`` if the file cannot be written.
         """
         with self._lock:
             if self._frozen:
@@ -96,7 +96,7 @@ class CheckpointKeeper:
                 self._write(after)
 
     def lower_index(self, most_ms: int) -> None:
-        """Vouch for no index file that ends behind ``most_ms``: those are to be made anew."""
+        """Lower the index time to at most ``most_ms``: later index files are to be rebuilt."""
         with self._lock:
             before = self.read()
             if before.index_timestamp_ms > most_ms and not self._frozen:
@@ -116,4 +116,4 @@ def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
 
 
 def _ignore(_error: OSError) -> None:
-    """Who called hears of it."""
+    """Ignore the error: the caller receives it."""

@@ -1,4 +1,4 @@
-"""``lakelog/clean-stop.json``: how a clean stop of lakelog left the store.
+"""``lakelog/clean-stop.json``: the state of the store after a clean stop of lakelog.
 
 ::
 
@@ -12,9 +12,10 @@ with ``FILE`` as ``{"inode": N, "length": BYTES, "mtime_ns": NS, "ctime_ns": NS}
 ``minimum`` to ``end_offset``, all of it durable, and the last segment is zero behind that.
 ``next_offsets`` are those that ``queues.json`` does not have.
 
-It is written before ``abort`` goes, and removed durably by the next owner before anything is
-appended. It counts only while nobody has written since: the last segment, the checkpoint and
-``lock``, which RocketMQ writes at each start before it appends, must be the very files, unchanged.
+The file is written before ``abort`` is removed. The next owner removes it, durably, before the
+first append. It counts only if nothing was written since: the last segment, the checkpoint and
+``lock`` must be the same files, unchanged. RocketMQ writes ``lock`` at each start before it
+appends.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _SETTLED_NS: Final = 2_000_000_000
 
 @attrs.frozen
 class CleanStop:
-    """What the file says; see the module.
+    """The content of the file; see the module.
 
     :ivar segment: identity of the last segment; ``checkpoint_file`` and ``lock_file`` likewise
-    :ivar require_record_crc: whether a record without a record checksum counted as damage
-    :ivar next_offsets: by queue, where ``queues.json`` says something else
+    :ivar require_record_crc: whether records without a record checksum counted as damage
+    :ivar next_offsets: by queue, where it differs from ``queues.json``
     """
 
     minimum: int
@@ -63,18 +64,18 @@ class CleanStop:
 
     @property
     def last_start(self) -> int:
-        """Where the last segment starts."""
+        """Start of the last segment."""
         return self.end_offset - self.end_offset % self.segment_size_bytes
 
     def holds(self, files: FileSystem, path: Path, commitlog: Path) -> bool:
-        """Whether nobody has written to the store since; reads no file but a page of the log."""
+        """Whether the store is unchanged since; reads no file except one page of the log."""
         last = commitlog / segment_name(self.last_start)
         return self.is_unchanged(path, commitlog) and _is_zero(
             files, last, self.end_offset - self.last_start
         )
 
     def is_unchanged(self, path: Path, commitlog: Path) -> bool:
-        """Whether the store is closed, and its files are those that were left; opens none."""
+        """Whether the store is closed, and its files are unchanged; opens no file."""
         last = commitlog / segment_name(self.last_start)
         return (
             identity_at(path / ABORT_FILE) is None
@@ -86,7 +87,7 @@ class CleanStop:
 
 
 def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
-    """Whether zeros follow where the log ends."""
+    """Whether zeros follow the end of the log."""
     file = files.open(segment)
     try:
         return not any(file.read_at(position, _LOOK_BYTES))
@@ -95,7 +96,7 @@ def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
 
 
 def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:
-    """The clean stop of the store directory ``path``, if it was one of lakelog and still holds."""
+    """The clean stop of the store directory ``path``, if lakelog made it and it still holds."""
     try:
         found = parsed(read_file(files, path / OWN_DIR / CLEAN_STOP_FILE) or b"")
         if found["version"] != _VERSION or found["crc"] != _crc(found["stop"]):
@@ -107,9 +108,9 @@ def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop
 
 
 class CleanEnd:
-    """Where the log of a closed store ends, for one reader, who asks again and again.
+    """The end of a closed store's log, for a reader that asks repeatedly.
 
-    The note is read once, and each time the files are looked at by which it counts.
+    The note is read once; the identities of the files are checked each time.
     """
 
     def __init__(self, files: FileSystem, path: Path, commitlog: Path) -> None:
@@ -120,7 +121,7 @@ class CleanEnd:
         self._stop: CleanStop | None = None
 
     def __call__(self) -> int | None:
-        """In bytes from the start of the log; ``None`` where that has to be found by reading."""
+        """In bytes from the start of the log; ``None`` if it must be found by reading."""
         note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
         if note is None:
             return None
@@ -135,10 +136,10 @@ class CleanEnd:
 def untouched(
     files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
 ) -> object | None:
-    """A value that stays equal while nobody writes to a store that nobody has open.
+    """A value that stays equal as long as a closed store is not written.
 
-    ``None`` where somebody has it open, who may write through a map and leave no such time; and
-    where the last write was a moment ago, as another one could leave the same time.
+    ``None`` if a process has the store open, since writes through a map do not change file times.
+    Also ``None`` just after a write, since another write could leave the same time.
     """
     if is_owned(files, path):
         return None
@@ -182,10 +183,9 @@ def write_clean_stop(  # what is known of a log that was closed
     require_record_crc: bool,
     next_offsets: Mapping[Queue, int],
 ) -> None:
-    """Note durably how a store was left that is closed but for ``abort``; raises ``OSError``.
+    """Note durably the state of a store closed except for ``abort``; raises ``OSError``.
 
-    All of it must be durable by now, and its files closed. Where the file system does not keep
-    exact times, nothing is noted.
+    Everything must be durable, and the files closed. Without exact file times, nothing is written.
     """
     start = end_offset - end_offset % segment_size_bytes
     file = files.open(commitlog / segment_name(start), write=True)
@@ -215,7 +215,7 @@ def write_clean_stop(  # what is known of a log that was closed
 
 
 def forget_clean_stop(files: FileSystem, path: Path) -> None:
-    """Remove it durably, before anything is appended; raises ``OSError``."""
+    """Remove the note durably, before the first append; raises ``OSError``."""
     if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
         files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
         files.sync_dir(path / OWN_DIR)

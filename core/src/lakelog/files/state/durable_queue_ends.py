@@ -1,13 +1,13 @@
-"""``lakelog/queues.json``: up to where queues are durable, and what each of them held by then.
+"""``lakelog/queues.json``: up to where queues are durable, and the extent of each by then.
 
-It is written behind each sync of all queues. At the next open, all records before the mark have
-their units, if every queue still holds what is listed: a folder that somebody removed, or files cut
-short, would go unnoticed otherwise. Where there is no mark that the log bears out, nothing is
-proved, and the whole log is dispatched again.
+It is written after each sync of all queues. At the next open, all records before the mark have
+their units, provided that every queue still holds what is listed. The list thus detects removed
+folders and truncated files. Without a mark confirmed by the log, the whole log is dispatched again.
+
 ``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
-"file_entries": N, "synced": ["HEAD", ...]}``; ``END`` is the queue offset behind the last unit,
-``FIRST`` that of the first (0 is left out), ``HEAD`` the first 64 bytes of the last record that had
-its units, in hex, the latest first (see :mod:`.mark`).
+"file_entries": N, "synced": ["HEAD", ...]}``. ``END`` is the queue offset behind the last unit.
+``FIRST`` is that of the first unit; 0 is left out. ``HEAD`` is the first 64 bytes, in hex, of the
+last record with units, latest first (see :mod:`.record_mark`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.frozen
 class DurableQueueEnds:
-    """What the list says.
+    """The content of the list.
 
     :ivar ends: by queue, the queue offset behind its last unit
-    :ivar firsts: by queue, that of its first unit; 0 where it is not listed
+    :ivar firsts: by queue, the queue offset of its first unit; 0 if not listed
     :ivar file_entries: units in each file of a queue, 0 if unknown
-    :ivar marks: durable up to there, the latest first
+    :ivar marks: up to which the queues are durable, latest first
     """
 
     ends: Mapping[Queue, int] = attrs.field(factory=dict)
@@ -47,7 +47,7 @@ class DurableQueueEnds:
 
 
 def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
-    """What the list says; nothing where it is not there, or not readable."""
+    """Read the list; empty if it is missing or not readable."""
     content = read_file(files, path / OWN_DIR / QUEUES_FILE)
     if content is None:
         return DurableQueueEnds()
@@ -75,9 +75,9 @@ def _by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, i
 
 
 def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
-    """Replace the list durably; the queues must be durable by now.
+    """Replace the list durably; the queues must be durable already.
 
-    Where there is no folder of lakelog's own, there is nothing to keep.
+    Does nothing without lakelog's own folder.
     """
     if not (path / OWN_DIR).is_dir():
         return
@@ -99,7 +99,7 @@ def _table(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
 
 
 def forget_ends(files: FileSystem, path: Path) -> None:
-    """Remove the list, durably."""
+    """Remove the list durably."""
     with suppress(FileNotFoundError):
         files.unlink(path / OWN_DIR / QUEUES_FILE)
         files.sync_dir(path / OWN_DIR)

@@ -1,4 +1,4 @@
-"""The offsets that groups committed, as consumers see them; who keeps them depends on the role."""
+"""The committed offsets of consumer groups, independent of the store's role."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Protocol
 
 
 class Offsets(Protocol):
-    """Methods may be called from any thread."""
+    """The committed offsets; thread-safe."""
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be committed."""
+        """Whether commits are refused."""
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The next offset of each queue that ``group`` committed."""
+        """The committed next offset of each queue for ``group``."""
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """By group, topic and queue id: the next offset to read."""
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Keep the next offset of some queues; durable when it returns."""
+        """Commit the next offsets of some queues; durable on return."""
 
     def close(self) -> None:
-        """Write what is not written yet; nothing can be committed any more."""
+        """Write pending changes; no commit is possible afterwards."""
 
 
 class CurrentOffsets:
-    """Those of a store whose role may change under its consumers.
+    """The offsets of a store whose role may change under its consumers.
 
-    :param now: the offsets as the role has them; raises what a closed store raises
-    :param last: the same, of a closed store too
+    :param now: returns the current role's offsets; raises if the store is closed
+    :param last: the same, without raising
     """
 
     def __init__(self, now: Callable[[], Offsets], last: Callable[[], Offsets]) -> None:
@@ -39,11 +39,11 @@ class CurrentOffsets:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be committed."""
+        """Whether commits are refused."""
         return self._last().read_only
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The next offset of each queue that ``group`` committed."""
+        """The committed next offset of each queue for ``group``."""
         return self._now().committed(group, topic)
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
@@ -51,8 +51,8 @@ class CurrentOffsets:
         return self._now().groups()
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Keep the next offset of some queues."""
+        """Commit the next offsets of some queues."""
         self._now().commit(group, topic, offsets)
 
     def close(self) -> None:
-        """Each role's are closed with it."""
+        """Do nothing: each role closes its own offsets."""

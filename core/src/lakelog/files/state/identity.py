@@ -1,4 +1,4 @@
-"""Who a store is: ``lakelog/store.json`` holds its UUID and the version of lakelog's own files."""
+"""``lakelog/store.json``: the store's UUID, and the version of lakelog's own files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StoreIdentity:
 
 
 def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
-    """The identity of the store directory ``path``, if lakelog ever owned it."""
+    """The identity of the store directory ``path``, if lakelog has ever owned it."""
     file = path / OWN_DIR / STORE_FILE
     content = read_file(files, file)
     if content is None:
@@ -47,7 +47,7 @@ def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
 
 
 def parsed(content: bytes) -> Any:
-    """The JSON value in a file of lakelog's own; ``None`` where it is not JSON."""
+    """Parse the JSON of one of lakelog's own files; ``None`` if it is invalid."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def parsed(content: bytes) -> Any:
 
 
 def shown(content: bytes) -> str:
-    """What stands in such a file, short enough for an error."""
+    """The content of such a file, shortened for an error."""
     if not content:
         return "nothing"
     text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())
@@ -63,9 +63,9 @@ def shown(content: bytes) -> str:
 
 
 def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
-    """Give the store directory ``path`` an identity, durably.
+    """Create the identity of the store directory ``path``, durably.
 
-    :param new: whether lakelog makes the store just now
+    :param new: whether lakelog is creating the store
     """
     identity = StoreIdentity(str(uuid4()), new)
     content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}

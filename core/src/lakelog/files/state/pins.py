@@ -1,13 +1,14 @@
-"""Pins: how far a follower has come that may not be running now, so that nothing before it goes.
+"""Pins: the positions of followers, running or not, which keep segments from deletion.
 
-Each is a file ``lakelog/followers/NAME.json`` of the store directory, replaced durably, at once::
+Each is a file ``lakelog/followers/NAME.json`` of the store directory, replaced atomically and
+durably::
 
     {"version": 1, "position": OFFSET, "fingerprint": {"offset": O, "size": S, "crc": C} or null,
      "destination": TEXT, "time_ms": MS SINCE 1970}
 
-A follower needs every segment that ends behind its position. A file that cannot be read says
-nothing of its position, so it needs all of them, and so does one of another log, as its fingerprint
-tells (see ``housekeeping/judging.py``); ``lakelog pins`` shows it, and removes it.
+A follower needs every segment that ends behind its position. An unreadable pin holds all segments.
+So does a pin of another log, detected by its fingerprint (see ``housekeeping/judging.py``).
+``lakelog pins`` shows pins and removes them.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ class Fingerprint:
 
 @attrs.frozen
 class Pin:
-    """What a follower says of itself.
+    """The state of one follower.
 
-    :ivar name: by which it is removed or renewed
-    :ivar position: it has all before this offset of the log
-    :ivar time_ms: when it said so, in ms since 1970
-    :ivar destination: where it takes messages to, for people
-    :ivar fingerprint: the last record before ``position``, by which it knows its log again
-    :ivar problem: why nobody knows what it needs: then it holds everything, and if that is because
-        its file cannot be read, it never expires
+    :ivar name: identifies it for renewal and removal
+    :ivar position: it has read everything before this log offset
+    :ivar time_ms: time of the last renewal, in ms since 1970
+    :ivar destination: where it delivers messages, for people
+    :ivar fingerprint: the last record before ``position``, to recognise the log
+    :ivar problem: why its need is unknown; it then holds all segments. If the cause is an
+        unreadable file, it never expires
     """
 
     name: str = attrs.field(validator=_name_is_good)
@@ -74,11 +75,11 @@ class Pin:
     problem: str | None = None
 
     def holds(self, end_offset: int, now_ms: int, expires_after_ms: int | None = None) -> bool:
-        """Whether it still needs a segment that ends at ``end_offset``."""
+        """Whether the follower still needs a segment that ends at ``end_offset``."""
         return self.position < end_offset and not self.has_expired(now_ms, expires_after_ms)
 
     def has_expired(self, now_ms: int, expires_after_ms: int | None) -> bool:
-        """Whether it was not renewed for ``expires_after_ms``; ``None`` is never."""
+        """Whether it was not renewed for ``expires_after_ms``; ``None`` means it never expires."""
         if expires_after_ms is None or self.problem is not None:
             return False
         return now_ms - self.time_ms > expires_after_ms
@@ -87,7 +88,7 @@ class Pin:
 def holders(
     pins: Iterable[Pin], end_offset: int, now_ms: int, expires_after_ms: int | None = None
 ) -> tuple[str, ...]:
-    """The names of those that still need a segment that ends at ``end_offset``, sorted."""
+    """The names of pins that still need a segment that ends at ``end_offset``, sorted."""
     found = (each.name for each in pins if each.holds(end_offset, now_ms, expires_after_ms))
     return tuple(sorted(found))
 
@@ -95,7 +96,7 @@ def holders(
 def read_pins(files: FileSystem, path: Path) -> tuple[Pin, ...]:
     """All pins of the store directory ``path``, by name.
 
-    Raises nothing over a file that cannot be read: its pin has a ``problem``, and holds everything.
+    An unreadable file raises nothing: its pin has a ``problem``, and holds all segments.
     """
     try:
         names = list(_names(path))
@@ -108,9 +109,9 @@ def read_pins(files: FileSystem, path: Path) -> tuple[Pin, ...]:
 
 
 def write_pin(files: FileSystem, path: Path, pin: Pin) -> None:
-    """Replace a pin at once, durably; ``OSError`` leaves the one before.
+    """Replace a pin atomically and durably; on ``OSError`` the former one stays.
 
-    Takes no lock: several processes may write the same one, and the last one counts.
+    Takes no lock: if several processes write the same pin, the last one wins.
     """
     folder = path / OWN_DIR / FOLLOWERS_DIR
     files.make_dir(folder)
@@ -122,7 +123,7 @@ def write_pin(files: FileSystem, path: Path, pin: Pin) -> None:
 
 
 def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
-    """Remove a pin durably, also one that cannot be read; ``False`` if there is none."""
+    """Remove a pin durably, even an unreadable one; ``False`` if there is none."""
     file = pin_file(path, name)
     try:
         files.unlink(file)
@@ -135,12 +136,12 @@ def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
 
 
 def pin_file(path: Path, name: str) -> Path:
-    """Where the pin ``name`` of the store directory ``path`` stands."""
+    """The path of the pin ``name`` in the store directory ``path``."""
     return path / OWN_DIR / FOLLOWERS_DIR / (check_name(name) + _SUFFIX)
 
 
 def check_name(name: str) -> str:
-    """The same name; raises ``ValueError`` for one that no pin can have."""
+    """Return the name; raises ``ValueError`` if no pin can have it."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise WrongValue(
@@ -150,7 +151,7 @@ def check_name(name: str) -> str:
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Also of what is no file: what stands there under the name of a pin is one."""
+    """Names of all pins, including entries that are not regular files."""
     folder = path / OWN_DIR / FOLLOWERS_DIR
     for file in sorted(each.name for each in folder.iterdir()) if folder.exists() else ():
         name = file.removesuffix(_SUFFIX)
@@ -159,7 +160,7 @@ def _names(path: Path) -> Iterator[str]:
 
 
 def _read(files: FileSystem, path: Path, name: str) -> Pin | None:
-    """A pin; ``None`` if it was removed since it was listed."""
+    """Read a pin; ``None`` if it was removed since it was listed."""
     file = pin_file(path, name)
     try:
         content = read_file(files, file)
@@ -204,7 +205,7 @@ def _content(pin: Pin) -> bytes:
 
 
 def _tidy(files: FileSystem, folder: Path) -> None:
-    """Remove what writers left that were killed before they renamed it."""
+    """Remove temporary files of writers that were killed before the rename."""
     for name, _ in files.list(folder):
         writer = name.removesuffix(_TEMPORARY).rpartition(".")[2]
         if name.endswith(_TEMPORARY) and writer.isdigit() and not Path("/proc", writer).exists():

@@ -1,8 +1,8 @@
-"""Where consume queues end, read from the last file of each; a queue may outlive its messages.
+"""The ends of consume queues, read from the last file of each; queues may outlast their messages.
 
-Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``; the data ends at the first unit
-whose size is not positive. Units that fill the front of a queue which does not begin at 0 have the
-size ``0x7fffffff``. Of queues of batches, 46-byte units: see :mod:`.consumequeue.batchunits`.
+Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``. The data ends at the first unit
+whose size is not positive. If a queue does not begin at 0, the units that fill its front have the
+size ``0x7fffffff``. Batch queues have 46-byte units: see :mod:`.consumequeue.batchunits`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _EVERYWHERE: Final = 1 << 63
 
 @attrs.frozen
 class QueueEnd:
-    """How far a queue reaches.
+    """The end of one queue.
 
     :ivar end: queue offset behind its last unit
-    :ivar reached: physical offset behind the record of that unit; 0 where it has none
-    :ivar highest: no unit that was looked at is of a record that starts behind this offset
+    :ivar reached: physical offset behind the record of that unit; 0 without a record
+    :ivar highest: highest physical offset among the units read
     """
 
     end: int
@@ -45,9 +45,9 @@ class QueueEnd:
 def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[Queue, QueueEnd]:
     """The end of each consume queue of the store directory ``path``.
 
-    :param limit: units of records at or behind this offset of the log do not count
+    :param limit: ignore units of records at or behind this log offset
 
-    A few units of each queue are read, and all before one that counts are taken to count.
+    Reads a few units of each queue; all units before a counted one are assumed to count.
     """
     ends = {
         queue: _end(files, segment_files(directory, files.list(directory)), limit)
@@ -64,9 +64,9 @@ def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[
 def settled_ends(
     files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], limit: int
 ) -> Mapping[Queue, QueueEnd]:
-    """What :func:`queue_ends` says with a limit; ``ends`` is what it said without one.
+    """As :func:`queue_ends` with a limit; ``ends`` is its result without a limit.
 
-    Looks again only if that can have come to anything else.
+    Reads again only if the limit can change the result.
     """
     if all(each.highest < limit for each in ends.values()):
         return ends
@@ -74,14 +74,14 @@ def settled_ends(
 
 
 def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
-    """Behind the last unit of one queue that counts; ``None`` where there is no such queue."""
+    """The counted end of one queue; ``None`` if the queue does not exist."""
     directory = _directory(path, queue)
     segments = segment_files(directory, files.list(directory))
     return _end(files, segments, limit).end if segments else None
 
 
 def queue_unit(files: FileSystem, path: Path, queue: Queue, at: int) -> tuple[int, int] | None:
-    """Offset and size of the record that a queue has at queue offset ``at``, if it has one."""
+    """Offset and size of the record at queue offset ``at``, if the queue has it."""
     directory = _directory(path, queue)
     position = at * UNIT_BYTES
     for file in reversed(segment_files(directory, files.list(directory))):
@@ -130,7 +130,7 @@ def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd
 
 
 def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
-    """The same of a queue of batches: behind the messages of its last unit."""
+    """The end of a batch queue: behind the messages of its last unit."""
     size, highest = _BATCH_UNIT.size, -1
     for segment in reversed(segments):
         file = files.open(segment.path)
@@ -147,9 +147,9 @@ def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> Qu
 
 
 def _units(file: File, room: int, limit: int, unit_bytes: int) -> tuple[int, int]:
-    """How many units that count stand at the front of a file, found by halving.
+    """The number of counted units at the front of a file, by binary search.
 
-    The other value is the highest offset that was seen; -1 where none was.
+    The second result is the highest offset seen; -1 if none was.
     """
     low, high, highest = 0, room, -1
     while low < high:

@@ -1,7 +1,7 @@
-"""How far queues are durable: the head of the last record that had its units before a sync.
+"""A mark of how far queues are durable: the head of the last record with units before a sync.
 
-The head is compared with the log before the mark counts: a log that was cut, by whatever recovery,
-and went on from there with other records is not the one whose units were synced.
+The head is compared with the log before the mark is used. If the log was cut and continued with
+other records, the heads differ, and the mark does not apply.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lakelog.interfaces import Context
 
 HEAD_BYTES: Final = 64
-"""Up to the store time: with size, body CRC, queue, queue offset and physical offset."""
+"""Covers size, body CRC, queue, queue offset, physical offset and store time."""
 _PLACE: Final = Struct(">i24xq")
 """``totalSize | ... | physicalOffset``."""
 
 
 @attrs.frozen
 class RecordFingerprint:
-    """The first bytes of a record; all before its end was dispatched."""
+    """The first bytes of a record; everything before its end was dispatched."""
 
     head: bytes
 
@@ -39,7 +39,7 @@ class RecordFingerprint:
 
     @property
     def offset(self) -> int:
-        """Where its record starts, in bytes from the start of the log."""
+        """Start of the record, in bytes from the start of the log."""
         return int(_PLACE.unpack_from(self.head)[1])
 
     @property
@@ -50,7 +50,7 @@ class RecordFingerprint:
 
 @attrs.frozen
 class LogHeads:
-    """Heads of records, read from the segments; changes nothing."""
+    """Reads heads of records from the segments; changes nothing."""
 
     files: FileSystem
     directory: Path
@@ -63,18 +63,18 @@ class LogHeads:
         return cls(context.files, directory, context.core.segment_size_bytes)
 
     def holds(self, mark: RecordFingerprint) -> bool:
-        """Whether the log has this very record there."""
+        """Whether the log has this record at this place."""
         return self._read(mark.offset) == mark.head
 
     def lacks_record(self, offset: int, size: int) -> bool:
-        """Whether there is a segment, and no record of this size in it that starts there."""
+        """Whether the segment exists, but has no record of this size at ``offset``."""
         head = self._read(offset)
         if head is None:
             return False
         return len(head) < HEAD_BYTES or _PLACE.unpack_from(head) != (size, offset)
 
     def _read(self, offset: int) -> bytes | None:
-        """The head of what starts at ``offset``; ``None`` where no segment is."""
+        """The head at ``offset``; ``None`` if there is no segment."""
         within = offset % self.segment_bytes
         path = self.directory / segment_name(offset - within)
         try:

@@ -1,8 +1,8 @@
-"""``lakelog/tombstones.json``: topics whose queues were removed, and must not come back.
+"""``lakelog/tombstones.json``: topics whose queues were removed, and must not be restored.
 
 ``{"queues": {"TOPIC": END}}``: records of ``TOPIC`` that start below the physical offset ``END``
-make no queue entries. Queues are made from the log again after a crash, which keeps its records;
-only a rebuild forgets the tombstones.
+get no queue units. A recovery rebuilds queues from the log, which keeps these records; only a
+rebuild ignores the tombstones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ _writes = 0  # by this process, of any store
 
 
 def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
-    """By topic, the offset below which its records count no more, in the store directory ``path``.
+    """By topic, the offset below which its records are ignored, in the store directory ``path``.
 
-    Raises :class:`~lakelog.errors.CorruptConfig` for a file that is not as it should be: to go on
-    without it could bring removed queues back. :class:`~lakelog.errors.StoreError` for one that the
-    system does not let us read.
+    Raises :class:`~lakelog.errors.CorruptConfig` for an invalid file, since ignoring it could
+    restore removed queues. Raises :class:`~lakelog.errors.StoreError` for an unreadable one.
     """
     try:
         content = read_file(files, _file(path))
@@ -48,10 +47,10 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
 
 
 def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) -> None:
-    """Let records of ``topic`` below ``end_offset`` count no more, durably; it never goes back.
+    """Ignore records of ``topic`` below ``end_offset`` from now on, durably; it never decreases.
 
-    ``OSError`` takes the tombstone back, as far as the disk lets us: it may have its name by then
-    and not be durable.
+    After ``OSError`` the tombstone is removed again, as far as the disk permits: it may be visible
+    without being durable.
     """
     found = read_tombstones(files, path)
     wanted = {**found, topic: max(end_offset, found.get(topic, 0))}
@@ -65,9 +64,9 @@ def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) ->
 
 
 def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], end: int) -> None:
-    """Let none reach beyond the end of the log: it would bury what is put from now on.
+    """Lower tombstones to the end of the log; otherwise they would hide later messages.
 
-    :param tombstones: those of the file; changed in place, and then in the file
+    :param tombstones: the content of the file; changed in place, and then in the file
     """
     beyond = [topic for topic, buried in tombstones.items() if buried > end]
     tombstones.update(dict.fromkeys(beyond, end))
@@ -76,12 +75,12 @@ def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], 
 
 
 class TombstoneFile:
-    """The tombstones as they stand now, whoever writes them; costs a look at the file's stamp."""
+    """The current tombstones, written by any process; each call costs one ``stat``."""
 
     def __init__(self, files: FileSystem, path: Path, *, alone: bool = False) -> None:
         """Read them; raises as :func:`read_tombstones`, here and later.
 
-        :param alone: whether nobody but this process writes them: the file is not looked at then
+        :param alone: whether only this process writes them; the file is then not checked
         """
         self._alone = alone
         self._files = files
@@ -92,18 +91,18 @@ class TombstoneFile:
         self.news()
 
     def end_of(self, topic: str) -> int:
-        """The offset below which records of ``topic`` do not count; 0 without a tombstone."""
+        """The offset below which records of ``topic`` are ignored; 0 without a tombstone."""
         if not self._alone or _writes != self._stamp:
             self.news()
         return self._known.get(topic, 0)
 
     def news(self) -> dict[str, int]:
-        """Those that are new, or reach further, since somebody looked."""
+        """Tombstones added or raised since the last call."""
         stamp = _writes if self._alone else _stamp(self._file)
         if stamp == self._stamp:
             return {}
         known, self._known = self._known, read_tombstones(self._files, self._path)
-        self._stamp = stamp  # from before: what is replaced meanwhile is read again
+        self._stamp = stamp  # taken before the read: a later replacement is then detected
         return {topic: end for topic, end in self._known.items() if end > known.get(topic, 0)}
 
 
@@ -116,7 +115,7 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
 
 
 def clear_tombstones(files: FileSystem, path: Path) -> None:
-    """Forget all tombstones, durably; also those that nobody can read."""
+    """Remove all tombstones, durably, even unreadable ones."""
     try:
         with suppress(FileNotFoundError):
             files.unlink(_file(path))
@@ -126,7 +125,7 @@ def clear_tombstones(files: FileSystem, path: Path) -> None:
 
 
 def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int]) -> None:
-    """Replace all of them, durably."""
+    """Replace all tombstones durably."""
     files.make_dir(_file(path).parent)
     content = json.dumps({_QUEUES: dict(tombstones)}, indent=2, ensure_ascii=False)
     try:
@@ -136,7 +135,7 @@ def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int
 
 
 def _count_write() -> None:
-    """Behind each change, whether it failed or not: who looks earlier looks again."""
+    """Count a change, even a failed one, so that :class:`TombstoneFile` reads again."""
     global _writes  # noqa: PLW0603  # as many files as stores, all written by this process
     _writes += 1
 

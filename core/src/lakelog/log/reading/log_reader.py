@@ -1,4 +1,4 @@
-"""The reading half of a store: one record by its place, and everything in order."""
+"""The reading half of a store: single records by place, and scans in order."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _log = logging.getLogger("lakelog")
 
 
 class ReadBounds(Protocol):
-    """Between which offsets a log can be read."""
+    """The readable range of a log."""
 
     def minimum(self) -> int:
-        """First byte that is there."""
+        """Offset of the first byte."""
 
     def end(self) -> int | None:
-        """Where reading stops; ``None`` if that has to be found out by reading."""
+        """Where reading stops; ``None`` if that must be found by reading."""
 
 
 class Flushed(Protocol):
-    """Who knows up to where a log is durable."""
+    """Determines the durable end of a log."""
 
     def end(self, log_end: Callable[[], int]) -> int | None:
-        """End of what is durable; ``None`` if nobody says.
+        """The durable end; ``None`` if unknown.
 
         :param log_end: finds the end of the log
         """
@@ -55,7 +55,7 @@ class Flushed(Protocol):
 
 @attrs.frozen
 class MappedSegments:
-    """A log as its owner has it open, for compiled code that reads it.
+    """The log of an owner, as compiled code reads it.
 
     :ivar memory: the shared page; :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
     :ivar segment_bytes: length of each
@@ -68,7 +68,7 @@ class MappedSegments:
 
 @attrs.frozen
 class SegmentFiles:
-    """A log as everybody else finds it."""
+    """The log in any other process."""
 
     bounds: ReadBounds
     folder: Path
@@ -90,9 +90,9 @@ class LogReader:
         wait_flushed: Callable[[int, float], bool] | None = None,
         decoder: Decoder | None = None,
     ) -> None:
-        """Keep what is needed to read.
+        """Keep the collaborators.
 
-        :param decoder: gives messages the bodies that were put, where these are stored otherwise
+        :param decoder: restores bodies that are stored encoded
         """
         self._decoder = decoder
         self._source = source
@@ -112,12 +112,12 @@ class LogReader:
 
     @property
     def oldest_offset(self) -> int:
-        """First byte that can be read: of the archive, or of the log if there is none."""
+        """First readable offset: of the archive, or of the log without one."""
         return self.min_offset if self._older is None else self._older.min_offset
 
     @property
     def min_offset(self) -> int:
-        """First byte of the log that is still there."""
+        """Offset of the first byte still in the log."""
         return self._bounds.minimum()
 
     @property
@@ -127,15 +127,15 @@ class LogReader:
         return self._found_end() if end is None else end
 
     def flushed(self) -> int | None:
-        """End of what is durable; ``None`` if that is not known."""
+        """The durable end; ``None`` if unknown."""
         return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
 
     def wait_flushed(self, offset: int, timeout_s: float) -> bool:
-        """Whether all before ``offset`` is durable in time; ``False`` at once if nobody says."""
+        """Whether the log is durable up to ``offset`` in time; ``False`` at once if unknown."""
         return self._wait_flushed is not None and self._wait_flushed(offset, timeout_s)
 
     def _found_end(self) -> int:
-        """Behind the last record or blank, found by reading the last segment that holds any."""
+        """The end of the last record or blank, found by reading the last non-empty segment."""
         end = self._bounds.minimum()
         for start in reversed(self._source.starts()):
             for piece in self._scan(start, None, verify=True):
@@ -148,10 +148,10 @@ class LogReader:
         return end
 
     def end_now(self, start: int) -> int | None:
-        """Where a living owner has come, looked for from the record at ``start`` on.
+        """The end offset to stop at when another process keeps appending.
 
-        What bounds a read beside an owner that goes on: it could otherwise run after it for ever.
-        ``None`` where no owner lives. Where it publishes no positions, follows lengths alone.
+        Without it the scan might never finish. ``None`` if no owner lives. If the owner publishes
+        no positions, the lengths of records are followed from ``start`` on.
         """
         known = self._bounds.end()
         if known is not None:
@@ -182,9 +182,9 @@ class LogReader:
         return self._beside_nobody(first, end, verify=verify)
 
     def check_start(self, start: int | None) -> int | None:
-        """``start``, if reading can begin there; 0 and ``None`` are the first that is there.
+        """Return ``start`` if reading can begin there; 0 and ``None`` mean the first offset.
 
-        Raises :class:`~lakelog.errors.OffsetOutOfRange` for an offset that was deleted.
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` for a deleted offset.
         """
         if start is not None:
             start = whole("start", start)
@@ -193,7 +193,7 @@ class LogReader:
         return start
 
     def _from_inside(self, damage: Damage, end: int | None, *, verify: bool) -> Iterator[Piece]:
-        """What is left of known damage, then what follows."""
+        """Yield the rest of known damage, then the pieces behind it."""
         if end is not None and end <= damage.offset:
             return iter(())
         if end is not None and end <= damage.end_offset:
@@ -210,10 +210,9 @@ class LogReader:
         return found if self._decoder is None else _with(self._decoder, found)
 
     def _beside_nobody(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
-        """Scan a log that nobody writes to, until there is damage and somebody owns it after all.
+        """Scan a log without an owner; stop at damage if an owner has come meanwhile.
 
-        That may be what the new owner had not written yet, with what it has written since behind
-        it.
+        That damage may be an unfinished write of the new owner, with later records behind it.
         """
         for piece in self._scan(start, end, verify=verify):
             if isinstance(piece, Damage) and self._is_live():
@@ -224,11 +223,11 @@ class LogReader:
     def _beside_owner(
         self, start: int, end: int | None, *, verify: bool, is_finished: bool
     ) -> Iterator[Piece]:
-        """Scan while the owner writes: what stands behind the last record is not finished yet.
+        """Scan while the owner writes: bytes behind the last record may be unfinished.
 
-        Damage with something whole behind it may have been seen while it was written, so it is
-        looked at again: the owner writes in order, and by now it is there. Where the owner says
-        that everything before ``end`` ``is_finished``, so is damage that ends there.
+        Damage before a whole record may have been read during the write, so it is read again: the
+        owner writes in order, and has finished it by now. If everything before ``end``
+        ``is_finished`` according to the owner, this holds for damage that ends there too.
         """
         doubted: int | None = None
         again: int | None = start
@@ -252,7 +251,7 @@ class LogReader:
     def messages(
         self, start: int | None, end: int | None, on_damage: OnDamage | None
     ) -> Iterator[StoredMessage]:
-        """Every message from ``start`` to ``end``."""
+        """Yield every message from ``start`` to ``end``."""
         report = on_damage or _warn
         for piece in self.pieces(start, end):
             if isinstance(piece, Damage):
@@ -261,10 +260,9 @@ class LogReader:
                 yield from (piece.message(at) for at in range(len(piece)))
 
     def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
-        """Whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
+        """Read whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
 
-        Never raises because of a record: ``Gathered`` says which are gone
-        or broken.
+        Never raises for a record: ``Gathered`` has the state of each.
         """
         from lakelog.log.reading.gather import gather  # brings NumPy
 
@@ -280,7 +278,7 @@ class LogReader:
     def few(
         self, offsets: Longs, sizes: Ints, *, verify: bool = True
     ) -> list[StoredMessage] | None:
-        """A few messages at physical ``offsets``; ``None`` where :meth:`gather` has to look."""
+        """A few messages at physical ``offsets``; ``None`` if :meth:`gather` must be used."""
         if self._known and self._known.hits(offsets, verify=verify).any():
             return None
         from lakelog.log.reading.gather import few  # brings NumPy
@@ -290,9 +288,9 @@ class LogReader:
         return found if found is None or self._decoder is None else list(self._decoder(found))
 
     def readable(self) -> ReadLog | None:
-        """For compiled code that reads by itself; ``None`` where records are not served as stored.
+        """The log for direct reads by compiled code; ``None`` if records are not served as stored.
 
-        That is where some are known to be damaged, or are decoded.
+        That is the case with known damage, or with a decoder.
         """
         source, bounds = self._source, self._bounds
         if self._known or self._decoder is not None:
@@ -310,7 +308,7 @@ class LogReader:
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time of the record at ``offset``, in ms since 1970; reads only its head.
 
-        ``None`` if no record of ``size`` bytes that says so of itself stands there.
+        ``None`` if the head at that place does not have this offset and ``size``.
         """
         end = self._bounds.end()
         if offset < self._bounds.minimum() or (end is not None and offset + size > end):

@@ -1,4 +1,4 @@
-"""Where a scan reads from: segments as bytes, whoever holds them."""
+"""The input of a scan: the bytes of segments, from files or from an open store."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lakelog.log.segments import Segments
 
 
 class Extent(Protocol):
-    """One segment, as a scan sees it; positions are offsets in the log.
+    """One segment, as a scan reads it; positions are offsets in the log.
 
     :ivar start: its first byte
-    :ivar end: behind its last byte; less than a segment's if it was cut
+    :ivar end: behind its last byte; below the segment size if it was truncated
     """
 
     start: int
@@ -28,30 +28,30 @@ class Extent(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """Its file, where there is one to name."""
+        """Its file, if it has one."""
 
     def read(self, offset: int, length: int) -> memoryview:
         """Bytes from ``offset``, fewer than ``length`` only at the end."""
 
     def next_data(self, offset: int) -> int | None:
-        """Where the next bytes stand that may be other than zero."""
+        """Offset of the next bytes that may be non-zero."""
 
 
 class Source(Protocol):
-    """A log as a scan sees it."""
+    """A log, as a scan reads it."""
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """What a recovery found damaged, by its first byte."""
+        """The damage found by a recovery, by its first byte."""
 
     def starts(self) -> Sequence[int]:
-        """Where each segment starts, in order."""
+        """The start offset of each segment, in order."""
 
     def extents(self, start: int) -> Iterator[Extent]:
-        """The segments from the one that holds ``start`` on, in order, each open until the next."""
+        """Yield the segments from the one at ``start`` on; each is open until the next one."""
 
 
 class FileExtent:
-    """A segment file read by ``pread``: right for files that nobody vouches for."""
+    """A segment file read by ``pread``, which also works for damaged or changing files."""
 
     def __init__(self, segment: SegmentFile, file: File, size_bytes: int) -> None:
         self.start = segment.start_offset
@@ -66,7 +66,7 @@ class FileExtent:
         return self._segment.path
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Read at most to the end of the segment; raises ``ReadFailed`` if the disk does not."""
+        """Read at most to the end of the segment; raises ``ReadFailed`` on an I/O error."""
         length = min(length, self.end - offset)
         try:
             return memoryview(self._file.read_at(offset - self.start, length))
@@ -79,7 +79,7 @@ class FileExtent:
             ) from error
 
     def next_data(self, offset: int) -> int | None:
-        """Ask the file system, which knows what was never written; once for the same zeros."""
+        """Ask the file system, which knows unwritten blocks; the answer is kept for these zeros."""
         for asked, answer in self._zeros:
             if asked <= offset and (answer is None or offset <= answer):
                 return answer
@@ -110,27 +110,27 @@ class FileSource:
         self._first: int | None = None
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """What it was told."""
+        """The damaged ranges given to the constructor."""
         return self._known
 
     def folder(self) -> Path | None:
-        """Where they are, if that is the operating system's."""
+        """The folder of the segments, if it is the operating system's."""
         return self._directory if type(self._files) is RealFileSystem else None
 
     def segments(self, start: int = 0) -> list[SegmentFile]:
-        """The segment files that are there now, from the one that holds ``start`` on."""
+        """The present segment files, from the one at ``start`` on."""
         least = segment_name(max(start - self.size_bytes + 1, 0))
         found = self._files.list(self._directory)
         return segment_files(self._directory, (each for each in found if each[0] >= least))
 
     def starts(self) -> list[int]:
-        """Where the segments that are there now start."""
+        """The start offsets of the present segments."""
         return [segment.start_offset for segment in self.segments()]
 
     def first(self) -> int | None:
-        """Where the first segment starts, if there is any.
+        """The start of the first segment, if there is one.
 
-        It is known until it is gone: segments come behind the others and go in their order.
+        It is kept until that file is gone, since segments are deleted in order.
         """
         if self._first is None or not self._is_there(self._first):
             self._first = next(iter(self.starts()), None)
@@ -141,10 +141,10 @@ class FileSource:
             return file is not None
 
     def extents(self, start: int) -> Iterator[FileExtent]:
-        """Each segment, open for as long as the caller looks at it.
+        """Yield each segment, open while the caller uses it.
 
-        They are found by their names, and by a listing only where one is missing: few who look for
-        some records want to see them all.
+        Segments are opened by name. The directory is only listed if one is missing, since most
+        callers read few segments.
         """
         start -= start % self.size_bytes
         while True:
@@ -162,7 +162,7 @@ class FileSource:
 
     @contextmanager
     def _opened(self, path: Path) -> Iterator[File | None]:
-        """The file, or ``None`` if there is none, or it was deleted meanwhile."""
+        """The open file; ``None`` if it does not exist any more."""
         try:
             file = self._files.open(path)
         except FileNotFoundError:
@@ -196,7 +196,7 @@ class ViewExtent:
         return self._segments.view(offset, length)
 
     def next_data(self, offset: int) -> int | None:
-        """A store that is open knows its end: everything before it is data."""
+        """Return ``offset``: in an open store all bytes before the end are data."""
         return offset
 
 
@@ -208,24 +208,24 @@ class ViewSource:
         self.segments = segments
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """What it was told."""
+        """The damaged ranges given to the constructor."""
         return self._known
 
     def starts(self) -> Sequence[int]:
-        """Where each segment starts."""
+        """The start offset of each segment."""
         return self.segments.starts()
 
     def extents(self, start: int) -> Iterator[ViewExtent]:
-        """Each segment from the one that holds ``start``."""
+        """Yield each segment from the one at ``start`` on."""
         for first in self.starts():
             if first + self.segments.size_bytes > start:
                 yield ViewExtent(self.segments, first)
 
 
 class NoGapSource:
-    """A log that somebody deletes from the front of: what went away unread is no gap, but an error.
+    """A log whose first segments may be deleted during a scan, which then raises an error.
 
-    :param minimum: where the log begins now
+    :param minimum: returns the first offset of the log
     """
 
     def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
@@ -233,22 +233,22 @@ class NoGapSource:
         self._minimum = minimum
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """What it was told."""
+        """The damaged ranges given to the constructor."""
         return self._source.known_damage()
 
     def starts(self) -> Sequence[int]:
-        """Where each segment starts."""
+        """The start offset of each segment."""
         return self._source.starts()
 
     def extents(self, start: int) -> Iterator[Extent]:
-        """Each segment; raises ``OffsetOutOfRange`` where one that was due has been deleted."""
+        """Yield each segment; raises ``OffsetOutOfRange`` if the next one has been deleted."""
         due = start
         for extent in self._source.extents(start):
             if extent.start > due:
                 self._check(due)
             yield extent
             due = extent.end
-        self._check(due)  # the last ones may have gone before they could be opened
+        self._check(due)  # the last segments may have been deleted before they were opened
 
     def _check(self, due: int) -> None:
         if (minimum := self._minimum()) > due:
