@@ -138,9 +138,9 @@ def log(disk: Path) -> Iterator[Log]:
 def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> None:
     """What was acknowledged is there, but for the segments that were deleted."""
     assert store.wait_dispatched()
-    count, found, queue = while_nothing_goes(store, witness)
-    assert sorted(witness.deleted) == list(range(0, count * MIB, MIB))
-    assert starts(store.path)[0] == count * MIB
+    count, found, queue, deleted, first = while_nothing_goes(store, witness)
+    assert sorted(deleted) == list(range(0, count * MIB, MIB))
+    assert first == count * MIB
     kept = {at: body for at, body in acknowledged.items() if at >= count * MIB}
     are_there = found == kept  # by itself: 20 MB take longer to compare for show than a test may
     are_in_order = queue == [kept[at] for at in sorted(kept)]
@@ -148,18 +148,22 @@ def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> Non
     assert are_in_order, f"in the queue: {len(queue)} found, {len(kept)} kept"
 
 
-def while_nothing_goes(store: Store, witness: Witness) -> tuple[int, dict[int, bytes], list[bytes]]:
-    """How many segments went, and the bodies: by offset, and as in the queue.
+def while_nothing_goes(
+    store: Store, witness: Witness
+) -> tuple[int, dict[int, bytes], list[bytes], list[int], int]:
+    """The number of deleted segments and the bodies, by offset and in the order of the queue.
 
-    All of one moment: a round may come meanwhile, and its witness is told a moment later.
+    Then the deleted segments as the witness saw them, and the first that is there. All of it is of
+    one moment: a round may delete meanwhile, and its witness is notified a moment later.
     """
     while True:
         count = store.min_offset // MIB
         with suppress(LakelogError):  # it went while it was read
             found = {each.physical_offset: bytes(each.body) for each in store.scan()}
             queue = [bytes(each.body) for each in store.read("t", 0)]
-            if count == store.min_offset // MIB == len(witness.deleted):
-                return count, found, queue
+            deleted, first = list(witness.deleted), starts(store.path)[0]
+            if count == store.min_offset // MIB == len(deleted):
+                return count, found, queue, deleted, first
         time.sleep(0.01)
 
 
