@@ -18,8 +18,8 @@ MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard 
 MATRIX := $(addprefix core/tests/,codec registry runtime settings store test_putfuture.py) \
 	plugins/flush
 # What is run once more in plain Python, where compiled code is there.
-PLAIN := $(addprefix core/tests/,codec reading recovery shared store) \
-	$(addprefix plugins/,hash_index flush mmap testing) tests/crash tests/faults/test_failing_calls.py
+PLAIN := $(addprefix core/tests/,codec recovery shared store) \
+	$(addprefix plugins/,hash_index flush mmap queues/tests/reading testing) tests/crash tests/faults/test_failing_calls.py
 CARGO := $(shell command -v cargo)
 ARGS ?=
 # One more than there are processors: many tests wait for timers, processes and syncs.

@@ -35,9 +35,7 @@ def modules(folder: Path) -> list[str]:
 def table() -> str:
     """The table of rooms as ARCHITECTURE.md has it."""
     rows = ["| room | modules | duty |", "| --- | --- | --- |"]
-    for room in ROOMS:
-        leaves = f" (leaves {room['leaving']})" if "leaving" in room else ""
-        rows.append(f"| `{room['name']}` | {_listed(room['name'])} | {room['role']}{leaves} |")
+    rows += [f"| `{each['name']}` | {_listed(each['name'])} | {each['role']} |" for each in ROOMS]
     return "\n".join(rows) + "\n"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from lakelog.codec import decode_run
-from lakelog.consumequeue.batchfiles import BatchQueueFiles
-from lakelog.consumequeue.batchunits import inner_batches
-from lakelog.consumequeue.ext import ExtFiles
 from lakelog.files.filesystem import RealFileSystem
+from lakelog_queues.files.batchfiles import BatchQueueFiles
+from lakelog_queues.files.ext import ExtFiles
+from lakelog_queues.units.batchunits import inner_batches
 from tests.support.fixtures import StoreFixture, StoreFixtures
 from tests.support.rows import Row
 

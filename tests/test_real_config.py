@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.tests.store.support import tree
-from lakelog.config.consumeroffsets import load_offsets, save_offsets
-from lakelog.config.delayoffsets import load_delay_offsets
-from lakelog.config.topics import load_topics
-from lakelog.consumers.offsettable import OffsetTable
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_doctor.rebuild import rebuild
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_rocketmq import plugin
+from lakelog_rocketmq.config.consumeroffsets import load_offsets, save_offsets
+from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
+from lakelog_rocketmq.config.topics import load_topics
 from tests.support.fixtures import StoreFixtures
 
 FILES = RealFileSystem()

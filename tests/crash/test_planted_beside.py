@@ -14,7 +14,6 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.shared_page import (
     APPENDED,
@@ -34,6 +33,7 @@ from lakelog_direct.chunk import Chunk
 from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_flush.line import Line
 from lakelog_hash_index.sealer import Sealer
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 from tests.crash.test_planted_bugs import (
     AHEAD,

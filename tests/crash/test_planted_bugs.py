@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from lakelog.consumequeue.consumequeues import ConsumeQueues
-from lakelog.consumequeue.simplequeue import SimpleQueue
 from lakelog.files.shared.group_sync import FLUSHED, MARKED, GroupSync
 from lakelog.files.shared.ownership import remove_abort
 from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
@@ -21,6 +19,8 @@ from lakelog.registry.builtin.filewriter import FileSegmentWriter
 from lakelog.registry.builtin.flush import InlineFlush
 from lakelog.store.owner import OwnedStore
 from lakelog_direct.staged import StagedSegmentWriter
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
 
 MOST_IMAGES: Final = 10_000

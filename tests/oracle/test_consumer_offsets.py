@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.config.consumeroffsets import load_offsets
-from lakelog.consumers.offsettable import OffsetTable
 from lakelog.files.filesystem import RealFileSystem
+from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog_rocketmq.config.consumeroffsets import load_offsets
 
 if TYPE_CHECKING:
     from tests.oracle.java import Oracle

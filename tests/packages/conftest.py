@@ -11,7 +11,14 @@ from tests.packages.environment import build_wheels
 ROOT = Path(__file__).parents[2]
 OURS = [
     *("core", "plugins/daemon", "plugins/direct", "plugins/flush", "plugins/hash_index"),
-    *("plugins/mmap", "plugins/lake", "plugins/retention", "plugins/rocketmq", "plugins/spark"),
+    *(
+        "plugins/mmap",
+        "plugins/lake",
+        "plugins/retention",
+        "plugins/rocketmq",
+        "plugins/queues",
+        "plugins/spark",
+    ),
     *("plugins/testing", "plugins/tools", "."),
 ]
 

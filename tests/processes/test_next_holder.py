@@ -11,7 +11,6 @@ import pytest
 
 import lakelog
 from core.tests.shared.dying import die
-from lakelog.consumequeue import consumequeues, simplequeue
 from lakelog.dispatch import run as dispatching
 from lakelog.dispatch import runner as reput
 from lakelog.files.pages import publishing
@@ -22,6 +21,8 @@ from lakelog.store.open import open_to_serve
 from lakelog.store.roles import joining, ownerparts, ways
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
+from lakelog_queues.dispatching import consumequeues
+from lakelog_queues.files import simplequeue
 from tests.processes.member import wait_until
 from tests.processes.remote import remote
 from tests.processes.test_killed import verified

@@ -22,17 +22,18 @@ from lakelog.runtime import former_names
 from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
-    from lakelog.consumers.consumer import Consumer
     from lakelog.message import MessageColumns
-    from lakelog.reading.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog.recovery.report import RecoveryReport
     from lakelog.results import BatchResult, PutResult
     from lakelog.settings.resource import embedded
+    from lakelog.store.log_store import LogStore
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog.store.producer import Producer
     from lakelog.store.recover import recover
-    from lakelog.store.store import Store
     from lakelog_doctor.repair import RepairReport, repair
+    from lakelog_queues.consumers.consumer import Consumer
+    from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
+    from lakelog_queues.store import Store
 
 __all__ = [
     "BatchResult",
@@ -41,6 +42,7 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "LakelogError",
+    "LogStore",
     "Message",
     "MessageColumns",
     "Producer",
@@ -61,15 +63,16 @@ __all__ = [
 _LAZY = {
     "open": ("lakelog.store.open", "open_store"),
     "Producer": ("lakelog.store.producer", "Producer"),
-    "Store": ("lakelog.store.store", "Store"),
+    "LogStore": ("lakelog.store.log_store", "LogStore"),
+    "Store": ("lakelog_queues.store", "Store"),
     "PutResult": ("lakelog.results", "PutResult"),
     "BatchResult": ("lakelog.results", "BatchResult"),
-    "ColumnsResult": ("lakelog.reading.results", "ColumnsResult"),
-    "Consumer": ("lakelog.consumers.consumer", "Consumer"),
-    "GetResult": ("lakelog.reading.results", "GetResult"),
-    "GetStatus": ("lakelog.reading.results", "GetStatus"),
+    "ColumnsResult": ("lakelog_queues.finding.results", "ColumnsResult"),
+    "Consumer": ("lakelog_queues.consumers.consumer", "Consumer"),
+    "GetResult": ("lakelog_queues.finding.results", "GetResult"),
+    "GetStatus": ("lakelog_queues.finding.results", "GetStatus"),
     "MessageColumns": ("lakelog.message", "MessageColumns"),
-    "QueueInfo": ("lakelog.reading.results", "QueueInfo"),
+    "QueueInfo": ("lakelog_queues.finding.results", "QueueInfo"),
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
     "embedded": ("lakelog.settings.resource", "embedded"),
@@ -77,6 +80,7 @@ _LAZY = {
     "repair": ("lakelog_doctor.repair", "repair"),
 }
 
+_PACKAGES = {"lakelog_doctor": "lakelog-tools", "lakelog_queues": "lakelog-queues"}
 
 former_names.install()
 
@@ -88,6 +92,12 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, attribute = _LAZY[name]
-    value = getattr(import_module(module), attribute)
+    try:
+        value = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get(error.name or "")
+        if package is None:
+            raise
+        raise ImportError(f"lakelog.{name} comes with {package}: pip install {package}") from error
     globals()[name] = value
     return value

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from lakelog.files.shared.append_lock import SectionLock
     from lakelog.message import Message, StoredMessage
-    from lakelog.reading.results import GetResult
     from lakelog.results import PutResult
 
-SEAM: Final = 5
+SEAM: Final = 6
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 
@@ -60,10 +59,11 @@ class Accelerator(Protocol):
         :param log: a ``LogParts``
         """
 
-    def lookups(self, parts: Any) -> Lookups | None:
+    def lookups(self, parts: Any) -> Any:
         """An object that looks up messages for ``parts``; ``None`` if unsupported.
 
-        :param parts: a ``LookupParts``
+        :param parts: a ``LookupParts`` of lakelog-queues
+        :returns: a ``Lookups`` of lakelog-queues
         """
 
     def read_run(
@@ -165,44 +165,6 @@ class Putting(Protocol):
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
         """A function that appends a message from its body and keys; ``None`` if unsupported."""
-
-
-class Lookups(Protocol):
-    """Looks up messages of an open store; methods return ``None`` to fall back to Python.
-
-    They may do so for any arguments. All arguments are passed by position.
-    """
-
-    def get(
-        self, topic: Any, queue_id: Any, offset: Any, max_messages: Any, tag_filter: Any = None
-    ) -> GetResult | None:
-        """Like ``QueueGetter.get``, with a ``TagFilter`` or ``None``."""
-
-    def query(
-        self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
-    ) -> list[StoredMessage] | None:
-        """Like ``KeyQuery.query``."""
-
-    def offset_by_time(
-        self, topic: Any, queue_id: Any, timestamp_ms: Any, boundary: Any
-    ) -> int | None:
-        """Like ``TimeSearch.offset_by_time``."""
-
-
-class NoLookups:
-    """Always falls back to Python."""
-
-    def get(self, _topic: Any, _queue: Any, _offset: Any, _most: Any, _tags: Any = None) -> None:
-        """Fall back to Python."""
-
-    def query(self, _topic: Any, _key: Any, _since: Any, _until: Any, _max_messages: Any) -> None:
-        """Fall back to Python."""
-
-    def offset_by_time(self, _topic: Any, _queue_id: Any, _time: Any, _boundary: Any) -> None:
-        """Fall back to Python."""
-
-
-NO_LOOKUPS: Final = NoLookups()
 
 
 _current: Accelerator | None = None

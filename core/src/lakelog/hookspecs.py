@@ -83,6 +83,11 @@ class Hooks:
         """Offer readers of settings files in formats other than TOML."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_store_extensions(self) -> Sequence[Factory]:
+        """Offer an extension of open stores: methods to find messages by queue, time and key."""
+        raise NotImplementedError
+
     # --- lifecycle: each hook is notified of an event ---
 
     @hookspec

@@ -15,7 +15,7 @@ import lakelog
 from core.tests.housekeeping.support import FEW, House, Keeping, fill
 from core.tests.store import support
 from core.tests.store.support import SEGMENT, open_small, read_small, segments
-from lakelog import Message, PutRefused
+from lakelog import Message, PutRefused, Store
 from lakelog.errors import (
     OffsetOutOfRange,
     SettingsError,
@@ -27,7 +27,6 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Pin, write_pin
 from lakelog.housekeeping.report import KeptSegment
 from lakelog.interfaces import DeletionRate
-from lakelog.store.store import Store
 from lakelog_testing.crash.opener import owned_by
 
 fill_unseen = support.fill

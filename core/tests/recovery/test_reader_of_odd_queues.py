@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.consumequeue.support import batch_of, contents, queues
 from core.tests.recovery.support import crash
 from core.tests.store.support import fill, open_small, read_small, tree
 from lakelog import Message, PutResult, Store
-from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.errors import CorruptQueue
+from lakelog_queues.settings import ConsumeQueueSettings
+from plugins.queues.tests.consumequeue.support import batch_of, contents, queues
 
 ENTRIES, UNIT_BYTES = 20, 20
 FILE_BYTES = ENTRIES * UNIT_BYTES

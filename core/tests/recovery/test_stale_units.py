@@ -21,7 +21,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.log.reading.pieces import Blank, Damage
-from lakelog.reading.query import KeyQuery
+from lakelog_queues.finding.query import KeyQuery
 from lakelog_testing.copies import copy_store
 
 PROVED_MS = 9_000_000_000_000

@@ -7,7 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
@@ -21,6 +23,9 @@ use crate::run::{answer, given, octets};
 const GUARDED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 const STANDARD_ERROR: i32 = 2;
 
+/// How long an open file is used again, as `lakelog.log.reading.bounds.TRUSTED_S`.
+const TRUSTED: Duration = Duration::from_millis(1);
+
 /// The first byte that is there, and where reading stops.
 pub type Bounds = (i64, i64);
 
@@ -32,7 +37,7 @@ pub struct Log {
 
 enum Kind {
     Owned { page: Page, open: Py<PyDict> },
-    Files { bounds: Py<PyAny>, folder: PathBuf },
+    Files { bounds: Py<PyAny>, folder: PathBuf, recent: Mutex<Recent> },
 }
 
 /// Bytes of one segment, for the length of a call.
@@ -40,7 +45,14 @@ pub enum Piece {
     /// From an offset on.
     Mapped(i64, PyBuffer<u8>),
     /// A segment that starts at an offset, and its length.
-    File(i64, File, i64),
+    File(i64, Arc<File>, i64),
+}
+
+/// The file that was opened last. Calls that follow one another at once use it again.
+#[derive(Default)]
+struct Recent {
+    file: Option<(i64, Arc<File>, Instant)>,
+    is_closed: bool,
 }
 
 impl Log {
@@ -57,6 +69,7 @@ impl Log {
             Kind::Files {
                 bounds: log.getattr("bounds")?.unbind(),
                 folder: log.getattr("folder")?.extract()?,
+                recent: Mutex::default(),
             }
         };
         Ok(Log { segment_bytes: segment_bytes.get(), kind })
@@ -89,6 +102,15 @@ impl Log {
         match &self.kind {
             Kind::Owned { page, .. } => page.bounds(),
             Kind::Files { .. } => Some(before),
+        }
+    }
+
+    /// Close the file that is kept open; no other is kept from now on.
+    pub fn close(&self) {
+        if let Kind::Files { recent, .. } = &self.kind {
+            if let Ok(mut recent) = recent.lock() {
+                *recent = Recent { file: None, is_closed: true };
+            }
         }
     }
 
@@ -129,9 +151,27 @@ impl Log {
                 let memory = memory.and_then(|memory| PyBuffer::get(&memory).ok());
                 Ok(memory.map(|memory| Piece::Mapped(start, memory)))
             }
-            Kind::Files { folder, .. } => {
-                let file = regular(folder.join(format!("{start:020}")));
+            Kind::Files { folder, recent, .. } => {
+                let file = recent.lock().ok().and_then(|mut recent| recent.opened(folder, start));
                 Ok(file.map(|file| Piece::File(start, file, self.segment_bytes)))
+            }
+        }
+    }
+}
+
+impl Recent {
+    /// The file of the segment at `start`.
+    fn opened(&mut self, folder: &Path, start: i64) -> Option<Arc<File>> {
+        let now = Instant::now();
+        match &self.file {
+            Some((at, file, until)) if *at == start && now < *until => Some(file.clone()),
+            _ => {
+                self.file = None;
+                let file = Arc::new(regular(folder.join(format!("{start:020}")))?);
+                if !self.is_closed {
+                    self.file = Some((start, file.clone(), now + TRUSTED));
+                }
+                Some(file)
             }
         }
     }

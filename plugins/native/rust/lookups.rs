@@ -84,6 +84,13 @@ impl Lookups {
         self.0 = None;
     }
 
+    /// Close the file that is kept open.
+    fn close(&self) {
+        if let Some(parts) = &self.0 {
+            parts.log.close();
+        }
+    }
+
     /// A `GetResult`; `None` where Python has to look.
     #[pyo3(signature = (topic, queue_id, offset, max_messages, tag_filter=None))]
     fn get(

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from core.tests.codec.examples import MESSAGES
 from core.tests.codec.support import log_of
-from core.tests.consumequeue.support import queues
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.codec.queue_groups import queue_groups
-from lakelog.consumequeue.grouping import Grouping
-from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.message import Message
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_native.accelerator import Native
+from lakelog_queues.dispatching.grouping import Grouping
+from lakelog_queues.settings import ConsumeQueueSettings
 from plugins.hash_index.tests.support import NOW_MS, Rec, owner, snapshot
 from plugins.hash_index.tests.support import batch_of as index_batch_of
 from plugins.native.tests.support import both
+from plugins.queues.tests.consumequeue.support import queues
 
 NAMES = st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"XTAGS", b"TAGSX", b"", b"S", b"DELAY"])
 VALUES = st.one_of(

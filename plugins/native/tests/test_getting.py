@@ -31,9 +31,9 @@ from lakelog.log.reading.log_reader import LogReader, MappedSegments
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.source import ViewSource
 from lakelog.message import Message, StoredMessage
-from lakelog.reading.compiled import LookupParts, lookups
-from lakelog.reading.get import QueueGetter
-from lakelog.reading.results import GetStatus
+from lakelog_queues.finding.compiled import LookupParts, lookups
+from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.results import GetStatus
 from plugins.native.tests.support import NATIVE, with_native
 
 COUNT = 300

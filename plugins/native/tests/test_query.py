@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store, accelerate
 from lakelog.errors import StoreClosed
-from lakelog.reading.query import DEFAULT_MESSAGES
 from lakelog_hash_index.shape import IndexShape
+from lakelog_queues.finding.query import DEFAULT_MESSAGES
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import index_paths, poke
 from plugins.native.tests.support import ROLES, in_role

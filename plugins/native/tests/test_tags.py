@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lakelog import Message, Store
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog.reading.get import QueueGetter
-from lakelog.reading.results import GetStatus
-from lakelog.reading.tagfilter import tag_filter
+from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.results import GetStatus
+from lakelog_queues.finding.tagfilter import tag_filter
 from plugins.native.tests.support import ROLES, in_role
 from plugins.native.tests.test_getting import changed, outcome
 

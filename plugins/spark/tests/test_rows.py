@@ -11,7 +11,6 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.arrow import COLUMNS
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import is_queued
 from lakelog_lake.errors import CorruptLog, NotKnown
@@ -20,6 +19,7 @@ from lakelog_lake.log.ends import READABLE
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
 from lakelog_lake.reading.plan import LogRange, plan
 from lakelog_lake.reading.rows import rows
+from lakelog_queues.arrow import COLUMNS
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES

@@ -26,6 +26,7 @@ from lakelog.interfaces.behind import (
     TopicRemover,
     WatchedFollower,
 )
+from lakelog.interfaces.extending import DispatchedLog, Extended, StoreExtension
 from lakelog.interfaces.flushing import (
     Flushable,
     FlushStrategy,
@@ -79,8 +80,10 @@ __all__ = [
     "DiskState",
     "DiskUsage",
     "DiskWatcher",
+    "DispatchedLog",
     "Dispatcher",
     "Extendable",
+    "Extended",
     "Factory",
     "FlushStrategy",
     "Flushable",
@@ -104,6 +107,7 @@ __all__ = [
     "SegmentSource",
     "SegmentWriter",
     "SettingsFormat",
+    "StoreExtension",
     "TopicRemover",
     "TranslatedValue",
     "Translation",
@@ -125,6 +129,7 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.SEGMENT_SOURCE: SegmentSource,
     Kind.ACCELERATOR: Accelerator,
     Kind.SETTINGS_FORMAT: SettingsFormat,
+    Kind.STORE_EXTENSION: StoreExtension,
 }
 """What the object of each kind must do."""
 

@@ -32,6 +32,7 @@ class Kind(Enum):
     SEGMENT_SOURCE = "lakelog_segment_sources"
     ACCELERATOR = "lakelog_accelerators"
     SETTINGS_FORMAT = "lakelog_settings_formats"
+    STORE_EXTENSION = "lakelog_store_extensions"
 
 
 @attrs.frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
+from importlib.util import find_spec
 from typing import Final, TypeVar
 
 import attrs
@@ -16,6 +17,9 @@ from lakelog.registry.scan import EntryPoint, entry_points
 
 BUILTIN: Final = "builtin"
 """The name of the core's own plugin."""
+
+_QUEUES: Final = "lakelog_queues.plugin"
+"""Used even where plugins are given to ``open``: every store has its queues."""
 
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
@@ -42,8 +46,14 @@ def builtin_source() -> PluginSource:
 
 
 def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
-    """Sources of the plugins passed to ``open``; named by ``__name__``, or else by their class."""
-    return [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+    """Sources of the plugins passed to ``open``, and of ``queues`` if that is installed.
+
+    A plugin is named by its ``__name__``, or else by its class.
+    """
+    given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+    if any(each.name in ("queues", _QUEUES) for each in given) or not find_spec("lakelog_queues"):
+        return given
+    return [PluginSource("queues", partial(importlib.import_module, _QUEUES)), *given]
 
 
 def installed_sources(path: Sequence[str]) -> list[PluginSource]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -15,15 +15,16 @@ from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
 from lakelog.runtime.arguments import WrongValue, wrong_type
 from lakelog.settings.resolver import resolve
+from lakelog.store.log_store import LogStore
 from lakelog.store.roles.choosing import Former, Mode, known_mode
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.ways import RoleOpener
-from lakelog.store.store import Store
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
+    from lakelog_queues.store import Store
 
 
 def open_store(  # all but the path are optional, and given by name
@@ -46,9 +47,11 @@ def open_store(  # all but the path are optional, and given by name
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
-    :param plugins: plugins to use in place of the installed ones
+    :param plugins: plugins to use beside ``queues`` and the core's own, in place of the installed
+        ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
+    :returns: the store, with the methods of lakelog-queues if that is installed
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
 
     Raises ``TypeError`` and ``ValueError`` for invalid arguments,
@@ -136,7 +139,9 @@ def prepare(
     )
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
-    return Opening(place, effective, registry, seam, clock or SystemClock())
+    opening = Opening(place, effective, registry, seam, clock or SystemClock())
+    opening.extension  # noqa: B018  # a wrong one is an error before any file is touched
+    return opening
 
 
 def _place(path: str | os.PathLike[str]) -> Path:
@@ -180,4 +185,6 @@ class Opening(OpenRequest):
 
     def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:
         settings, events = ways.prepared.settings, self.registry.events
-        return Store(self.path, settings, parts, events, ways.in_a_child(mode))
+        made = LogStore if self.extension is None else self.extension.store_class
+        store = made(self.path, settings, parts, events, ways.in_a_child(mode))
+        return cast("Store", store)

@@ -21,6 +21,7 @@ from lakelog.interfaces import (
     Kind,
     Replicator,
     SegmentSource,
+    StoreExtension,
     Writer,
 )
 from lakelog.log.commit_timer import Committing
@@ -203,6 +204,24 @@ def make_archive(registry: Registry, settings: Settings, context: Context) -> Se
         return None
     registry.factory(Kind.SEGMENT_SOURCE, name)
     made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
+    return made
+
+
+def make_extension(
+    registry: Registry, settings: Settings, context: Context
+) -> StoreExtension | None:
+    """Build the extension of open stores; ``None`` if none is installed."""
+    names = registry.names(Kind.STORE_EXTENSION)
+    if len(names) > 1:
+        raise PluginError(
+            f"the store extensions {', '.join(names)} are installed, and a process uses one: "
+            "switch the other plugins off"
+        )
+    if not names:
+        return None
+    factory = registry.factory(Kind.STORE_EXTENSION, *names)
+    section = settings.sections.get(factory.name) or factory.settings()
+    made: StoreExtension = registry.make(factory.kind, factory.name, section, context)
     return made
 
 

@@ -17,10 +17,10 @@ from contextlib import ExitStack, closing, suppress
 from enum import Enum, unique
 from typing import Final
 
+from lakelog import Store
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.pages.page_view import PageView
-from lakelog.store.store import Store
 from lakelog_daemon.deadline import Deadline, ending_by
 from lakelog_daemon.leftovers import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields

@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
+from lakelog import Store
 from lakelog.interfaces import Kind
 from lakelog.settings.catalog import SERVE
 from lakelog.settings.model import ServeSettings
 from lakelog.store.open import Opening, open_to_serve, prepare
-from lakelog.store.store import Store
 from lakelog_daemon.specs import Spec, check_names, follower, parse
 
 

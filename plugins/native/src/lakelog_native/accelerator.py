@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 5
+SEAM: Final = 6
 """What of lakelog's seam the extension was written for."""
 
 EncodedBatch.register(_native.Batch)

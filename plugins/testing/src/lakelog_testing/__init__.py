@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakelog_testing.contracts.replicator import ReplicatorContract
     from lakelog_testing.contracts.segmentsource import SegmentSourceContract
     from lakelog_testing.contracts.settingsformat import SettingsFormatContract
+    from lakelog_testing.contracts.storeextension import StoreExtensionContract
     from lakelog_testing.contracts.writer import WriterContract
     from lakelog_testing.copies import copy_store
     from lakelog_testing.fakeclock import FakeClock
@@ -50,6 +51,7 @@ __all__ = [
     "ReplicatorContract",
     "SegmentSourceContract",
     "SettingsFormatContract",
+    "StoreExtensionContract",
     "StoreMachine",
     "SurplusCleaner",
     "WriterContract",
@@ -75,6 +77,7 @@ _MODULES = {
     "ReplicatorContract": "contracts.replicator",
     "SegmentSourceContract": "contracts.segmentsource",
     "SettingsFormatContract": "contracts.settingsformat",
+    "StoreExtensionContract": "contracts.storeextension",
     "StoreMachine": "machine",
     "SurplusCleaner": "surplus",
     "WriterContract": "contracts.writer",

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.format.layout import segment_name
-from lakelog.reading.results import GetStatus
+from lakelog_queues.finding.results import GetStatus
 
 SEGMENT_BYTES: Final = 8192
 TOPICS: Final = ("orders", "Müll", "%RETRY%group")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from lakelog import Store
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
@@ -12,7 +13,6 @@ from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import MissingEnd
-from lakelog.store.store import Store
 from lakelog_cli.progress import progress
 from lakelog_cli.walk import directory_of
 

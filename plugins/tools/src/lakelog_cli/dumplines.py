@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog import Store
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.message_id import format_message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
-from lakelog.reading.byqueue import java_order
-from lakelog.reading.results import QueueInfo
-from lakelog.store.store import Store
 from lakelog_cli.queuedrecords import Queued, queued_records
 from lakelog_cli.recordlines import Row, record_columns, rows_of
+from lakelog_queues.finding.byqueue import java_order
+from lakelog_queues.finding.results import QueueInfo
 
 QUERY_LIMIT: Final = 64
 """RocketMQ's limit on the results of a query."""

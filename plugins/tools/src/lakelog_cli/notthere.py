@@ -6,8 +6,8 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
+from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.store.store import Store
 from lakelog_cli.shown import shown
 
 _NAMED: Final = 5

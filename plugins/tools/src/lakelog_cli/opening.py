@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import typer
 
+from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog.settings.explain import unused_lines
 from lakelog.store.open import open_store
 from lakelog.store.recover import recover
 from lakelog.store.roles.choosing import known_mode
-from lakelog.store.store import Store
 from lakelog_doctor.rebuild import rebuild
 from lakelog_doctor.repair import repair
 

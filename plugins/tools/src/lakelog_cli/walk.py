@@ -9,11 +9,11 @@ from typing import TypeVar
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.store.store import Store
 from lakelog_cli.progress import progress
 from lakelog_doctor.parallel_scan import Part, parallel_scan
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from lakelog import Store
 from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
@@ -24,7 +25,6 @@ from lakelog.interfaces.verifying import DamageAware, Problem, Verifiable, Verif
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.registry import Registry
 from lakelog.store.open import open_store
-from lakelog.store.store import Store
 from lakelog.store.strategies import make_dispatchers
 
 

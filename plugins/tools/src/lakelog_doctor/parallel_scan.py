@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog import accelerate
+from lakelog import Store, accelerate
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
@@ -31,7 +31,6 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.source import FileExtent
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
-from lakelog.store.store import Store
 
 _LOG: Final = logging.getLogger("lakelog")
 WORTH_BYTES: Final = 256 << 20

@@ -219,7 +219,7 @@ class _Repair:
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
 
     def _led(self) -> tuple[Queue, ...]:
-        from lakelog.consumequeue.leading import leading_queues  # imports NumPy
+        from lakelog_queues.check.leading import leading_queues  # imports NumPy
 
         return leading_queues(self.directory.files, self.directory.path)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
 from lakelog.files.pages.page_view import PageView
 from lakelog.files.pages.positions import Positions
 from lakelog.log.reading.source import FileSource
+
+TRUSTED_S: Final = 0.001
+"""How long bounds found in the files of a store that is open nowhere are used again."""
 
 
 @attrs.frozen
@@ -41,9 +46,12 @@ class FileBounds:
         return None
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class ReaderBounds:
     """The bounds of a reader: from a living owner's page, else from the files.
+
+    A call needs the bounds several times, and the files take eight system calls. So what they say
+    is used for a millisecond: a process that opens the store meanwhile is seen that much later.
 
     :ivar page: returns the current page, if any
     :ivar clean_end: returns the end noted by a clean stop, while the note is valid
@@ -52,13 +60,22 @@ class ReaderBounds:
     source: FileSource
     page: Callable[[], PageView | None]
     clean_end: Callable[[], int | None]
+    _of_files: tuple[int, int | None] = attrs.field(default=(0, None), init=False)
+    _until: float = attrs.field(default=0.0, init=False)
 
     def minimum(self) -> int:
         """The page's minimum, or the start of the first segment."""
         page = self.page()
-        return FileBounds(self.source).minimum() if page is None else page.minimum
+        return self._from_files()[0] if page is None else page.minimum
 
     def end(self) -> int | None:
         """The readable end; ``None`` if it must be found by reading."""
         page = self.page()
-        return self.clean_end() if page is None else page.readable
+        return self._from_files()[1] if page is None else page.readable
+
+    def _from_files(self) -> tuple[int, int | None]:
+        now = time.monotonic()
+        if now >= self._until:
+            self._of_files = FileBounds(self.source).minimum(), self.clean_end()
+            self._until = now + TRUSTED_S
+        return self._of_files

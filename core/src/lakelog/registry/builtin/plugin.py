@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.consumequeue import factory as consumequeue
-from lakelog.consumequeue.settings import ConsumeQueueSettings
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog.registry.builtin import append, filewriter, flush
@@ -42,18 +40,4 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
     return [
         Factory(kind, "none", NoSettings, flush.make_none, "the operating system decides"),
         Factory(kind, "inline", NoSettings, flush.make_inline, "each put syncs for itself"),
-    ]
-
-
-@hookimpl
-def lakelog_dispatchers() -> Sequence[Factory]:
-    """Offer the dispatcher for consume queues."""
-    return [
-        Factory(
-            Kind.DISPATCHER,
-            "consume-queue",
-            ConsumeQueueSettings,
-            consumequeue.make,
-            "RocketMQ's consume queues, light queues and queues of batches",
-        )
     ]

@@ -9,7 +9,6 @@ from typing import Final
 
 from lakelog.dispatch.arrivals import CurrentArrivals
 from lakelog.errors import StoreClosed, StoreReadOnly
-from lakelog.files.state.group_offsets import CurrentOffsets, Offsets
 from lakelog.log.store_directory import readable
 from lakelog.registry.events import Events
 from lakelog.runtime.forks import tell_of_forks
@@ -79,10 +78,6 @@ class RoleState:
         if manager is None:
             raise StoreReadOnly(_READING, path=self.path)
         return manager
-
-    def offsets(self) -> Offsets:
-        """The committed offsets of consumers, independent of the role."""
-        return CurrentOffsets(lambda: self.now().offsets, lambda: self.last().offsets)
 
     def arrivals(self) -> CurrentArrivals:
         """Notifies of new messages, independent of the role."""
@@ -159,8 +154,7 @@ class RoleState:
             former.flush,
             former.waits,
             former.house,
-            former.offsets,
-            former.make_finder,
+            former.extension,
         )
         self.on_swap(self.parts)
 

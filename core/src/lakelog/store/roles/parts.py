@@ -9,27 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
 from lakelog.dispatch.wait import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
-from lakelog.files.state.group_offsets import Offsets
+from lakelog.interfaces import Extended
 from lakelog.log.health import Health
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import Body, Message
 from lakelog.results import PutResult
-from lakelog.runtime.cached import cached_property
 from lakelog.status import PutStatus
 from lakelog.store.house import SpaceManager
 from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Manager
-
-if TYPE_CHECKING:
-    from lakelog.reading.finder import Finder
 
 Role: TypeAlias = Literal["owner", "attach", "read"]
 
@@ -129,9 +125,8 @@ class RoleParts:
     """The parts of one role.
 
     :ivar flush: makes earlier puts durable; returns the durable end
-    :ivar offsets: the committed offsets of consumer groups
+    :ivar extension: the resources of the store extension, if one is installed
     :ivar manager: executes management calls; ``None`` in a reader
-    :ivar make_finder: builds the finder at the first query, since it imports NumPy
     :ivar answering: serves requests of other processes
     :ivar owned: the owner's log, if this process has the services
     :ivar joined: the log that this process appends to without having the services
@@ -144,18 +139,12 @@ class RoleParts:
     flush: Callable[[], int]
     waits: DispatchWait
     house: SpaceManager
-    offsets: Offsets
-    make_finder: Callable[[], Finder]
+    extension: Extended | None
     manager: Manager | None = None
     answering: Answering | None = None
     owned: OwnedStore | None = None
     joined: JoinedStore | None = None
     tell_store: Callable[[PartsHolder], None] = _ignored
-
-    @cached_property
-    def finder(self) -> Finder:
-        """The finder of messages."""
-        return self.make_finder()
 
     def close(self) -> None:
         """Close everything; each part is closed before the ones that it uses."""
@@ -169,13 +158,13 @@ class RoleParts:
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
-            for ends in (self.waits, self.offsets, self.answering, self.house):
+            for ends in (self.waits, self.extension, self.answering, self.house):
                 if ends is not None:
                     closing.callback(ends.close)
 
     def _in_order(self) -> tuple[Closes | None, ...]:
         """The last one is closed first."""
-        return self.owned, self.joined, self.waits, self.offsets, self.answering, self.house
+        return self.owned, self.joined, self.waits, self.extension, self.answering, self.house
 
     def forked(self, why: str) -> None:
         """Disable these parts in a forked child.

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.consumers.offsettable import OffsetTable
 from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.dispatch.run import NamedDispatcher
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
 from lakelog.files.state.tombstones import TombstoneFile
 from lakelog.housekeeping.clock import Clock, SystemClock
-from lakelog.interfaces import Context
+from lakelog.interfaces import Context, DispatchedLog, Extended, StoreExtension
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.registry import Registry
+from lakelog.runtime.cached import cached_property
 from lakelog.settings.effective import Settings
-from lakelog.store.strategies import with_accelerator
-
-if TYPE_CHECKING:
-    from lakelog.reading.finder import Finder
+from lakelog.store.strategies import make_extension, with_accelerator
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class OpenRequest:
     """A store about to be opened; its files are not touched yet."""
 
@@ -46,25 +42,35 @@ class OpenRequest:
         )
         return with_accelerator(self.registry, self.settings, context)
 
-    def finder(
+    @cached_property
+    def extension(self) -> StoreExtension | None:
+        """The extension of open stores, if one is installed."""
+        plain = Context(self.path, self.settings.core, self.files, read_only=True)
+        return make_extension(self.registry, self.settings, plain)
+
+    def extended(
         self,
         reader: LogReader,
         dispatchers: Sequence[NamedDispatcher],
         arrivals: ArrivalSignal,
         refresh: Callable[[], None] | None = None,
-    ) -> Callable[[], Finder]:
-        """Return a function that builds the finder of messages."""
-
-        def make() -> Finder:
-            from lakelog.reading.finder import Finder  # brings NumPy
-
-            entries = self.settings.section("consume-queue").file_entries
-            alone = refresh is None  # this process has the services, of which one writes them
-            buried = TombstoneFile(self.files, self.path, alone=alone).end_of
-            return Finder.over(self.path, reader, dispatchers, arrivals, entries, buried, refresh)
-
-        return make
-
-    def offsets(self, *, read_only: bool) -> OffsetTable:
-        """The table of the consumers' committed offsets."""
-        return OffsetTable(self.files, self.path, read_only=read_only)
+        *,
+        read_only: bool = False,
+    ) -> Extended | None:
+        """Build the resources of the extension for one role."""
+        if self.extension is None:
+            return None
+        alone = refresh is None  # this process has the services, of which one writes tombstones
+        return self.extension.extend(
+            DispatchedLog(
+                path=self.path,
+                files=self.files,
+                settings=self.settings,
+                read_only=read_only,
+                reader=reader,
+                dispatchers={each.name: each.dispatcher for each in dispatchers},
+                arrivals=arrivals,
+                removed_before=TombstoneFile(self.files, self.path, alone=alone).end_of,
+                refresh=refresh,
+            )
+        )

@@ -69,8 +69,9 @@ def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> Rol
         partial(no_flush, prepared.path) if appender is None else appender.flush,
         ReaderWait(completion, arrivals),
         _onlooker(prepared, directory.commitlog, source, reader),
-        prepared.offsets(read_only=appender is None),
-        prepared.finder(reader, dispatchers, arrivals, completion.refresh),
+        prepared.extended(
+            reader, dispatchers, arrivals, completion.refresh, read_only=appender is None
+        ),
     )
 
 

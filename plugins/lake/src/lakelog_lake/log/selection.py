@@ -79,7 +79,7 @@ EVERYTHING: Final = Chosen()
 
 def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
     """The different topics of ``batch``, and for each record the place of its topic among them."""
-    from lakelog.arrow import to_arrow
+    from lakelog_queues.arrow import to_arrow
 
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
     codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)

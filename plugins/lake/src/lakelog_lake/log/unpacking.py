@@ -19,7 +19,7 @@ def unpacked(
     batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
     """The columns ``names``, and what is wrong with bodies that stay packed, by row."""
-    from lakelog.arrow import to_arrow
+    from lakelog_queues.arrow import to_arrow
 
     try:
         return to_arrow(batch, columns=names, decompress=True), {}
@@ -49,7 +49,7 @@ def _partly_unpacked(
     """In the order of ``batch``, whatever of it is unpacked."""
     import pyarrow as pa
 
-    from lakelog.arrow import to_arrow
+    from lakelog_queues.arrow import to_arrow
 
     rows = np.arange(len(batch))
     bad = np.isin(rows, packed)

@@ -134,7 +134,7 @@ class RecordCondition:
     def _by_topic(self, batch: RecordBatch) -> Flags:
         import numpy as np
 
-        from lakelog.arrow import to_arrow
+        from lakelog_queues.arrow import to_arrow
 
         coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
         topics: list[str] = coded.dictionary.to_pylist()
@@ -160,7 +160,7 @@ class RecordCondition:
     def _by_text(self, batch: RecordBatch) -> Flags:
         import numpy as np
 
-        from lakelog.arrow import to_arrow
+        from lakelog_queues.arrow import to_arrow
 
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)

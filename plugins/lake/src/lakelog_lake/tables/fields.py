@@ -26,7 +26,7 @@ def message_columns() -> pa.Schema:
     """The columns of a message as it is."""
     import pyarrow as pa
 
-    from lakelog.arrow import schema
+    from lakelog_queues.arrow import schema
 
     return pa.schema([pa.field("store", pa.string()), *schema()])
 

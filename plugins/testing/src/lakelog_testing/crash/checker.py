@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog import Store
 from lakelog.errors import LakelogError, PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.reading.damage_file import read_damage
 from lakelog.message import Message, StoredMessage
-from lakelog.store.store import Store
 from lakelog_testing.crash.asides import LogBytes, not_kept
 from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog_testing.crash.opener import Opener, Tool, owned_by

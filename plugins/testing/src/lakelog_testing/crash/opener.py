@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import FileSystem
 from lakelog.interfaces import Kind
@@ -19,7 +20,6 @@ from lakelog.settings.resolver import resolve
 from lakelog.store.open import Opening
 from lakelog.store.owner import OwnedStore
 from lakelog.store.recover import recover
-from lakelog.store.store import Store
 from lakelog_doctor.repair import repair
 from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.plan import CrashPlan

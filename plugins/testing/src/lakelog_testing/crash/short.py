@@ -22,7 +22,6 @@ import attrs
 
 from lakelog.codec import RecordBatch
 from lakelog.codec.run import decode_run
-from lakelog.consumequeue.consumequeues import ConsumeQueues
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.errors import DispatchStopped, LakelogError
 from lakelog.files.state.checkpoint import read_checkpoint
@@ -39,6 +38,7 @@ from lakelog.message import StoredMessage
 from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.recovery.mend import mend
 from lakelog.store.strategies import make_dispatchers
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected

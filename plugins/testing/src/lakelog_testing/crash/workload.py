@@ -11,12 +11,12 @@ from typing import Final
 
 import attrs
 
+from lakelog import Store
 from lakelog.errors import LakelogError
 from lakelog.format.layout import COMMITLOG_DIR, TMP_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog.store.store import Store
 from lakelog_testing.crash.filesystem import SimFileSystem
 from lakelog_testing.crash.interleaving import Interleaving
 from lakelog_testing.crash.ledger import Entry, Ledger

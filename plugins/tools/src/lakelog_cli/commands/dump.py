@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lakelog import Store
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.log.reading.pieces import Blank, Piece
-from lakelog.store.store import Store
 from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for

@@ -8,9 +8,8 @@ from typing import Annotated, Final
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog.reading.results import GetResult, GetStatus
-from lakelog.store.store import Store
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
@@ -26,6 +25,7 @@ from lakelog_cli.options import (
     Topic,
     a_time,
 )
+from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP
 EARLIEST: Final = "earliest"

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Pin, read_pins, remove_pin
 from lakelog.housekeeping.judging import PinValidator
 from lakelog.settings.catalog import MAINTENANCE
-from lakelog.store.store import Store
 from lakelog_cli.group import LakelogGroup
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for

@@ -11,10 +11,10 @@ from typing import Annotated, BinaryIO, Final
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog.store.store import Store
 from lakelog_cli.jsonmessages import messages_of
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
@@ -24,7 +25,6 @@ from lakelog.format.layout import (
     QUARANTINE_DIR,
 )
 from lakelog.recovery.quarantine import holding
-from lakelog.store.store import Store
 from lakelog_cli.diskbars import bars, disks
 from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for

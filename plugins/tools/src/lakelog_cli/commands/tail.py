@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import queue_name
-from lakelog.store.store import Store
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.notthere import check_name, check_queue
 from lakelog_cli.opening import open_for

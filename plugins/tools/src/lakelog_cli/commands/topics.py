@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.reading.results import QueueInfo
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.tables import write_rows
+from lakelog_queues.finding.results import QueueInfo
 
 
 def topics(

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.codec.recordbatch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.store.store import Store
 from lakelog_cli.crashes import Crash, crash_of
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import ProblemReporter

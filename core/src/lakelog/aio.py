@@ -1,0 +1,7 @@
+"""A store for event loops; see :mod:`lakelog_queues.aio`, from the package ``lakelog-queues``."""
+
+from __future__ import annotations
+
+from lakelog_queues.aio import AsyncConsumer, AsyncOpening, AsyncStore, open  # noqa: A004  # as there
+
+__all__ = ["AsyncConsumer", "AsyncOpening", "AsyncStore", "open"]

@@ -1,1 +1,0 @@
-"""Consume queues: which records stand in which queue, as files of fixed-size units."""

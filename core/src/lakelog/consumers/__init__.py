@@ -1,1 +1,0 @@
-"""Consumers: groups that commit how far they have read each queue."""

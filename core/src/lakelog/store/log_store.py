@@ -1,0 +1,437 @@
+"""An open store without its queues: puts, the log in order, maintenance, lifecycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet, ref
+
+from lakelog.dispatch.runner import Lag
+from lakelog.errors import DispatchStopped, SettingsError, StoreError
+from lakelog.housekeeping.report import CleaningReport
+from lakelog.interfaces import DiskReport
+from lakelog.log.put_future import BatchFuture, PutFuture, is_called_back
+from lakelog.log.reading.failures import iterates, reads
+from lakelog.log.reading.log_reader import LogReader, OnDamage
+from lakelog.log.reading.pieces import Piece
+from lakelog.log.store_directory import readable
+from lakelog.message import Message, MessageColumns, StoredMessage
+from lakelog.registry.events import Events
+from lakelog.results import PutResult
+from lakelog.runtime.arguments import span_ms, whole, wrong_type
+from lakelog.settings.effective import Settings
+from lakelog.store.owner import OwnedStore
+from lakelog.store.producer import Producer
+from lakelog.store.roles.current import RoleState
+from lakelog.store.roles.parts import Role, RoleParts
+
+if TYPE_CHECKING:
+    from lakelog.recovery.report import RecoveryReport
+
+
+class LogStore:
+    """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
+
+    Thread-safe.
+
+    :ivar path: the store directory
+    :ivar settings: the settings in force, each with its origin
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Settings,
+        parts: RoleParts,
+        events: Events,
+        again: Callable[[], RoleParts] | None = None,
+    ) -> None:
+        self._current = RoleState(path, parts, events, again)
+        self.path = path
+        self.settings = settings
+        self._producers = WeakSet[Producer]()
+        self._current.on_swap = _binder(ref(self))
+        self._bind(parts)
+
+    def _bind(self, parts: RoleParts) -> None:
+        """Bind ``put`` of a writing store straight to its target: saves a call per message."""
+        if parts.owned is None and parts.joined is None:
+            self.__dict__.pop("put", None)
+        else:
+            self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
+        for producer in list(self._producers):
+            producer.bind(parts.puts)
+
+    # --- writing ---
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message.
+
+        :returns: its position and status: ``PUT_OK``, or the guarantee that was not met in time
+            although the message is in the log
+
+        Raises :class:`~lakelog.PutRefused` if the message is not in the log, and
+        :class:`~lakelog.errors.StoreFailed` if a write or sync failed.
+        """
+        return self._current.last().puts.put(message)
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """Append many messages of any topics and queues contiguously, in their order.
+
+        Either all are appended or none, with one wait for all. A batch larger than the space in
+        one segment is split, with one wait per part. :class:`~lakelog.PutRefused` then holds the
+        results of the parts already in the log in ``accepted``.
+        """
+        return self._current.last().puts.put_batch(_sequence(messages))
+
+    def put_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        queue_ids: int | Sequence[int | None] | None = None,
+        tags: str | Sequence[str | None] | None = None,
+        keys: str | Sequence[str | Sequence[str] | None] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Sequence[PutResult]:
+        """Append many messages of one topic from columns: the fastest way to write.
+
+        :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
+        :param queue_ids: one for all, or one per body; the same holds for ``tags`` and ``keys``
+        :param properties: the same for all
+
+        Otherwise as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
+        """
+        from lakelog.codec.bodycolumn import body_column  # brings NumPy
+
+        return self.put_batch(
+            MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)
+        )
+
+    def producer(
+        self, topic: str, *, tags: str | None = None, queue: int | None = None
+    ) -> Producer:
+        """Return a producer, which puts messages of one topic from bodies and keys: fast in loops.
+
+        :param tags: of all its messages
+        :param queue: of all its messages; by default the store chooses a queue per message
+
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
+        that no message can have.
+        """
+        made = Producer(topic, tags, queue)
+        self._producers.add(made)
+        made.bind(self._current.last().puts)
+        return made
+
+    def put_async(self, message: Message) -> PutFuture:
+        """Append one message in the background, in the order of the calls.
+
+        :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
+            :meth:`put`
+
+        A callback of the future may put again and wait for the result. Callbacks run in the
+        answering thread: a slow callback delays the other results.
+        """
+        return self._current.last().puts.put_async(message)
+
+    def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
+        """:meth:`put_batch` in the background, in the order of the calls.
+
+        :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
+            :meth:`put_batch`
+        """
+        return self._current.last().puts.put_batch_async(_sequence(messages))
+
+    def flush(self) -> int:
+        """Make all earlier puts durable, with any flush strategy.
+
+        :returns: the durable end, an offset of the log
+
+        Raises :class:`~lakelog.errors.StoreFailed` if the sync fails, and
+        :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading.
+        """
+        return self._current.now().flush()
+
+    # --- reading the log ---
+
+    @property
+    def _reader(self) -> LogReader:
+        return self._current.now().reader
+
+    @reads
+    def look_up(self, where: int | str) -> StoredMessage:
+        """Read one message by the offset of its record or by its offset message id.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange`, :class:`~lakelog.errors.CorruptRecord`,
+        and ``ValueError`` for text that is no message id.
+        """
+        return self._reader.look_up(where)
+
+    @iterates
+    def scan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Yield the messages whose records start in ``[start, end)``, in log order.
+
+        :param start: an offset where a record starts; ``None`` and 0 mean the first one present
+        :param end: an offset; ``None`` means the readable end
+        :param on_damage: called with each damaged range; by default damage is logged. Damaged
+            records are never yielded; whole records behind them are.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` if messages from ``start`` on are deleted,
+        before or during the scan; no message is skipped silently.
+        """
+        reader = self._reader
+        return reader.messages(reader.check_start(start), _end(end), on_damage)
+
+    @iterates
+    def scan_pieces(
+        self, start: int | None = None, end: int | None = None, *, verify: bool = True
+    ) -> Iterator[Piece]:
+        """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
+        reader = self._reader
+        return reader.pieces(reader.check_start(start), _end(end), verify=verify)
+
+    @property
+    @reads
+    def min_offset(self) -> int:
+        """Offset of the first byte still in the log."""
+        return self._reader.min_offset
+
+    @property
+    @reads
+    def oldest_offset(self) -> int:
+        """First readable offset, including the archive if the setting ``archive`` names one."""
+        return self._reader.oldest_offset
+
+    @property
+    @reads
+    def max_offset(self) -> int:
+        """Offset where reads stop: the end of the last acknowledged message."""
+        return self._reader.max_offset
+
+    @property
+    @reads
+    def flushed_offset(self) -> int:
+        """Durable end of the log; 0 if unknown, see :attr:`is_flushed_known`.
+
+        A reader takes it from the shared page while an owner lives. After a clean stop it is the
+        end of the log. After a crash of lakelog it is the checkpoint's offset, until a recovery has
+        run. Within one open store it never falls.
+        """
+        return self._known_flushed() or 0
+
+    @property
+    @reads
+    def is_flushed_known(self) -> bool:
+        """Whether :attr:`flushed_offset` is known.
+
+        It is unknown in a reader beside a living RocketMQ or after RocketMQ crashed. It is also
+        unknown if lakelog crashed before its first checkpoint, within 10 s of the start. A value
+        that this reader once had stays known.
+        """
+        return self._known_flushed() is not None
+
+    @reads
+    def wait_flushed(self, offset: int, timeout_ms: int = 10_000) -> bool:
+        """Wait, in a non-owner process, until the log is durable up to ``offset``.
+
+        The owner wakes the waiters. ``False`` on timeout, and at once where no living owner
+        publishes its durable end: the store is closed, has crashed, or belongs to RocketMQ.
+
+        Raises :class:`~lakelog.errors.StoreClosed`. Raises ``ValueError`` in the owner, which waits
+        for its puts or calls :meth:`~lakelog.Store.flush`.
+        """
+        parts, end = self._current.now(), whole("offset", offset)
+        if parts.owned is not None:
+            raise ValueError("this process owns the store: what it needs to be durable it flushes")
+        return parts.reader.wait_flushed(end, span_ms("timeout_ms", timeout_ms) / 1000)
+
+    def _known_flushed(self) -> int | None:
+        parts = self._current.last()
+        return parts.reader.flushed() if parts.owned is None else parts.owned.positions.flushed
+
+    # --- its role ---
+
+    @property
+    def role(self) -> Role:
+        """``owner``, ``attach`` (an owner runs in another process), or ``read``.
+
+        A writing store changes from ``attach`` to ``owner`` when it takes over the services.
+        """
+        return self._current.last().role
+
+    @property
+    def _owned(self) -> OwnedStore | None:
+        return self._current.last().owned
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """The report of the recovery by this owner; ``None`` in any other role."""
+        owned = self._owned
+        return None if owned is None else owned.recovery
+
+    # --- behind the append ---
+
+    @property
+    @reads
+    def dispatched_offset(self) -> int:
+        """Offset up to which the log is dispatched to queues and index."""
+        return self._current.last().waits.offset
+
+    @property
+    @reads
+    def dispatch_lag(self) -> Lag:
+        """How far queues and index are behind the log."""
+        return self._current.last().waits.lag
+
+    @property
+    @reads
+    def dispatch_failure(self) -> DispatchStopped | None:
+        """The dispatcher's error if dispatching has stopped; puts go on."""
+        return self._current.last().waits.failure
+
+    @reads
+    def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
+        """Wait until the log before ``offset`` is dispatched to queues and index.
+
+        :param offset: such as a result's ``end_offset``; ``None`` is the readable end
+        :returns: whether it was dispatched in time
+
+        Raises :class:`~lakelog.errors.DispatchStopped` if dispatching has stopped.
+        """
+        end = self.max_offset if offset is None else whole("offset", offset)
+        return self._current.now().waits.wait(end, span_ms("timeout_ms", timeout_ms) / 1000)
+
+    def resume_dispatch(self) -> None:
+        """Resume dispatching after the cause of a dispatcher's failure was removed.
+
+        Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
+        """
+        self._current.manager().resume_dispatch()
+
+    # --- disk space ---
+
+    def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
+        """Run the store's cleaner now instead of at its set hour.
+
+        It stops at the first segment that must stay, and the report gives the reason.
+
+        :param dry_run: only report what would be deleted; also allowed in a reader
+
+        Raises :class:`~lakelog.errors.SettingsError` without a cleaner, and
+        :class:`~lakelog.errors.StoreReadOnly`.
+        """
+        try:
+            if dry_run:
+                report = self._current.now().house.look()
+            else:
+                report = self._current.manager().delete_expired()
+        except OSError as error:
+            raise readable(error, self.path) from error
+        if report is None:
+            raise SettingsError(
+                "no cleaner is set, so nothing is ever deleted; name one, such as 'retention'",
+                key="cleaner",
+            )
+        return report
+
+    @reads
+    def disk(self) -> DiskReport | None:
+        """Check how full the disks are; ``None`` without a watcher.
+
+        In an owner the result pauses or resumes puts.
+        """
+        return self._current.now().house.disk()
+
+    @property
+    def is_writable(self) -> bool:
+        """True if ``put`` is accepted: not read-only, not failed, disk not full."""
+        parts = self._current.last()
+        log = parts.owned or parts.joined
+        return log is not None and log.health.takes_puts
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store was opened for reading."""
+        return self.role == "read"
+
+    # --- lifecycle ---
+
+    def close(self) -> None:
+        """Flush and close; a second call does nothing.
+
+        Raises :class:`~lakelog.errors.StoreError` in a callback of a put, since closing waits for
+        that put; the store stays open then.
+        """
+        if is_called_back():
+            raise StoreError(
+                "it cannot be closed in a callback of a put, whose thread has others to answer; "
+                "let another thread close it, as one that waits for the future",
+                path=self.path,
+            )
+        self._current.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain why a method of :class:`lakelog.Store` is missing."""
+        if name in _OF_QUEUES:
+            raise AttributeError(
+                f"{name} comes with the plugin 'queues': pip install lakelog-queues, and do not "
+                "switch the plugin off"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._current.closed else _STATES[self.role]
+        return f"<lakelog.Store {self.path} ({state})>"
+
+
+_OF_QUEUES: Final = (
+    *("get", "get_async", "get_columns", "read", "read_async", "topics", "queues", "queue_bounds"),
+    *("queue_units", "offset_by_time", "earliest_time", "query", "query_offsets", "consumer"),
+    *("groups", "delete_topic", "delete_unused_topics"),
+)
+"""The methods of :class:`lakelog.Store` that need queues."""
+
+_STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "read": "reading"}
+
+
+def _binder(store: ref[LogStore]) -> Callable[[RoleParts], None]:
+    """Return a function that rebinds the puts of ``store`` if it still exists."""
+
+    def bind(parts: RoleParts) -> None:
+        found = store()
+        if found is not None:
+            found._bind(parts)
+
+    return bind
+
+
+def _sequence(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return ``messages`` if it is a sized collection of messages; raise otherwise."""
+    if not isinstance(messages, Sequence):
+        several = "a list of messages; put() takes a single one"
+        raise wrong_type("messages", messages, several)
+    return messages
+
+
+def _end(end: int | None) -> int | None:
+    return None if end is None else whole("end", end)

@@ -1,0 +1,18 @@
+"""Converts records to Arrow record batches; defines the columns of the message table.
+
+Needs pyarrow, from the extra ``arrow``.
+"""
+
+from __future__ import annotations
+
+try:
+    import pyarrow as _pyarrow  # noqa: F401  # fails early if it is missing
+except ImportError as error:
+    raise ImportError(
+        "columns need pyarrow, which is not installed: pip install lakelog-queues[arrow]"
+    ) from error
+
+from lakelog_queues.arrow.convert import to_arrow
+from lakelog_queues.arrow.schema import COLUMNS, empty, schema
+
+__all__ = ["COLUMNS", "empty", "schema", "to_arrow"]

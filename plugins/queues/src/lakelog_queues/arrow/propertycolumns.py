@@ -1,0 +1,140 @@
+"""Property strings as columns: tags, keys, the unique key, and the whole map."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lakelog.codec import RecordBatch
+from lakelog.codec.dtypes import anywhere
+from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from lakelog.format.properties import KEY_SEPARATOR
+from lakelog.runtime.cached import cached_property
+from lakelog_queues.arrow.alikeproperties import alike_properties
+from lakelog_queues.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
+from lakelog_queues.arrow.split import Split, first_mark, split
+
+_LARGEST_TABLE: Final = 16
+"""Largest size of a rows-by-names table, in cells per property."""
+
+
+class PropertyColumns:
+    """The properties of the records of one batch; the last value wins if a name repeats."""
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._count = len(batch)
+        raw = slices(batch.buffer, batch.property_positions, batch.property_lengths)
+        self._octets, self._bounds = parts_of(raw)
+
+    @cached_property
+    def _table(self) -> Octets | None:
+        """All property strings as rows of a table, if they have equal length."""
+        width = int(self._bounds[1] - self._bounds[0]) if self._count else 0
+        if not width or (np.diff(self._bounds) != width).any():
+            return None
+        first = int(self._bounds[0])
+        return self._octets[first : first + self._count * width].reshape(-1, width)
+
+    @cached_property
+    def _alike(self) -> dict[bytes, slice] | None:
+        return None if self._table is None else alike_properties(self._table)
+
+    @cached_property
+    def _pieces(self) -> tuple[Split, Longs]:
+        """The properties, with the position of the separator after each name."""
+        pieces = split(self._octets, self._bounds, PROPERTY_SEPARATOR[0])
+        marks = first_mark(self._octets, pieces, NAME_VALUE_SEPARATOR[0])
+        named = marks >= 0
+        if not named.all():
+            pieces = Split(pieces.rows[named], pieces.starts[named], pieces.ends[named])
+            marks = marks[named]
+        return pieces, marks
+
+    def values(self, name: str) -> pa.BinaryArray:
+        """The value of the property ``name`` in each record, or null."""
+        if self._table is not None and self._alike is not None:
+            part = self._alike.get(name.encode())
+            if part is None:
+                return pa.nulls(self._count, pa.binary())
+            return of_one_width(self._table[:, part])
+        pieces, marks = self._pieces
+        found = np.full(self._count, -1)
+        these = self._named(name.encode())
+        # the last assignment wins, as required for a repeated name
+        found[pieces.rows[these]] = these
+        there = found >= 0
+        chosen = found[there]
+        begins = marks[chosen] + 1
+        values = slices(self._octets.data, begins, pieces.ends[chosen] - begins)
+        if there.all():
+            return values
+        places = np.cumsum(there) - 1
+        return values.take(pa.array(places, mask=~there))
+
+    def _named(self, name: bytes) -> Longs:
+        """The indices of properties with this name."""
+        pieces, marks = self._pieces
+        these = np.flatnonzero(marks - pieces.starts == len(name))
+        if not len(these):
+            return these
+        found = anywhere(self._octets.data, np.dtype((np.bytes_, len(name))))
+        return np.asarray(these[found[pieces.starts[these]] == name])
+
+    def texts(self, name: str) -> pa.StringArray:
+        """The value of ``name`` in each record as text, or null."""
+        return as_text(self.values(name))
+
+    def words(self, name: str) -> pa.ListArray:
+        """The words of the property ``name`` in each record; empty if it is missing."""
+        octets, bounds = parts_of(self.values(name))
+        words = split(octets, bounds, ord(KEY_SEPARATOR))
+        texts = as_text(slices(octets.data, words.starts, words.ends - words.starts))
+        return pa.ListArray.from_arrays(self._offsets(words.rows), texts)
+
+    def _offsets(self, rows: Longs) -> pa.Array:
+        """The start of each row's elements, for elements in row order."""
+        offsets = np.zeros(self._count + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=self._count), out=offsets[1:])
+        return pa.array(offsets)
+
+    def maps(self) -> pa.MapArray:
+        """All properties of each record."""
+        pieces, marks = self._pieces
+        data = self._octets.data
+        names = slices(data, pieces.starts, marks - pieces.starts)
+        last = _last_of_each(pieces.rows, names, self._count)
+        ends = pieces.ends
+        if not last.all():
+            names = names.filter(pa.array(last))
+            pieces, marks, ends = (
+                Split(pieces.rows[last], pieces.starts[last], ends[last]),
+                marks[last],
+                ends[last],
+            )
+        values = slices(data, marks + 1, ends - marks - 1)
+        return pa.MapArray.from_arrays(self._offsets(pieces.rows), as_text(names), as_text(values))
+
+
+def _last_of_each(rows: Longs, names: pa.BinaryArray, count: int) -> NDArray[np.bool_]:
+    """For each property, whether it is the last of its name in its record.
+
+    Names with invalid UTF-8 are compared after replacement of the invalid bytes.
+    """
+    if not len(rows):
+        return np.ones(0, np.bool_)
+    coded = as_text(names).dictionary_encode()
+    different = len(coded.dictionary)
+    keys = rows * different + coded.indices.to_numpy()
+    # With repeated indices, NumPy's assignment keeps the last value, which marks the last property
+    # of each name in a record. Where that table would be too large, a stable sort finds the same.
+    if count * different <= _LARGEST_TABLE * len(rows) + 4096:
+        table = np.empty(count * different, np.int64)
+        table[keys] = np.arange(len(keys))
+        return np.asarray(table[keys] == np.arange(len(keys)))
+    order = np.argsort(keys, kind="stable")
+    last = np.ones(len(keys), np.bool_)
+    last[order[:-1]] = keys[order[1:]] != keys[order[:-1]]
+    return last

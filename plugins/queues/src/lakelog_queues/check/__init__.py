@@ -1,0 +1,1 @@
+"""Checks of queue files against the log."""

@@ -1,0 +1,226 @@
+"""Checks all queues of a store against its log, in one pass, without changing a byte.
+
+Every record that must have a unit is looked up: the right record at the right place, with the
+right size and tags code; for queues of batches also store time, first queue offset and count. Units
+of no record, and names and lengths of files, are found too. In memory: a few hundred bytes for each
+queue, and one run of records.
+
+Not covered: units of records before the log's first byte; in ``consumequeue_ext``, store times,
+bitmaps, and units that no queue points to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files.filesystem import FileSystem
+from lakelog.format import queue_units as unitbytes
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces.verifying import DamagedRanges, Problem
+from lakelog_queues.check.checkext import ext_resolver
+from lakelog_queues.check.checkfiles import CheckedFiles
+from lakelog_queues.check.checkunits import UnitCheck, as_they_are
+from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
+from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.units import batchunits
+
+_SIMPLE: Final = ("size", "tags_code")
+_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
+_MOST_OPEN: Final = 64
+_LOOKS: Final = 3
+"""A folder may have to be listed so often: a listing may miss names that are made meanwhile."""
+_PATIENCE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 0.02
+
+
+@attrs.frozen
+class Checked:
+    """What is checked.
+
+    :ivar batch_topics: topics whose queues are queues of batches
+    :ivar tombstones: by topic, the physical offset below which its records make no units
+    :ivar minimum: the log's first byte
+    :ivar living: an owner writes meanwhile
+    """
+
+    files: FileSystem
+    path: Path
+    settings: ConsumeQueueSettings
+    batch_topics: Collection[str]
+    light_queues: bool
+    tombstones: Mapping[str, int]
+    minimum: int
+    living: bool
+
+
+class QueuesVerifier:
+    """A :class:`~lakelog.interfaces.verifying.Verifier`.
+
+    Light queues are checked if the settings say so, or one is there. Beside a living owner, records
+    up to the end of the queue that had come the furthest at the start are looked for, and are given
+    a second to get their units.
+    """
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
+        self._queues: dict[Queue, UnitCheck] = {}
+        self._replacing: list[Units] = []
+        self._replacements = NO_REPLACEMENTS
+        self._damaged = DamagedRanges()
+        self._own: list[Problem] = []
+        for queue in _present(checked):
+            self._queues[queue] = self._check(queue)
+            self._own += self._of_files(self._queues[queue])
+        self._reach = max((each.reached for each in self._queues.values()), default=0)
+        light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
+        self._grouping = Grouping(
+            checked.batch_topics, checked.light_queues or light, checked.tombstones
+        )
+
+    def take(self, batch: RecordBatch) -> Iterator[Problem]:
+        """Compare with a run of records."""
+        yield from self._look()
+        for group in self._grouping.units(batch):
+            if group.queue[0] == REPAIRED_TOPIC:
+                self._replacing.append(group.units)
+                self._replacements = Replacements.of(self._replacing)
+            found = self._queues.get(group.queue)
+            if found is None:
+                found = self._queues[group.queue] = self._check(group.queue)
+                if self._checked.living:
+                    found.leave_out()  # it was made after the check began
+            if found.files.fits:
+                yield from self._compare(found, group)
+
+    def pass_damage(self, offset: int, end_offset: int) -> None:
+        """Units that lead there are right: what they lead to is told as damage of the log."""
+        self._damaged.add(offset, end_offset)
+
+    def finish(self, end_offset: int) -> Iterator[Problem]:
+        """Compare what is left."""
+        yield from self._look()
+        if self._checked.living:
+            self._wait_for_late()
+        for found in self._queues.values():
+            if found.files.fits:
+                yield from found.finish(end_offset, living=self._checked.living)
+
+    def close(self) -> None:
+        """Let go of files."""
+        self._opened.close()
+
+    def _look(self) -> Iterator[Problem]:
+        """What is wrong with names and lengths of files; once."""
+        while self._own:
+            yield self._own.pop(0)
+
+    def _check(self, queue: Queue) -> UnitCheck:
+        checked, settings = self._checked, self._checked.settings
+        batches = queue[0] in checked.batch_topics
+        folder = BATCHCONSUMEQUEUE_DIR if batches else CONSUMEQUEUE_DIR
+        unit = batchunits.UNIT if batches else unitbytes.UNIT
+        size = (
+            settings.batch_file_size_bytes
+            if batches
+            else settings.file_entries * unitbytes.UNIT_BYTES
+        )
+        files = CheckedFiles(
+            checked.files,
+            self._opened,
+            checked.path / folder / queue[0] / str(queue[1]),
+            unit,
+            size,
+        )
+        if batches:
+            return UnitCheck(
+                files,
+                checked.minimum,
+                fields=_BATCH,
+                resolve=as_they_are,
+                damaged=self._damaged,
+            )
+        ext = checked.path / CONSUMEQUEUE_EXT_DIR / queue[0] / str(queue[1])
+        size = settings.ext_file_size_bytes
+        resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
+        self._own += wrong
+        return UnitCheck(
+            files,
+            checked.minimum,
+            fields=_SIMPLE,
+            resolve=resolve,
+            replacements=self._none if queue[0] == REPAIRED_TOPIC else self._all,
+            damaged=self._damaged,
+        )
+
+    @staticmethod
+    def _none() -> Replacements:
+        return NO_REPLACEMENTS
+
+    def _all(self) -> Replacements:
+        return self._replacements
+
+    def _of_files(self, queue: UnitCheck) -> list[Problem]:
+        """What is wrong with names and lengths of files."""
+        found = list(queue.files.problems())
+        for _ in range(_LOOKS if self._checked.living and found else 0):
+            queue.files.look()
+            found = list(queue.files.problems())
+        return found
+
+    def _compare(self, found: UnitCheck, group: QueueUnits) -> Iterator[Problem]:
+        units, times = group.units, group.store_times_ms
+        if self._checked.living:
+            due = units.offsets + units.sizes <= self._reach
+            units, times = units[due], times[due]
+        if group.queue[0] not in self._checked.batch_topics:
+            yield from found.take(unitbytes.pack(units), units.queue_offsets)
+            return
+        fit = batchunits.readable(units)
+        yield from found.take(batchunits.pack(units[fit], times[fit]), None)
+
+    def _wait_for_late(self) -> None:
+        """Let go of queues that went on: their units were on their way when the check began."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        late = [each for each in self._queues.values() if each.late]
+        while late and time.monotonic() < until:
+            for each in late:
+                self._forget_if_there(each)
+            late = [each for each in late if each.late]
+            if late:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _forget_if_there(self, queue: UnitCheck) -> None:
+        end = queue.files.end
+        queue.files.look()
+        if queue.files.end - end >= queue.late:
+            queue.forget_late()
+        queue.files.end = end
+
+
+def _present(checked: Checked) -> Iterator[Queue]:
+    """The queues that have a folder."""
+    for name, batches in ((CONSUMEQUEUE_DIR, False), (BATCHCONSUMEQUEUE_DIR, True)):
+        for topic in _folders(checked.path / name):
+            if (topic.name in checked.batch_topics) == batches:
+                for queue in _folders(topic):
+                    if queue.name.isdecimal() and queue.name.isascii():
+                        yield topic.name, int(queue.name)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return sorted(each for each in path.iterdir() if each.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

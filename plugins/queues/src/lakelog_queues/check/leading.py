@@ -1,0 +1,84 @@
+"""Which queues have places that lead to records of a repair, see :mod:`.replaced`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.segment_files import segment_files
+from lakelog.format.layout import CONSUMEQUEUE_DIR
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import UNIT, UNIT_BYTES, unpack
+from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.replaced import Replacements
+from lakelog_queues.files.search import first_behind
+
+_MOST_OPEN: Final = 64
+
+
+def leading_queues(files: FileSystem, path: Path) -> tuple[Queue, ...]:
+    """Topic and queue id of each, sorted; changes nothing.
+
+    :param path: the store directory
+    """
+    root = path / CONSUMEQUEUE_DIR
+    opened = OpenFiles(files, write=False, most=_MOST_OPEN)
+    try:
+        own = [_units(files, opened, root, each) for each in _queues(root, REPAIRED_TOPIC)]
+        whole = [each.read(each.first, each.end) for each in own if each is not None]
+        replacements = Replacements.of(unpack(units, 0) for units in whole)
+        if not replacements:
+            return ()
+        return tuple(
+            queue
+            for topic in sorted(set(_folders(root)) - {REPAIRED_TOPIC})
+            for queue in _queues(root, topic)
+            if _leads(_units(files, opened, root, queue), replacements)
+        )
+    finally:
+        opened.close()
+
+
+def _leads(units: CheckedFiles | None, replacements: Replacements) -> bool:
+    """Whether any unit leads to a replacement."""
+    if units is None:
+        return False
+
+    def read(first: int, count: int) -> RawUnits:
+        return units.read(first, first + count)
+
+    places = (
+        first_behind(read, units.first, units.end, each) for each in replacements.offsets.tolist()
+    )
+    found = (read(at, 1) for at in places if at < units.end)
+    return any(bool(np.any(replacements.are_led_to(each))) for each in found)
+
+
+def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> CheckedFiles | None:
+    folder = root / queue[0] / str(queue[1])
+    sizes = {each.length for each in segment_files(folder, files.list(folder)) if each.length}
+    if len(sizes) != 1 or min(sizes) % UNIT_BYTES:
+        return None
+    return CheckedFiles(files, opened, folder, UNIT, sizes.pop())
+
+
+def _queues(root: Path, topic: str) -> Iterator[Queue]:
+    names = [each for each in _folders(root / topic) if each.isdecimal() and each.isascii()]
+    yield from ((topic, number) for number in sorted(map(int, names)))
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [each.name for each in entries if each.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise unreadable(path, error) from error

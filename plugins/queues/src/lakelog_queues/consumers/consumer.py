@@ -1,0 +1,318 @@
+"""A consumer: a member of a group that reads queues of a topic and commits its position.
+
+Delivery is at least once: messages delivered but not committed before a crash are delivered again.
+Members of a group must read different queues; lakelog does not assign them. One thread uses a
+consumer at a time, except that :meth:`Consumer.close` is thread-safe.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Literal, TypeAlias
+
+from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog.message import StoredMessage
+from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog_queues.consumers.fetching import Fetched, Fetching
+from lakelog_queues.consumers.names import offsets_name
+from lakelog_queues.consumers.offsets import Offsets
+from lakelog_queues.consumers.places import EARLIEST, LATEST, Place, check_place, find, within
+from lakelog_queues.consumers.queueaccess import QueueAccess
+from lakelog_queues.finding.tagfilter import tag_filter
+
+CommitPolicy: TypeAlias = Literal["explicit", "batch"]
+
+BATCH_MESSAGES: Final = 32
+_RELIST_S: Final = 1.0
+"""Longest interval between two listings of queues, for a consumer of all queues."""
+_NAP_S: Final = 0.5
+"""Interval at which a waiting consumer checks whether it was closed."""
+
+
+class Consumer:
+    """Reads messages in the order of each queue; created by ``Store.consumer``.
+
+    :ivar group: the consumer group
+    :ivar topic: the topic
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        queue_ids: Sequence[int] | None,
+        access: QueueAccess,
+        offsets: Offsets,
+        *,
+        start: Place = LATEST,
+        commit: CommitPolicy = "explicit",
+        tags: str | None = None,
+    ) -> None:
+        """Find the position in each queue: the committed offset, or else ``start``.
+
+        :param queue_ids: the queues to read; ``None`` is all, including future ones
+        :param start: position in a queue for which the group committed nothing. A consumer of all
+            queues reads a queue that is created later from its first message.
+        :param commit: ``explicit``: only by :meth:`commit`; ``batch``: the messages of a poll are
+            committed when the next one begins, and at close
+
+        Raises :class:`~lakelog.errors.SettingsError`, and ``StoreReadOnly`` for ``batch`` in a
+        read-only store. Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for
+        an empty tag filter.
+        """
+        offsets_name(topic, group)
+        _check(commit, queue_ids, offsets)
+        tag_filter(topic, tags)
+        self.group = group
+        self.topic = topic
+        self._all_queues = queue_ids is None
+        self._access = access
+        self._offsets = offsets
+        self._start = check_place(start)
+        self._by_batch = commit == "batch"
+        self._fetching = Fetching(access, topic, tags)
+        self._waiting: deque[Fetched] = deque()
+        self._delivered: dict[int, int] = {}
+        self._committed = offsets.committed(group, topic)
+        self._known = self._all_queues and bool(self._committed)
+        self._closed = False
+        self._listed_at = 0.0
+        self._take_in(access.queues(topic) if queue_ids is None else queue_ids)
+        self._known = self._all_queues
+
+    # --- reading ---
+
+    def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[StoredMessage]:
+        """The next messages, from all queues in turn.
+
+        :param wait_ms: longest wait for the first message
+        :returns: at most ``max_messages``; empty on timeout
+        """
+        max_messages, wait_ms = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
+        self._begin()
+        if not self._waiting:
+            self._fill(max_messages, wait_ms)
+        count = min(max_messages, len(self._waiting))
+        found = [self._waiting.popleft() for _ in range(count)]
+        self._deliver(*found)
+        self._settle()
+        return [each.message for each in found]
+
+    def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
+        """Yield one message after the other.
+
+        A message counts as delivered once it is yielded. With ``commit="batch"`` it is committed
+        when the following ones are fetched.
+
+        :param follow: wait for more at the end, until the consumer or its store is closed
+        """
+        while not self._closed:
+            if not self._waiting:
+                self._begin()
+                self._fill(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0)
+            if not self._waiting:
+                self._settle()
+                if not follow or self._is_over():
+                    return
+                continue
+            next_one = self._waiting.popleft()
+            self._deliver(next_one)
+            self._settle()
+            yield next_one.message
+
+    def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
+        """Fetch messages for :meth:`take`; returns whether there are any."""
+        if not self._waiting:
+            self._begin()
+            self._fill(max_messages, 0)
+        if not self._waiting:
+            self._settle()
+        return bool(self._waiting)
+
+    def take(self) -> StoredMessage | None:
+        """The next fetched message, which now counts as delivered; reads no file."""
+        if not self._waiting:
+            return None
+        found = self._waiting.popleft()
+        self._deliver(found)
+        self._settle()
+        return found.message
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Yield all messages, then new ones as they arrive, until the consumer is closed."""
+        return self.messages()
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the consumer of group {self.group!r} is closed")
+        if self._by_batch:
+            self.commit()
+
+    def _fill(self, max_messages: int, wait_ms: float) -> None:
+        """Fetch messages, and wait if there are none."""
+        deadline = time.monotonic() + wait_ms / 1000
+        while True:
+            seen = self._access.arrivals.version
+            self._relist(time.monotonic())
+            self._waiting.extend(self._fetching.fetch(max_messages))
+            left = deadline - time.monotonic()
+            if self._waiting or left <= 0 or self._is_over():
+                return
+            self._listed_at = 0.0
+            self._access.arrivals.wait(seen, min(left, _NAP_S))
+
+    def _is_over(self) -> bool:
+        """Whether no further messages can arrive."""
+        return self._closed or self._access.arrivals.closed
+
+    def _deliver(self, *fetched: Fetched) -> None:
+        for each in fetched:
+            self._delivered[each.queue_id] = each.next_offset
+
+    def _settle(self) -> None:
+        """Advance past filtered messages once no fetched message is left."""
+        if not self._waiting:
+            self._delivered.update(self._fetching.positions)
+
+    # --- positions ---
+
+    def position(self, queue_id: int) -> int:
+        """The queue offset after the last delivered message."""
+        self._check_queue(queue_id)
+        return self._delivered[queue_id]
+
+    def seek(self, queue_id: int, offset: int) -> None:
+        """Continue at ``offset`` in a queue; commits nothing.
+
+        The next poll corrects an offset outside the queue's bounds, as in RocketMQ.
+        """
+        self._check_queue(queue_id)
+        offset = whole("offset", offset)
+        self._waiting = deque(each for each in self._waiting if each.queue_id != queue_id)
+        self._delivered[queue_id] = self._fetching.positions[queue_id] = offset
+
+    def reset(self, to: Place | int) -> None:
+        """Continue at another place in every queue, and commit it.
+
+        :param to: ``earliest``, ``latest``, a time with its time zone, or a queue offset; a place
+            outside a queue's bounds means the nearest bound
+
+        Raises :class:`~lakelog.errors.SettingsError` for an invalid place, ``ValueError`` for an
+        offset below 0.
+        """
+        if isinstance(to, int):
+            whole("to", to)
+        else:
+            check_place(to, "to")
+        for queue_id in self._fetching.positions:
+            self.seek(queue_id, self._find(queue_id, to))
+        self.commit()
+
+    def _find(self, queue_id: int, to: Place | int) -> int:
+        if isinstance(to, int):
+            return within(to, self._access.bounds(self.topic, queue_id))
+        return find(self._access, self.topic, queue_id, to)
+
+    def lag(self) -> dict[int, int]:
+        """The number of messages not delivered yet, by queue id.
+
+        Messages that were deleted unread do not count.
+        """
+        return {queue: self._lag(queue, at) for queue, at in sorted(self._delivered.items())}
+
+    def _lag(self, queue_id: int, offset: int) -> int:
+        bounds = self._access.bounds(self.topic, queue_id)
+        return 0 if bounds is None else max(0, bounds[1] - max(bounds[0], offset))
+
+    def _check_queue(self, queue_id: int) -> None:
+        if queue_id not in self._fetching.positions:
+            known = ", ".join(map(str, sorted(self._fetching.positions))) or "none"
+            raise WrongValue(f"this consumer does not read queue {queue_id}, but {known}")
+
+    def _relist(self, now_s: float) -> None:
+        """List the queues again from time to time, to find new ones."""
+        if self._all_queues and now_s - self._listed_at >= _RELIST_S:
+            self._listed_at = now_s
+            self._take_in(self._access.queues(self.topic))
+
+    def _take_in(self, queue_ids: Sequence[int]) -> None:
+        self._fetching.add(queue_ids, self._first_place)
+        for queue_id, offset in self._fetching.positions.items():
+            self._delivered.setdefault(queue_id, offset)
+
+    def _first_place(self, queue_id: int) -> int:
+        if queue_id in self._committed:
+            return self._committed[queue_id]
+        start = EARLIEST if self._known and self._start == LATEST else self._start
+        return find(self._access, self.topic, queue_id, start)
+
+    # --- committing ---
+
+    def commit(self) -> None:
+        """Commit the position after the last delivered message of every queue.
+
+        Returns when the commit is durable, or, with ``commit_interval_ms``, before that. In an
+        attached store the owner writes it; if that owner dies, the next one does.
+
+        Raises :class:`~lakelog.errors.StoreReadOnly`. Raises ``StoreError`` if the file cannot be
+        written, or if no owner takes over; the commit can be retried.
+        """
+        changed = {
+            queue: offset
+            for queue, offset in self._delivered.items()
+            if self._committed.get(queue) != offset
+        }
+        if changed or self._offsets.read_only:
+            self._offsets.commit(self.group, self.topic, changed)
+            self._committed.update(changed)
+
+    def committed(self) -> dict[int, int]:
+        """The committed next offset of the group, by queue id, as currently stored."""
+        return self._offsets.committed(self.group, self.topic)
+
+    def close(self) -> None:
+        """Stop reading; with ``commit="batch"``, commit what was delivered."""
+        self._end(commit=self._by_batch)
+
+    def _end(self, *, commit: bool) -> None:
+        if not self._closed:
+            self._closed = True
+            if commit:
+                self.commit()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; after an error without a commit, so that the batch is delivered again."""
+        self._end(commit=self._by_batch and kind is None)
+
+
+def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> None:
+    if commit not in ("explicit", "batch"):
+        raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
+    if queue_ids is not None:
+        _check_queues(queue_ids)
+    if commit == "batch" and offsets.read_only:
+        raise StoreReadOnly(
+            "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
+            "or open it with mode='write'"
+        )
+
+
+def _check_queues(queue_ids: Sequence[int]) -> None:
+    if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
+        raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
+    ids = [whole("queue_ids", each, None) for each in queue_ids]
+    if not ids or min(ids) < 0:
+        raise SettingsError(
+            f"{ids} are no queues; give ids from 0 on, or None for all", key="queue_ids"
+        )

@@ -1,0 +1,291 @@
+"""Committed offsets of all groups, in ``config/consumerOffset.json``, shared by all processes.
+
+Each write first reads the file again if another process has replaced it, and changes only offsets
+committed here since the last write. So no process overwrites another's offsets. A lock on a byte of
+``lock`` is held meanwhile.
+
+A commit returns when its offsets are durable. Commits during a write share the next one. With
+``commit_interval_ms`` a commit returns at once; the file is written at that interval and at close.
+A crash then loses at most the commits of one interval (RocketMQ: 5 s).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, Timer
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog.codec.limits import encode_topic
+from lakelog.errors import (
+    IllegalMessage,
+    SettingsError,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    ThreadNotStarted,
+)
+from lakelog.files.file_identity import identity_at
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.shared.byte_lock import Turn
+from lakelog.format.layout import CONFIG_DIR, LOCK_FILE
+from lakelog.runtime.threads import started
+from lakelog_queues.consumers.names import offsets_name
+from lakelog_rocketmq.config.consumeroffsets import (
+    FILE,
+    Offsets,
+    load_offsets,
+    save_offsets,
+    split_name,
+)
+
+Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
+"""Group, topic, and the next offset of some queues."""
+
+_log = logging.getLogger("lakelog")
+
+
+COMMITTING: Final = 11
+"""The byte of ``lock`` that is held while the file is read and replaced."""
+_REMOVED: Final = -1
+_MOST_QUEUE: Final = (1 << 31) - 1
+_MOST_OFFSET: Final = (1 << 63) - 1
+
+
+@attrs.define
+class _State:
+    """The content of the file.
+
+    :ivar identity: identifies this version of the file
+    """
+
+    offsets: Offsets
+    content: Mapping[str, Any]
+    identity: object
+
+
+class OffsetTable:
+    """All committed offsets of a store; thread-safe.
+
+    The file is read again at each use if it was replaced.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        *,
+        read_only: bool = False,
+        commit_interval_ms: int = 0,
+    ) -> None:
+        """Create the table; touches no file yet.
+
+        :param path: the store directory
+        :param commit_interval_ms: 0 makes every commit durable before it returns
+        """
+        self.read_only = read_only
+        self._files = files
+        self._path = path
+        self._interval_ms = commit_interval_ms
+        self._loaded: _State | None = None
+        self._pending: dict[str, dict[int, int]] = {}
+        self._being_written: dict[str, dict[int, int]] = {}
+        self._changes = 0
+        self._written = 0
+        self._closed = False
+        self._timer: Timer | None = None
+        self._lock = Lock()
+        self._writing = Lock()
+
+    # --- reading ---
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed next offset of ``group``, by queue id; raises ``CorruptConfig``."""
+        name = offsets_name(topic, group)
+        with self._lock:
+            return self._merged().get(name, {})
+
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The next offset to read, by group, topic and queue id."""
+        found: dict[str, dict[str, dict[int, int]]] = {}
+        with self._lock:
+            for name, table in self._merged().items():
+                split = split_name(name)
+                if split is not None:
+                    found.setdefault(split[1], {})[split[0]] = dict(table)
+        return found
+
+    # --- committing ---
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the next offset of some queues.
+
+        Raises ``StoreReadOnly``, ``StoreClosed`` and ``CorruptConfig``. Raises ``StoreError`` if
+        the file cannot be written; the offsets then stay in memory for the next attempt.
+        """
+        self.commit_all([(group, topic, offsets)])
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Write several commits at once; raises like :meth:`commit`, and then commits none."""
+        named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in commits]
+        with self._lock:
+            self._check_open()
+            self._state()  # fail before changing anything if the file cannot be read
+            for name, offsets in named:
+                self._pending.setdefault(name, {}).update(offsets)
+            change = self._changed()
+        self._keep(change)
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the committed offsets of ``group``, for one topic or for all."""
+        with self._lock:
+            self._check_open()
+            for name, table in self._merged().items():
+                split = split_name(name)
+                if split is not None and split[1] == group and topic in (None, split[0]):
+                    self._pending[name] = dict.fromkeys(table, _REMOVED)
+            change = self._changed()
+        self._keep(change)
+
+    def flush(self) -> None:
+        """Write pending commits."""
+        with self._lock:
+            change = self._changes
+        self._write(change)
+
+    def close(self) -> None:
+        """Write pending commits; later commits raise ``StoreClosed``."""
+        with self._lock:
+            self._closed = True
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        self.flush()
+
+    def _check_open(self) -> None:
+        if self.read_only:
+            raise StoreReadOnly(
+                "offsets cannot be committed in a store that is open for reading; open it with "
+                "mode='write'",
+                path=self._path,
+            )
+        if self._closed:
+            raise StoreClosed("the store is closed", path=self._path)
+
+    def _state(self) -> _State:
+        """The current content of the file."""
+        identity = self._identity()
+        if self._loaded is None or self._loaded.identity != identity:
+            loaded = load_offsets(self._files, self._path)
+            self._loaded = _State(loaded.value, loaded.content, identity)
+        return self._loaded
+
+    def _identity(self) -> object:
+        return identity_at(self._path / CONFIG_DIR / FILE)
+
+    def _merged(self) -> Offsets:
+        """The file's content with the pending commits applied."""
+        found = {name: dict(table) for name, table in self._state().offsets.items()}
+        for name, changes in (*self._being_written.items(), *self._pending.items()):
+            table = found.setdefault(name, {})
+            table.update(changes)
+            for queue in [queue for queue, offset in table.items() if offset == _REMOVED]:
+                del table[queue]
+            if not table:
+                del found[name]
+        return found
+
+    def _changed(self) -> int:
+        self._changes += 1
+        return self._changes
+
+    def _keep(self, change: int) -> None:
+        if self._interval_ms == 0:
+            self._write(change)
+        else:
+            try:
+                self._write_later()
+            except ThreadNotStarted:
+                self._write(change)
+
+    # --- writing ---
+
+    def _write(self, change: int) -> None:
+        """Return once a write that began after ``change`` is durable."""
+        with self._writing:
+            if self._written >= change:
+                return
+            try:
+                with self._turn():
+                    self._replace()
+            except OSError as error:
+                raise StoreError(
+                    f"consumer offsets could not be written ({error}); see to permissions and "
+                    "space, then commit again",
+                    path=error.filename or self._path,
+                ) from error
+
+    def _replace(self) -> None:
+        # Commits that arrive during the write go to a new `_pending`, and reads merge both. So the
+        # file is written without the lock, and a failed write loses no commit.
+        with self._lock:
+            reached, former = self._changes, self._state().content
+            offsets = self._merged()
+            self._being_written, self._pending = self._pending, {}
+        try:
+            now_ms = time.time_ns() // 1_000_000
+            content = save_offsets(self._files, self._path, former, offsets, now_ms)
+        except BaseException:  # including Ctrl-C: keep the commits for the next attempt
+            # Commits made during the failed write are newer, so they override it.
+            with self._lock:
+                for name, newer in self._pending.items():
+                    self._being_written.setdefault(name, {}).update(newer)
+                self._pending, self._being_written = self._being_written, {}
+            raise
+        with self._lock:
+            self._loaded = _State(offsets, content, self._identity())
+            self._being_written, self._written = {}, reached
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Keep other processes from replacing the file."""
+        file = self._files.open(self._path / LOCK_FILE, write=True, create=True)
+        try:
+            with Turn(file, COMMITTING):
+                yield
+        finally:
+            file.close()
+
+    def _write_later(self) -> None:
+        with self._lock:
+            if self._timer is None and not self._closed:
+                timer = Timer(self._interval_ms / 1000, self._write_now)
+                timer.name, timer.daemon = "lakelog-offsets", True
+                self._timer = started(timer)
+
+    def _write_now(self) -> None:
+        """Called by the timer; a failed write is retried at the next commit and at close."""
+        with self._lock:
+            self._timer = None
+        try:
+            self.flush()
+        except StoreError as error:
+            _log.error("%s", error)  # no traceback: the message is complete
+
+
+def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
+    """The key in the table; raises ``StoreError`` or ``SettingsError`` for invalid values."""
+    name = offsets_name(topic, group)
+    try:
+        encode_topic(topic)
+    except IllegalMessage as error:
+        raise SettingsError(str(error), key="topic") from None
+    for queue, offset in offsets.items():
+        if not (0 <= queue <= _MOST_QUEUE and 0 <= offset <= _MOST_OFFSET):
+            raise StoreError(f"queue {queue} has no offset {offset}")
+    return name

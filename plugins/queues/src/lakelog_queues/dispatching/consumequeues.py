@@ -1,0 +1,401 @@
+"""The dispatcher ``consume-queue``: all queues of a store, built behind the log and read.
+
+One thread dispatches; any thread reads, and sees a unit once it is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.errors import CorruptQueue
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept, write_kept
+from lakelog.files.state.record_mark import LogHeads, RecordFingerprint
+from lakelog.files.state.tombstones import lower_tombstones
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces.verifying import Verifier
+from lakelog_queues.dispatching.beside import complete_to, start_before
+from lakelog_queues.dispatching.flushing import Flushing
+from lakelog_queues.dispatching.grouping import Grouping
+from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
+from lakelog_queues.dispatching.removed import RemovedQueues
+from lakelog_queues.files.batchqueue import NO_UNITS
+from lakelog_queues.files.openfiles import PlainUnits
+from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.units.topicconfig import batch_topics
+
+_LOG: Final = logging.getLogger("lakelog")
+_KEPT_MARKS: Final = 2
+"""The latest may be of a record that the log lost in a power cut; the one before is older."""
+_NOTHING_LACKS: Final = 1 << 63
+
+
+class ConsumeQueues:
+    """A :class:`~lakelog.interfaces.Dispatcher` and :class:`~lakelog.interfaces.QueueReader`.
+
+    :ivar directories: the folders of the store directory that queues stand in
+    """
+
+    directories: Sequence[str] = DIRECTORIES
+
+    def __init__(  # noqa: PLR0913  # collaborators, most of them given by name
+        self,
+        files: FileSystem,
+        path: Path,
+        settings: ConsumeQueueSettings,
+        checkpoint: CheckpointKeeper,
+        *,
+        clean: bool,
+        read_only: bool = False,
+        light_queues: bool = False,
+        tombstones: Mapping[str, int] | None = None,
+        log: LogHeads | None = None,
+    ) -> None:
+        """Look at nothing yet but ``config/topics.json``.
+
+        :param clean: whether the store was closed cleanly; for a reader, also if its owner lives
+        :param light_queues: whether records feed light queues
+        :param tombstones: by topic, the physical offset below which its records make no units
+        :param log: what proves that marks are of this log; without it, none counts
+        """
+        self._files = files
+        self._path = path
+        self._clean = clean
+        self._read_only = read_only
+        self._settings = settings
+        self._tombstones = dict(tombstones or {})
+        batches = batch_topics(files, path) | topics_with_batches(path)
+        self._grouping = Grouping(batches, light_queues, self._tombstones)
+        self._maker = QueueMaker(files, path, settings, batches, read_only=read_only)
+        self._queues: dict[Queue, AnyQueue] = {}
+        self._removed = RemovedQueues(
+            files, path, self._maker, self._tombstones, read_only=read_only
+        )
+        self._loaded = False
+        self._thorough = not clean
+        self._log = log
+        self._marks: tuple[RecordFingerprint, ...] = ()
+        self._kept: DurableQueueEnds | None = None
+        self._dispatched: RecordFingerprint | None = None
+        self._flushing = Flushing(settings, checkpoint, self._sync, note=self._note)
+
+    # --- dispatching ---
+
+    def resume(self, minimum: int, end: int) -> int:
+        """Load the queues, drop units behind ``end``, and say from where to dispatch.
+
+        For an owner: behind the latest mark that the log bears out, since all before it was synced
+        (see :mod:`.ends`); earlier, if a queue lacks something that it had by then; from
+        ``minimum`` if nothing is proved, as in a store that RocketMQ wrote last. For a reader
+        beside an owner that follows its log: a few batches before its end, see :mod:`.beside`;
+        after a clean stop, behind the last record that has a unit. What is there changes nothing
+        when it comes again, and what is not is put right.
+
+        Files that cannot be right go to ``lakelog/quarantine``. Raises
+        :class:`~lakelog.errors.CorruptQueue` for files that other settings have made.
+        """
+        self._maker.replaced.minimum = minimum
+        start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
+        self._removed.finish()
+        self.truncate(end)
+        return min(max(min(start, self._removed.again), minimum), end)
+
+    def _resume_owning(self, minimum: int, end: int) -> int:
+        lower_tombstones(self._files, self._path, self._tombstones, end)
+        kept = self._kept = read_kept(self._files, self._path)
+        self._marks = self._proved(kept.marks, end)
+        self._thorough = not (self._clean and self._marks)
+        self._load_mended(kept)
+        if self._thorough:
+            self._drop_strangers(minimum)
+        if not self._clean:
+            self._distrust(kept)
+        return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
+
+    def _proved(
+        self, marks: Sequence[RecordFingerprint], end: int
+    ) -> tuple[RecordFingerprint, ...]:
+        """Those of records that the log still has."""
+        if self._log is None:
+            return ()
+        return tuple(each for each in marks if each.end <= end and self._log.holds(each))
+
+    def _load_mended(self, kept: DurableQueueEnds) -> None:
+        """Load the queues; files that are in the way are moved away, and are built again."""
+        try:
+            self._load()
+        except CorruptQueue:
+            if not self._maker.set_odd_aside(kept.file_entries):
+                raise
+            self._thorough, self._marks = True, ()
+            self._load()
+
+    def _drop_strangers(self, minimum: int) -> None:
+        """Forget queues whose first unit is of no record in the log: it would hide those before."""
+        for queue in self._queues.values():
+            first = queue.read(queue.bounds(0)[0], 1)
+            if not len(first) or int(first.offsets[0]) < minimum or self._log is None:
+                continue
+            if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
+                queue.remove()
+
+    def _distrust(self, kept: DurableQueueEnds) -> None:
+        """Sync what may not be durable at the next flush."""
+        for name, queue in self._queues.items():
+            queue.distrust(kept.ends.get(name, 0) if self._marks else 0)
+
+    def _lacking(self, kept: DurableQueueEnds) -> int:
+        """From where in the log a queue lacks what it had when the list was kept."""
+        found = _NOTHING_LACKS
+        for queue in self._short(kept):
+            there = self._queues.get(queue)
+            reached = 0 if there is None or self._starts_late(there, kept) else there.reached
+            found = min(found, max(reached, self._tombstones.get(queue[0], 0)))
+        return found
+
+    def _short(self, kept: DurableQueueEnds) -> list[Queue]:
+        """Queues that lack something that they had when the list was kept."""
+        short = [
+            queue
+            for queue, end in kept.ends.items()
+            if self._end_of(queue) < end or self._starts_late(self._queues.get(queue), kept)
+        ]
+        if short:
+            _LOG.warning(
+                "%s: %d queues lack units that they had at the last sync, %s among them; they "
+                "are completed from the log",
+                self._path,
+                len(short),
+                "/".join(map(str, short[0])),
+            )
+        return short
+
+    @staticmethod
+    def _starts_late(queue: AnyQueue | None, kept: DurableQueueEnds) -> bool:
+        """Whether files at the front are missing."""
+        return queue is not None and queue.first > kept.firsts.get(queue.queue, 0)
+
+    def _has_all(self) -> bool:
+        """Whether no queue lacks what is listed, but for topics that were removed."""
+        short = self._short(read_kept(self._files, self._path))
+        return all(topic in self._tombstones for topic, _ in short)
+
+    def _end_of(self, queue: Queue) -> int:
+        found = self._queues.get(queue)
+        return 0 if found is None else found.end
+
+    def _resume_reading(self, end: int) -> int:
+        """Where queues are complete, although somebody may write them just now."""
+        calm = self._clean and not self._is_open()
+        sound = self._load_sparing()
+        if not (self._clean and sound and self._has_all()):
+            return 0
+        if calm and not self._is_open() and self._reached() <= end:
+            return self._reached()
+        limit = complete_to(self._queues.values())
+        return start_before(self._queues.values(), limit) if limit and self._load() else 0
+
+    def _load_sparing(self) -> bool:
+        """Load the queues, those without their files that have odd ones; whether there are none."""
+        try:
+            return self._load()
+        except CorruptQueue:
+            kept = read_kept(self._files, self._path)
+            if not self._maker.leave_out_odd(kept.file_entries):
+                raise
+            self._load()
+            return False
+
+    def _is_open(self) -> bool:
+        """Whether there is an owner, or was one that crashed."""
+        return (self._path / ABORT_FILE).exists()
+
+    def _reached(self) -> int:
+        return max((each.reached for each in self._queues.values()), default=0)
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        """Write the units of a run of records: one write for each queue.
+
+        Raises :class:`~lakelog.errors.StoreFailed` after a sync that failed, and ``OSError``.
+        """
+        self._flushing.check()
+        self._ensure_loaded()
+        if not len(batch):
+            return
+        for group in self._grouping.packed(batch):
+            self._maker.append(self._opened(group.queue), group)
+        self._dispatched = RecordFingerprint.of(batch)
+        self._flushing.dispatched(int(batch.store_timestamps_ms[-1]), int(batch.sizes.sum()))
+        if not self._read_only:
+            self._flushing.start()
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the units of records at or behind ``end_offset``, and queues that had no others.
+
+        Marks behind it count no more: those records come again.
+        """
+        self._ensure_loaded()
+        self._marks = tuple(each for each in self._marks if each.end <= end_offset)
+        if self._dispatched is not None and self._dispatched.end > end_offset:
+            self._dispatched = None
+        for queue in list(self._queues.values()):
+            queue.truncate(end_offset)
+            if queue.is_empty():
+                del self._queues[queue.queue]
+
+    def forget_topic(self, topic: str, end_offset: int) -> None:
+        """Remove a topic's queues; its records below ``end_offset`` make no units any more.
+
+        To be called between two dispatches, once the tombstone is written. All of them are gone for
+        readers before the first file goes. ``OSError`` leaves files, which are removed at the next
+        call of this or of :meth:`remove_before`, at the next record for such a queue, or by the
+        next owner.
+        """
+        self._ensure_loaded()
+        self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
+        buried = [queue for name, queue in self._queues.items() if name[0] == topic]
+        self._queues = {name: each for name, each in self._queues.items() if name[0] != topic}
+        for queue in buried:
+            self._removed.take(queue)
+        self._removed.remove()
+
+    def remove_before(self, minimum: int) -> int:
+        """Remove files that hold nothing from physical offset ``minimum`` on; how many."""
+        self._ensure_loaded()
+        self._removed.remove()
+        due = [each for each in self._queues.values() if each.retreat(minimum)]
+        if due:
+            self.flush()  # or the list of what queues hold would miss units that go now
+        return sum(each.remove_front() for each in due)
+
+    def flush(self) -> None:
+        """Sync all queues, then let the checkpoint say so; raises ``StoreFailed``."""
+        if not self._read_only:
+            self._flushing.flush()
+
+    def close(self) -> None:
+        """Flush, then let go of files; raises ``StoreFailed`` after a sync that failed.
+
+        So the stop is no clean one, and the next owner looks at everything.
+        """
+        self._flushing.stop()
+        try:
+            self.flush()
+        finally:
+            for queue in self._queues.values():
+                queue.close()
+            self._maker.opened.close()
+
+    def _note(self) -> Callable[[], None]:
+        """Look what is there before a sync of all; call the result behind it."""
+        latest = self._dispatched
+        if not self._loaded or self._read_only:
+            return lambda: None
+        older = tuple(each for each in self._marks if each != latest)
+        marks = self._marks if latest is None else (latest, *older)[:_KEPT_MARKS]
+        queues = list(self._queues.items())
+        kept = DurableQueueEnds(
+            {name: self._end_of(name) for name, _ in queues},
+            {name: queue.first for name, queue in queues},
+            self._settings.file_entries,
+            marks,
+        )
+        return lambda: self._keep(kept)
+
+    def _keep(self, kept: DurableQueueEnds) -> None:
+        """An older list is right too, as it asks for less: a full disk must not fail the sync."""
+        if kept == self._kept:
+            return
+        try:
+            write_kept(self._files, self._path, kept)
+            self._kept, self._marks = kept, kept.marks
+        except OSError as error:
+            _LOG.warning("%s: where queues end was not kept: %s", self._path, error)
+
+    # --- reading ---
+
+    def queues(self) -> Sequence[Queue]:
+        """Every queue that is there."""
+        self._ensure_loaded()
+        return list(self._queues)
+
+    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
+        """The first queue offset of a record at or behind ``minimum``, and the next to come."""
+        self._ensure_loaded()
+        found = self._queues.get(queue)
+        return None if found is None else found.bounds(minimum)
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        """At most ``count`` units from ``first`` on; none where the queue has none."""
+        self._ensure_loaded()
+        found = self._queues.get(queue)
+        return NO_UNITS if found is None else found.read(first, count)
+
+    def plain(self, queue: Queue, minimum: int, offset: int | None) -> PlainUnits | None:
+        """Where compiled code finds units; see :meth:`.SimpleQueue.plain`."""
+        found = self._queues.get(queue)
+        return None if found is None else found.plain(minimum, offset)
+
+    def kind(self, queue: Queue) -> str:
+        """``SimpleCQ`` or ``BatchCQ``."""
+        self._ensure_loaded()
+        found = self._queues.get(queue)
+        return (found if found is not None else self._maker.make(queue)).kind
+
+    def verifier(self, minimum: int, *, living: bool) -> Verifier:
+        """Begin a check of the files as they stand; see ``Verifiable``."""
+        from lakelog_queues.check.checkqueues import Checked, QueuesVerifier  # for operators only
+
+        grouping = self._grouping
+        topics, lights = grouping.batch_topics, grouping.light_queues
+        where = self._files, self._path, self._settings
+        return QueuesVerifier(Checked(*where, topics, lights, self._tombstones, minimum, living))
+
+    # --- the parts ---
+
+    def _ensure_loaded(self) -> None:
+        if not self._loaded:
+            self._load()
+
+    def _load(self) -> bool:
+        """Read where each queue ends; whether all of them look as they should."""
+        sound = True
+        loaded: dict[Queue, AnyQueue] = {}
+        for queue in self._maker.present():
+            sound &= queue.load(thorough=self._thorough)
+            if self._removed.owns(queue):
+                self._removed.take(queue)
+            elif not queue.is_empty():
+                loaded[queue.queue] = queue
+        self._queues = loaded
+        self._loaded = True
+        return sound
+
+    def _opened(self, queue: Queue) -> AnyQueue:
+        """The queue, made if it is not there."""
+        found = self._queues.get(queue)
+        if found is None:
+            self._removed.remove(queue)  # what is left of it must not be taken for the new one
+            found = self._made(queue)
+            if self._removed.owns(found) and not found.is_empty():  # its owner just removes it
+                self._removed.take(found)
+                found = self._made(queue)
+            self._queues[queue] = found
+        return found
+
+    def _made(self, queue: Queue) -> AnyQueue:
+        made = self._maker.make(queue)
+        made.load(thorough=self._thorough)
+        return made
+
+    def _sync(self, least_pages: int) -> None:
+        for queue in list(self._queues.values()):
+            queue.flush(least_pages)  # codes that are kept apart before the units that point there
+        self._maker.dirty.sync(least_pages)

@@ -1,0 +1,87 @@
+"""What was written and is not durable yet: ranges of files, and folders with new names."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from lakelog.files.filesystem import FileSystem
+from lakelog_queues.files.openfiles import OpenFiles
+
+PAGE_BYTES: Final = 4096
+_LEVELS: Final = 3
+"""A queue's folder is this far below the store's: kind, topic, queue id."""
+
+
+class DirtyFiles:
+    """Files to be synced; any thread may use it."""
+
+    def __init__(self, files: FileSystem, opened: OpenFiles) -> None:
+        self._files = files
+        self._opened = opened
+        self._ranges: dict[Path, tuple[int, int]] = {}
+        self._folders: set[Path] = set()
+        self._lock = Lock()
+
+    def wrote(self, path: Path, begin: int, end: int) -> None:
+        """Bytes ``begin`` to ``end`` of a file were written."""
+        with self._lock:
+            low, high = self._ranges.get(path, (begin, end))
+            self._ranges[path] = (min(low, begin), max(high, end))
+
+    def named(self, folder: Path) -> None:
+        """A name was added to or removed from ``folder``."""
+        with self._lock:
+            self._folders.add(folder)
+
+    def make_dir(self, folder: Path) -> None:
+        """Make a queue's folder now, and durable at the next sync of all.
+
+        A sync for each new folder would take seconds for thousands of queues. A power cut before
+        that takes the folder and all in it; the log is the truth, and they are built again.
+        """
+        self._files.make_dir(folder, durable=False)
+        self.named_above(folder)
+
+    def named_above(self, folder: Path) -> None:
+        """Names may be new in a queue's folder, its topic's, its kind's, and the store's."""
+        with self._lock:
+            self._folders.update((folder, *folder.parents[:_LEVELS]))
+
+    def forget(self, path: Path) -> None:
+        """A file is about to be removed."""
+        with self._lock:
+            self._ranges.pop(path, None)
+
+    def sync(self, least_pages: int) -> None:
+        """Make durable the files of which at least so many pages changed; 0 is all, and folders."""
+        for path in self._take(least_pages):
+            self._sync(path)
+        for folder in self._take_folders() if not least_pages else ():
+            with suppress(FileNotFoundError):  # removed meanwhile
+                self._files.sync_dir(folder)
+
+    def _take(self, least_pages: int) -> list[Path]:
+        with self._lock:
+            due = [
+                path
+                for path, (low, high) in self._ranges.items()
+                if high // PAGE_BYTES - low // PAGE_BYTES >= least_pages
+            ]
+            for path in due:
+                del self._ranges[path]
+            return due
+
+    def _take_folders(self) -> list[Path]:
+        with self._lock:
+            folders, self._folders = sorted(self._folders), set()
+            return folders
+
+    def _sync(self, path: Path) -> None:
+        try:
+            with self._opened.use(path) as file:
+                file.sync()
+        except FileNotFoundError:
+            return  # removed meanwhile

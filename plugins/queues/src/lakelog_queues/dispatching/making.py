@@ -1,0 +1,234 @@
+"""Makes the queues of a store directory: which kind, in which folder, with which files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import UNIT_BYTES
+from lakelog_queues.dispatching.dirty import DirtyFiles
+from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
+from lakelog_queues.files.aside import QueueFolderKind, queues_with_odd, set_odd_aside
+from lakelog_queues.files.batchqueue import BatchQueue
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.replaced import ReplacedPlaces
+from lakelog_queues.files.simplequeue import SimpleQueue
+from lakelog_queues.files.unitfiles import UnitFiles
+from lakelog_queues.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
+
+DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
+
+_UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+_NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+"""A folder that is not there, in which another queue of the topic is, or that is a link."""
+_NOWHERE: Final = "left-out"
+"""A folder that is never there."""
+
+AnyQueue: TypeAlias = SimpleQueue | BatchQueue
+
+
+class QueueMaker:
+    """Everything that queues have in common.
+
+    :ivar opened: the open files of all queues
+    :ivar dirty: what of them is not durable yet
+    :ivar replaced: which units of all queues lead to records that a repair made
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        settings: ConsumeQueueSettings,
+        batch_topics: Collection[str],
+        *,
+        read_only: bool,
+    ) -> None:
+        self.opened = OpenFiles(files, write=not read_only)
+        self.dirty = DirtyFiles(files, self.opened)
+        self.replaced = ReplacedPlaces()
+        self._files = files
+        self._path = path
+        self._settings = settings
+        self._batch_topics = batch_topics
+        self._read_only = read_only
+        self._left_out: frozenset[Queue] = frozenset()
+
+    def set_odd_aside(self, kept_entries: int) -> bool:
+        """Move files that cannot be right to the quarantine; whether there were any.
+
+        :param kept_entries: what the setting ``file_entries`` was when it is known to have been
+            right; 0 where nobody knows
+
+        Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+        """
+        return bool(set_odd_aside(self._files, self._path, self._kinds(kept_entries)))
+
+    def leave_out_odd(self, kept_entries: int) -> bool:
+        """The same for readers: look at no files of such queues any more."""
+        odd = queues_with_odd(self._files, self._path, self._kinds(kept_entries))
+        self._left_out |= odd
+        return bool(odd)
+
+    def make(self, queue: Queue) -> AnyQueue:
+        """A queue that is still to be loaded."""
+        return self._batch(queue) if queue[0] in self._batch_topics else self._simple(queue)
+
+    def append(self, queue: AnyQueue, group: QueueUnits | PackedUnits) -> None:
+        """Let a queue take what it gets from a batch; raises ``OSError``."""
+        if isinstance(group, QueueUnits):
+            queue.append(group.units, group.store_times_ms)
+        elif not (isinstance(queue, SimpleQueue) and queue.follow(group.raw, group.first)):
+            self.append(queue, group.unpacked())
+
+    def present(self) -> Iterator[AnyQueue]:
+        """The queues that have a folder, still to be loaded."""
+        for queue in _queues(self._path / CONSUMEQUEUE_DIR):
+            if queue[0] not in self._batch_topics:
+                yield self._simple(queue)
+        for queue in _queues(self._path / BATCHCONSUMEQUEUE_DIR):
+            if queue[0] in self._batch_topics:
+                yield self._batch(queue)
+
+    def folders(self, queue: Queue) -> list[Path]:
+        """Where files of a queue may stand."""
+        return [self._path.joinpath(name, queue[0], str(queue[1])) for name in DIRECTORIES]
+
+    def leave_out(self, queue: Queue) -> None:
+        """Look at no files of a queue any more."""
+        self._left_out |= {queue}
+
+    def remove_folders(self, queue: Queue) -> None:
+        """Remove all that is there of a queue, durably; raises ``OSError``, and may come again.
+
+        The folder of units goes last: as long as anything is there, the queue is among
+        :meth:`present`, or it is one of batches.
+        """
+        for folder in sorted(self.folders(queue), key=lambda each: each.parts[-3] in _UNITS):
+            for name, _ in self._files.list(folder):
+                self._remove(folder / name)
+            if self._remove_dir(folder):
+                self._remove_dir(folder.parent)
+            for each in (folder, *folder.parents[:2]):
+                if each.is_dir():
+                    self._files.sync_dir(each)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the folders of a topic in which no queue is left; raises ``OSError``."""
+        for name in DIRECTORIES:
+            folder = self._path / name / topic
+            if self._remove_dir(folder):
+                self._files.sync_dir(folder.parent)
+
+    def _remove_dir(self, folder: Path) -> bool:
+        """Whether it was there, and nothing in it."""
+        try:
+            self._files.remove_dir(folder)
+        except OSError as error:
+            if error.errno not in _NOT_TO_GO:
+                raise
+            return False
+        return True
+
+    def _remove(self, path: Path) -> None:
+        self.dirty.forget(path)
+        with suppress(FileNotFoundError):
+            self._files.unlink(path)
+        self.opened.drop(path)  # behind it: a sync by another thread may have opened it again
+
+    def _kinds(self, kept_entries: int) -> tuple[QueueFolderKind, ...]:
+        """What files may stand there."""
+        settings = self._settings
+        proved = kept_entries == settings.file_entries
+        size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
+        ext_size = settings.ext_file_size_bytes
+        return (
+            QueueFolderKind(
+                CONSUMEQUEUE_DIR, size, UNIT_BYTES, "consume-queue.file_entries", proved
+            ),
+            QueueFolderKind(
+                *(CONSUMEQUEUE_EXT_DIR, ext_size, 1, "consume-queue.ext_file_size_bytes"),
+                gapless=True,
+            ),
+            QueueFolderKind(
+                BATCHCONSUMEQUEUE_DIR,
+                *(batch_size, BATCH_UNIT_BYTES, "consume-queue.batch_file_size_bytes"),
+                gapless=True,
+            ),
+        )
+
+    def _places(self, queue: Queue) -> list[Path]:
+        """Where files of a queue are looked for."""
+        folders = self.folders(queue)
+        return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
+
+    def _simple(self, queue: Queue) -> SimpleQueue:
+        folder, ext_folder, _ = self._places(queue)
+        unit_files = UnitFiles(
+            self._files, self.opened, self.dirty, folder, self._settings.file_entries
+        )
+        ext = None
+        if self._settings.ext_enabled or ext_folder.is_dir():
+            from lakelog_queues.files.ext import ExtFiles  # most stores never need it
+
+            ext = ExtFiles(
+                self._files,
+                ext_folder,
+                self._settings.ext_file_size_bytes,
+                self._read_only,
+                self.opened,
+            )
+        replaces = queue[0] == REPAIRED_TOPIC
+        made = SimpleQueue(
+            queue,
+            unit_files,
+            ext,
+            ext_writes=self._settings.ext_enabled,
+            read_only=self._read_only,
+            replaced=None if replaces else self.replaced,
+        )
+        if replaces:
+            self.replaced.watch(queue, made)
+        return made
+
+    def _batch(self, queue: Queue) -> BatchQueue:
+        from lakelog_queues.files.batchfiles import BatchQueueFiles  # most stores never need it
+
+        batch_files = BatchQueueFiles(
+            self._files,
+            self._places(queue)[2],
+            self._settings.batch_file_size_bytes,
+            self._read_only,
+            self.opened,
+        )
+        return BatchQueue(queue, batch_files, read_only=self._read_only)
+
+
+def topics_with_batches(path: Path) -> frozenset[str]:
+    """Topics that have queues of batches and no others, whether a configuration says so or not."""
+    return frozenset(_folders(path / BATCHCONSUMEQUEUE_DIR)) - frozenset(
+        _folders(path / CONSUMEQUEUE_DIR)
+    )
+
+
+def _queues(root: Path) -> Iterator[Queue]:
+    for topic in _folders(root):
+        for name in _folders(root / topic):
+            if name.isdecimal() and name.isascii():
+                yield topic, int(name)
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,61 @@
+"""Units that a reader keeps in memory, because no file may be changed, or no file has them yet."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from lakelog.format.queue_units import NONE, UNIT, RawUnits, alike
+from lakelog_queues.files.openfiles import Place
+from lakelog_queues.files.unitfiles import UnitFiles
+
+Held: TypeAlias = tuple[int, RawUnits]
+
+
+class Overlay:
+    """A run of units that ends a queue; changed by one thread, read by any."""
+
+    __slots__ = ("_held", "_room")
+
+    def __init__(self, start: int) -> None:
+        self._held: Held = (start, NONE)
+        self._room = NONE
+
+    def held(self) -> Held:
+        """Queue offset of the first unit that is held, and the units, as of one moment."""
+        return self._held
+
+    def append(self, units: RawUnits) -> None:
+        """Hold more."""
+        start, before = self._held
+        length = len(before) + len(units)
+        if length > len(self._room):
+            self._room = np.empty(max(length, 2 * len(self._room)), UNIT)
+            self._room[: len(before)] = before
+        self._room[len(before) : length] = units
+        self._held = (start, self._room[:length])
+
+    def cut(self, end: int) -> None:
+        """Hold nothing from queue offset ``end`` on; what is held starts there at the latest."""
+        start, units = self._held
+        self._room = units[: max(0, end - start)].copy()
+        self._held = (min(start, end), self._room)
+
+    def drop_written(self, files: UnitFiles) -> None:
+        """Let go of the first units, as far as an owner has written them to files by now."""
+        start, held = self._held
+        written = files.read(start, len(held))
+        same = alike(written, held[: len(written)])
+        count = len(same) if same.all() else int(same.argmin())
+        if count:
+            self._room = held[count:].copy()
+            self._held = (start + count, self._room)
+
+    def place(self, offset: int, files: UnitFiles) -> Place:
+        """Where the unit of a queue offset stands, here or in the files before."""
+        start, held = self._held
+        if offset >= start:
+            return held[offset - start :].view(np.uint8), 0, start + len(held) - offset
+        source, position, room = files.held(offset)
+        return source, position, min(room, start - offset)

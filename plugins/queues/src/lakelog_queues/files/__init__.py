@@ -1,0 +1,1 @@
+"""Files of consume queues, queues of batches, and tags codes that are kept apart."""

@@ -1,0 +1,257 @@
+"""The files of one queue of batches: units of 46 bytes, found by the queue offset they begin with.
+
+Their numbers in the files mean nothing, since a unit stands for several messages. Source:
+RocketMQ's ``BatchConsumeQueue``; docs/format/batchconsumequeue.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from lakelog.errors import StoreReadOnly
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.units import Units
+from lakelog_queues.files.batchfolder import SizedFiles
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.units.batchunits import (
+    NONE,
+    UNIT,
+    UNIT_BYTES,
+    Longs,
+    RawUnits,
+    pack,
+    readable,
+    unpack,
+    valid_length,
+)
+
+_SCANNED_AT_ONCE: Final = 1 << 14
+_FIRST_LOOK: Final = 64
+_CHECKED_FILES: Final = 3
+"""Files at the end that are looked through at open, as in RocketMQ's own recovery."""
+
+
+class BatchQueueFiles:
+    """One directory; one thread appends, any thread reads.
+
+    :param file_size_bytes: length of every file, a multiple of 46
+    :param read_only: nothing on disk is changed or made; files may grow meanwhile
+    :param opened: open files that queues share; without it, this one keeps two of its own open
+
+    Raises :class:`~lakelog.errors.CorruptQueue` for files of other lengths, or gaps between them.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        file_size_bytes: int,
+        read_only: bool = False,
+        opened: OpenFiles | None = None,
+    ) -> None:
+        if file_size_bytes <= 0 or file_size_bytes % UNIT_BYTES:
+            raise ValueError(f"file_size_bytes is {file_size_bytes}, not a multiple of 46")
+        self._folder = SizedFiles(
+            files, directory, file_size_bytes, read_only=read_only, opened=opened
+        )
+        self._in_file = file_size_bytes // UNIT_BYTES
+        self._read_only = read_only
+        self._there = (0, 0)  # numbers of the first unit and of the next to come, as one value
+        self._load()
+
+    @property
+    def end_physical(self) -> int:
+        """Physical offset behind the last unit's record, in bytes; 0 if there is none."""
+        last = self._last()
+        return int(last["offset"][0]) + int(last["size"][0]) if len(last) else 0
+
+    @property
+    def last_physical(self) -> int:
+        """Physical offset of the last unit's record, in bytes; -1 if there is none.
+
+        It is what RocketMQ gives as the maximum physical offset of a queue of batches.
+        """
+        last = self._last()
+        return int(last["offset"][0]) if len(last) else -1
+
+    def before(self, offset: int) -> int:
+        """Physical offset of the last unit's record before ``offset``; 0 if there is none."""
+        first, end = self._now()
+        at = self._search("offset", offset, first, end)
+        found = self._raw(at - 1, at) if at > first else NONE
+        return int(found["offset"][0]) if len(found) else 0
+
+    def append(self, units: Units, store_times_ms: Longs) -> None:
+        """Write units in the order of the log; one write for each file.
+
+        Units of records that are not behind the last unit's change nothing, and neither do those
+        that no reader could pass (no message, or more than 32,767; size 0; offsets below 0).
+        """
+        self._check_writable()
+        before = np.concatenate([[self.last_physical], units.offsets[:-1]]).astype(np.int64)
+        new = readable(units) & (units.offsets > np.maximum.accumulate(before))
+        raw = pack(units[new], store_times_ms[new])
+        while len(raw):
+            first, end = self._there
+            count = self._in_file - end % self._in_file
+            self._folder.write(end * UNIT_BYTES, raw[:count].tobytes())
+            self._there = (first, end + len(raw[:count]))
+            raw = raw[count:]
+
+    def read(self, first_queue_offset: int, count: int) -> Units:
+        """At most ``count`` units, from the one that holds ``first_queue_offset`` on.
+
+        None where that is outside of the queue; where it is in a gap, from the next unit on.
+        """
+        first, end = self._now()
+        at = self._number_of(first_queue_offset, first, end)
+        return unpack(self._raw(at, min(end, at + max(0, count)) if at >= first else at))
+
+    def bounds(self, minimum: int) -> tuple[int, int]:
+        """The first queue offset that is there and the next that will be; 0 and 0 without units.
+
+        :param minimum: the log's first byte; units of records before it are not there
+        """
+        first, end = self._now()
+        last = self._raw(end - 1, end) if end > first else NONE
+        if not len(last):
+            return 0, 0
+        maximum = int(last["base_offset"][0]) + int(last["batch_size"][0])
+        at = self._search("offset", minimum, first, end)
+        found = self._raw(at, at + 1) if at < end else NONE
+        return (int(found["base_offset"][0]) if len(found) else maximum), maximum
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop units of records at or behind the physical offset ``end_offset``, durably."""
+        self._check_writable()
+        first, end = self._there
+        kept = self._search("offset", end_offset, first, end)
+        if kept < end:
+            self._there = (first, kept) if kept > first else (0, 0)
+            self._folder.cut(kept * UNIT_BYTES)
+
+    def retreat(self, minimum: int) -> bool:
+        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+
+        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        """
+        first, end = self._there
+        for base in self._folder.bases[:-1]:
+            behind = base // UNIT_BYTES + self._in_file
+            if self._field("offset")(behind - 1) >= minimum:
+                break
+            first = max(first, behind)
+        self._there = (first, end)
+        return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
+
+    def remove_front(self) -> int:
+        """Remove the files that were given up; how many."""
+        return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # up to it, it says
+
+    def cut_at_strange(self) -> None:
+        """Drop units from the first that cannot be right; looks at all, which must ascend."""
+        first, end = self._there
+        at, reached = first, -1
+        while at < end:
+            raw = self._raw(at, min(end, at + _SCANNED_AT_ONCE))
+            whole = raw[: valid_length(raw)]
+            offsets = whole["offset"].astype(np.int64)
+            strange = np.diff(offsets, prepend=reached) <= 0
+            if strange.any() or len(whole) < min(end - at, _SCANNED_AT_ONCE):
+                at += max(0, int(strange.argmax()) - 1) if strange.any() else len(whole)
+                self._there = (first, at) if at > first else (0, 0)
+                self._folder.cut(at * UNIT_BYTES)
+                return
+            at, reached = at + len(whole), int(offsets[-1])
+
+    def distrust(self) -> None:
+        """Sync all of it at the next flush."""
+        self._folder.distrust()
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Make durable the files of which at least so many pages changed; 0 is all."""
+        self._folder.flush(least_pages)
+
+    def close(self) -> None:
+        """Let go of the files; nothing is synced."""
+        self._folder.close()
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise StoreReadOnly("the store was opened for reading", path=self._folder.directory)
+
+    def _load(self) -> None:
+        self._folder.load()
+        bases = self._folder.bases
+        if not bases:
+            self._there = (0, 0)
+            return
+        start = bases[-_CHECKED_FILES:][0] // UNIT_BYTES
+        self._there = (bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
+        if not self._read_only:
+            self._folder.cut(self._there[1] * UNIT_BYTES)
+            self._there = self._there if self._folder.bases else (0, 0)
+
+    def _scan(self, at: int, look: int) -> int:
+        """Number of the first place at or behind ``at`` where no unit stands."""
+        while True:
+            end = min(at + look, at + self._in_file - at % self._in_file)
+            found = valid_length(self._raw(at, end))
+            at += found
+            if not found or at < end:
+                return at
+            look = _SCANNED_AT_ONCE
+
+    def _now(self) -> tuple[int, int]:
+        """What can be read; a reader looks at the files again for what another process wrote."""
+        if self._read_only:
+            first, end = self._there
+            if end > first and not len(self._raw(first, first + 1)):
+                self._load()  # files at the front are gone
+            elif end > first:
+                self._there = (first, self._scan(end, _FIRST_LOOK))
+            else:
+                self._load()
+        return self._there
+
+    def _last(self) -> RawUnits:
+        first, end = self._now()
+        return self._raw(end - 1, end) if end > first else NONE
+
+    def _raw(self, begin: int, end: int) -> RawUnits:
+        """Units by their numbers; fewer where files end."""
+        parts = []
+        while begin < end:
+            count = min(end - begin, self._in_file - begin % self._in_file)
+            data = self._folder.read(begin * UNIT_BYTES, count * UNIT_BYTES)
+            parts.append(np.frombuffer(data, UNIT, len(data) // UNIT_BYTES))
+            if len(parts[-1]) < count:
+                break
+            begin += count
+        return parts[0] if len(parts) == 1 else np.concatenate([NONE, *parts])
+
+    def _search(self, field: str, value: int, first: int, end: int) -> int:
+        """Number of the first unit whose ``field``, which ascends, is ``value`` or more."""
+        return bisect_left(range(end), value, first, end, key=self._field(field))
+
+    def _field(self, field: str) -> Callable[[int], int]:
+        def of(number: int) -> int:
+            raw = self._raw(number, number + 1)
+            return int(raw[field][0]) if len(raw) else -1  # gone from the front meanwhile
+
+        return of
+
+    def _number_of(self, queue_offset: int, first: int, end: int) -> int:
+        """Number of the unit that holds a queue offset; ``end`` if none does or follows it."""
+        at = self._search("base_offset", queue_offset, first, end)
+        before = self._raw(at - 1, at) if at > first else NONE
+        if not len(before):
+            exact = at < end and self._field("base_offset")(at) == queue_offset
+            return at if exact else end
+        behind = int(before["base_offset"][0]) + int(before["batch_size"][0])
+        return at - 1 if queue_offset < behind else at

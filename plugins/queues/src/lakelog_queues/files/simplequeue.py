@@ -1,0 +1,398 @@
+"""One simple queue: units in files, and for a reader those in memory that follow them.
+
+One thread changes it, any thread reads it: what is new can be seen once it was written.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import (
+    NONE,
+    RawUnits,
+    alike,
+    filler,
+    is_filler,
+    join,
+    pack,
+    unpack,
+)
+from lakelog.format.units import Units
+from lakelog_queues.dispatching.overlay import Overlay
+from lakelog_queues.dispatching.placement import placed
+from lakelog_queues.files.openfiles import PlainUnits
+from lakelog_queues.files.search import end_of_last, first_behind, first_real, last_real
+from lakelog_queues.files.unitfiles import UnitFiles
+
+if TYPE_CHECKING:
+    from lakelog_queues.files.ext import ExtFiles
+    from lakelog_queues.files.replaced import ReplacedPlaces
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOKED_UP_AT_ONCE: Final = 4096
+
+
+class SimpleQueue:
+    """Units of 20 bytes.
+
+    :ivar queue: topic and queue id
+    :ivar first: queue offset of the first unit that is held, fillers included
+    :ivar end: behind the last one
+    :ivar reached: physical offset behind the last record that has a unit; 0 without one
+
+    :param replaced: which units lead to records that a repair made; ``None`` for these themselves
+    """
+
+    kind: Final = "SimpleCQ"
+    __slots__ = (
+        "_ext",
+        "_ext_writes",
+        "_files",
+        "_memory",
+        "_minimum",
+        "_replaced",
+        "end",
+        "first",
+        "queue",
+        "reached",
+    )
+
+    def __init__(
+        self,
+        queue: Queue,
+        files: UnitFiles,
+        ext: ExtFiles | None = None,
+        *,
+        ext_writes: bool = False,
+        read_only: bool = False,
+        replaced: ReplacedPlaces | None = None,
+    ) -> None:
+        self.queue = queue
+        self.first = 0
+        self.end = 0
+        self.reached = 0
+        self._files = files
+        self._ext = ext
+        self._ext_writes = ext_writes and not read_only
+        self._memory = Overlay(0) if read_only else None
+        self._minimum = (-1, -1, 0)
+        self._replaced = replaced
+
+    def load(self, *, thorough: bool) -> bool:
+        """Find out what the files hold; whether nothing looks odd about them.
+
+        :param thorough: look at all files, and remove what a crash left behind the last unit
+        """
+        sound = self._files.load()
+        self.first = self._files.bases[0] if self._files.bases else 0
+        self.end = self._files.end(thorough=thorough)
+        if is_filler(self._files.read(self.end - 1, 1) if self.end > self.first else NONE).any():
+            last = last_real(self._files.read, self.first, self.end)
+            self.end = self.end if last is None else last + 1  # a hole is filled with what follows
+        if self._memory is not None:
+            self._memory = Overlay(self.end)
+        elif thorough or not sound:
+            self._files.cut(self.end)
+        self._set_reached()
+        if thorough and self._ext is not None:
+            self._cut_at_lost_code(self._ext)
+        return sound
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to say about it, not even where it ends."""
+        return not self.end and (self._memory is not None or not self._files.bases)
+
+    # --- reading ---
+
+    def bounds(self, minimum: int) -> tuple[int, int]:
+        """The first queue offset of a record at or behind ``minimum``, and the end."""
+        at, first, end = self._minimum
+        if at != minimum and self._memory is not None:
+            self._look_for_front()
+        if at != minimum or first < self.first or end > self.end or first >= end:
+            first, end = self._find(minimum), self.end
+            self._minimum = (minimum, first, end)
+        return min(first, self.end), self.end
+
+    def plain(self, minimum: int, offset: int | None) -> PlainUnits | None:
+        """What :meth:`bounds` found last, and where a unit stands; ``None``: go the plain way.
+
+        :param offset: of that unit; ``None`` is the first one
+        """
+        (at, first, known), end = self._minimum, self.end
+        if at != minimum or not self.first <= first < known <= end:
+            return None
+        if self._ext or (self._replaced and self._replaced.queues):
+            return None
+        offset = first if offset is None else offset
+        if not first <= offset < end:
+            return None
+        memory = self._memory
+        held = self._files.held(offset) if memory is None else memory.place(offset, self._files)
+        return first, end, *held
+
+    def _look_for_front(self) -> None:
+        """The log's owner may have deleted files since they were listed."""
+        if self.first < self.end and not len(self._raw(self.first, 1)):
+            self._files.load()
+            self.first = max([self.first, *self._files.bases[:1]])
+
+    def read(self, first: int, count: int) -> Units:
+        """At most ``count`` units from ``first`` on; codes are looked up where they are kept.
+
+        Fillers are left out, and units that lead to what replaces a lost record; where only they
+        are, it goes on behind them.
+        """
+        raw = self._raw(first, count)
+        units = unpack(raw, first)
+        fills = self._fills(raw)
+        if fills.any():
+            units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
+        if self._ext is None or not len(units):
+            return units
+        kept = self._ext.is_address(units.tags_codes)
+        if kept.any():
+            units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
+        return units
+
+    def oldest(self) -> int | None:
+        """Physical offset of the record of the first unit; ``None`` where there is no unit."""
+        found = first_real(self._raw, self.first, self.end)
+        return None if found is None else int(self._raw(found, 1)[0]["offset"])
+
+    def _behind(self, first: int, count: int) -> Units:
+        """At most ``count`` units behind fillers."""
+        found = first_real(self._raw, first, self.end, self._fills)
+        if found is None or count <= 0:
+            return unpack(NONE, first)
+        raw = self._raw(found, count)
+        return unpack(raw, found)[np.flatnonzero(~self._fills(raw))]
+
+    def _fills(self, raw: RawUnits) -> NDArray[np.bool_]:
+        """Which units stand for records that are lost."""
+        fills = is_filler(raw)
+        replacements = self._replaced.now() if self._replaced is not None else None
+        return fills | replacements.are_led_to(raw) if replacements else fills
+
+    def _raw(self, first: int, count: int) -> RawUnits:
+        """Units of files and memory, between ``first`` of the queue and its end."""
+        stop = min(first + count, self.end)
+        if first < self.first or first >= stop:
+            return NONE
+        if self._memory is None:
+            return self._files.read(first, stop - first)
+        start, held = self._memory.held()
+        if first >= start:
+            return held[first - start : stop - start]
+        return join(self._files.read(first, min(stop, start) - first), held[: max(0, stop - start)])
+
+    def before(self, offset: int) -> int:
+        """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
+        last = last_real(self._raw, self.first, self._find(offset))
+        return int(self._raw(last, 1)[0]["offset"]) if last is not None else 0
+
+    def _find(self, offset: int) -> int:
+        """The first unit of a record at or behind a physical offset."""
+        return first_behind(self._raw, self.first, self.end, offset)
+
+    # --- appending ---
+
+    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+        """Take units in the order of the log; those that are there already change nothing."""
+        ends = units.offsets + units.sizes
+        if ends[0] <= self.reached:
+            self._check(units[ends <= self.reached])
+            new = ends > self.reached
+            units, store_times_ms = units[new], store_times_ms[new]
+        if len(units):
+            self._take(units, store_times_ms)
+
+    def follow(self, raw: RawUnits, first: int) -> bool:
+        """Take units that follow one another from ``first`` on, as they stand in a file.
+
+        Whether that could be done: they are new, and the queue ends there.
+        """
+        end = int(raw["offset"][0]) + int(raw["size"][0])
+        if first != self.end or not 0 < self.reached < end or self._ext_writes:
+            return False
+        self._store(raw)
+        self.reached = int(raw["offset"][-1]) + int(raw["size"][-1])
+        return True
+
+    def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+        before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
+        end = self.end + len(before)
+        reached = self.reached or int(units.offsets[0])
+        if units.queue_offsets[0] > end and self._fills(self._raw(self.end - 1, 1)).any():
+            # A crash can leave only some of the units that lead to what replaces lost records.
+            reached = end_of_last(self._raw, self.first, self.end, self._fills)
+        places = placed(self.queue, units, end, reached)
+        raw = pack(units)
+        if self._ext is not None and self._ext_writes:
+            raw["tags_code"] = self._ext.append(units.tags_codes, store_times_ms)
+        if places is not None and places[-1] >= end + len(raw):
+            there, raw = raw, filler(int(places[-1]) + 1 - end)
+            raw[places - end] = there
+            if self._replaced is not None:
+                self._replaced.now().lead(raw, places - end, units, reached)
+        if len(before) and not self.first and self._replaced is not None:
+            self._replaced.lead_front(before, int(units.offsets[0]))
+        self._store(join(before, raw) if len(before) else raw)
+        self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
+
+    def _begin(self, queue_offset: int) -> RawUnits:
+        """Start a queue without units at ``queue_offset``; the fillers that go before it."""
+        if self._memory is not None:
+            self._memory = Overlay(queue_offset)
+            self.first = self.end = queue_offset
+            return NONE
+        base = self._files.base(queue_offset)
+        if self._files.bases != [base]:
+            self._files.cut(0)
+        self.first = self.end = base
+        return filler(queue_offset - base)
+
+    def _store(self, raw: RawUnits) -> None:
+        if self._memory is None:
+            self._files.write(self.end, raw)
+        else:
+            self._memory.append(raw)
+        self.end += len(raw)
+        if self._memory is not None:
+            self._memory.drop_written(self._files)
+
+    # --- what comes again ---
+
+    def _check(self, again: Units) -> None:
+        """Units that should be here: where one is not, the queue is damaged from there on.
+
+        What is cut comes again too, because a log is dispatched in order, and to its end.
+        """
+        again = self._of_this_life(again)
+        if not len(again) or self._stand_at(again.queue_offsets, again):
+            return
+        low = self._find(int(again.offsets[0]))
+        span = self._raw(low, self._find(int(again.offsets[-1]) + 1) - low)
+        real = np.flatnonzero(~is_filler(span))
+        places = np.searchsorted(span["offset"][real].astype(np.int64), again.offsets)
+        near = span[real[np.minimum(places, len(real) - 1)]] if len(real) else filler(len(again))
+        there = alike(near, pack(again))
+        if not there.all():
+            missing = int(there.argmin())
+            _LOG.warning(
+                "queue %s/%d lacks the record at %d; it is built again from there",
+                *self.queue,
+                int(again.offsets[missing]),
+            )
+            before = int(places[missing])
+            self._cut(low + (int(real[before - 1]) + 1 if before else 0))
+
+    def _of_this_life(self, again: Units) -> Units:
+        """Leave out records that are older than the one at queue offset 0.
+
+        They are of a topic that was deleted, and made again, by RocketMQ, which keeps no tombstone.
+        """
+        first = NONE if self.first else self._raw(0, 1)
+        if not len(first) or self._fills(first).any():
+            return again
+        return again[again.offsets >= int(first["offset"][0])]
+
+    def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
+        low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
+        if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
+            return False
+        there = self._raw(low, high - low)
+        same = len(there) == high - low and alike(there[queue_offsets - low], pack(again)).all()
+        return bool(same)
+
+    # --- forgetting ---
+
+    def retreat(self, minimum: int) -> bool:
+        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+
+        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        """
+        bases = self._files.bases
+        if self._memory is not None or not bases:
+            return False
+        for base, behind in pairwise(bases):
+            last = last_real(self._raw, base, behind)
+            if last is not None and int(self._raw(last, 1)[0]["offset"]) >= minimum:
+                break
+            self.first = max(self.first, behind)
+        self._minimum = (-1, -1, 0)
+        return bases[0] < self.first
+
+    def remove_front(self) -> int:
+        """Remove the files that were given up, and those of codes with them; how many."""
+        removed = self._files.remove_before(self.first)
+        if self._ext is None or not removed:
+            return removed
+        codes = self._raw(self.first, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+        kept = codes[self._ext.is_address(codes)]
+        return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the units of records at or behind a physical offset."""
+        if self.reached > end_offset:
+            self._cut(self._find(end_offset))
+
+    def _cut(self, end: int) -> None:
+        self._minimum = (-1, -1, 0)
+        last = last_real(self._raw, self.first, min(end, self.end))
+        end = 0 if last is None else last + 1
+        self.end = min(self.end, end)
+        if self._memory is not None:
+            self._memory.cut(end)
+        else:
+            self._files.cut(end)
+        self.first = min(self.first, end)
+        self._set_reached()
+        if self._ext is not None and self._memory is None:
+            self._cut_ext(self._ext)
+
+    def _cut_at_lost_code(self, ext: ExtFiles) -> None:
+        """Keep no unit whose code a crash took away, nor any behind it: they are built again."""
+        for at in range(self.first, self.end, _LOOKED_UP_AT_ONCE):
+            codes = self._raw(at, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+            if (lost := ext.first_lost(codes, self.queue)) is not None:
+                self._cut(at + lost)
+                return
+
+    def _cut_ext(self, ext: ExtFiles) -> None:
+        last = self._raw(self.end - 1, 1)["tags_code"].astype(np.int64)
+        if not len(last) or ext.is_address(last).all():
+            ext.truncate_after(int(last[0]) if len(last) else None)
+
+    def _set_reached(self) -> None:
+        self.reached = end_of_last(self._raw, self.end - 1, self.end)
+
+    def remove(self) -> None:
+        """Forget everything, files and all."""
+        self._cut(0)
+
+    def distrust(self, durable_end: int) -> None:
+        """Sync it at the next flush: who wrote it may have died before a sync.
+
+        :param durable_end: queue offset up to which it is known to be durable
+        """
+        self._files.distrust(durable_end)
+        if self._ext is not None:
+            self._ext.distrust()
+
+    def flush(self, least_pages: int) -> None:
+        """Sync codes that are kept apart; unit files are synced together."""
+        if self._ext is not None:
+            self._ext.flush(least_pages)
+
+    def close(self) -> None:
+        """Let go of files."""
+        self._files.close()
+        if self._ext is not None:
+            self._ext.close()

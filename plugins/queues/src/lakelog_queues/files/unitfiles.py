@@ -1,0 +1,261 @@
+"""The files of one simple queue: units by their queue offset, in files of one size.
+
+A file is named by the offset in bytes of its first unit, in 20 digits, and has its full length from
+the start, sparse. It is written by ``pwrite`` only, so that a full disk is an error and no signal.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from lakelog.errors import CorruptQueue
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.layout import segment_name
+from lakelog.format.queue_units import (
+    NONE,
+    UNIT,
+    UNIT_BYTES,
+    RawUnits,
+    join,
+    ordered_length,
+    valid_length,
+)
+from lakelog_queues.dispatching.dirty import DirtyFiles
+from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, Place
+
+_FIRST_LOOK: Final = 512
+_LONGEST_LOOK: Final = 1 << 16
+
+
+class UnitFiles:
+    """One directory; written by one thread, read by any.
+
+    :ivar bases: queue offset of the first unit of each file, in order, without a gap
+    """
+
+    __slots__ = (
+        *("_dirty", "_entries", "_files", "_latest", "_opened", "_paths"),
+        *("bases", "directory"),
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        opened: OpenFiles,
+        dirty: DirtyFiles,
+        directory: Path,
+        entries: int,
+    ) -> None:
+        self._files = files
+        self._opened = opened
+        self._dirty = dirty
+        self._entries = entries
+        self._paths: dict[int, Path] = {}
+        self._latest: tuple[int, CachedFile | None] = 0, None
+        self.directory = directory
+        self.bases: list[int] = []
+
+    def load(self) -> bool:
+        """List the files; whether none is missing between them.
+
+        Behind a gap, none counts. Raises :class:`~lakelog.errors.CorruptQueue`.
+        """
+        found = segment_files(self.directory, self._files.list(self.directory))
+        bases = [self._base_of(file) for file in found]
+        whole = [base for at, base in enumerate(bases) if base == bases[0] + at * self._entries]
+        self.bases = whole
+        return len(whole) == len(bases)
+
+    def end(self, *, thorough: bool) -> int:
+        """Queue offset behind the last unit; looks at the last file only, unless ``thorough``.
+
+        Then units must be of records that follow one another in the log, too.
+        """
+        if not self.bases:
+            return 0
+        if thorough:
+            return self._whole_end()
+        for base in reversed(self.bases):
+            end = self._end_in(base)
+            if end > base:
+                return end
+        return self.bases[0]
+
+    def read(self, first: int, count: int) -> RawUnits:
+        """Units as they stand; fewer where files end."""
+        parts = []
+        while count > 0:
+            base = self.base(first)
+            size = min(count, base + self._entries - first)
+            part = self._read_in(base, first, size)
+            parts.append(part)
+            if len(part) < size:
+                break
+            first, count = first + size, count - size
+        return parts[0] if len(parts) == 1 else join(*parts) if parts else NONE
+
+    def held(self, first: int) -> Place:
+        """Where the unit of queue offset ``first`` stands, if its file is open."""
+        base, opened = self._latest
+        within = first - base
+        if opened is None or opened.dropped or not 0 <= within < self._entries:
+            base = self.base(first)
+            within, opened = first - base, self._opened.held(self.path(base))
+            self._latest = base, opened
+        if opened is None:
+            return NOT_HELD
+        return opened, within * UNIT_BYTES, self._entries - within
+
+    def write(self, first: int, units: RawUnits) -> None:
+        """Write units from queue offset ``first`` on; one write for each file."""
+        done = 0
+        while done < len(units):
+            at = first + done
+            base = self.base(at)
+            part = units[done : done + base + self._entries - at]
+            self._write_in(base, at, part)
+            done += len(part)
+
+    def cut(self, end: int) -> None:
+        """Remove units from queue offset ``end`` on, durably: nothing of them can show up again."""
+        gone = [base for base in reversed(self.bases) if base >= end]
+        for base in gone:
+            self._remove(base)
+        if gone:
+            self._files.sync_dir(self.directory)
+        if self.bases:
+            self._wipe(self.bases[-1], end)
+
+    def remove_before(self, first: int) -> int:
+        """Remove the files that hold nothing from queue offset ``first`` on; how many.
+
+        From the oldest on, each durably gone before the next, so that no crash leaves a gap; the
+        last one stays.
+        """
+        removed = 0
+        while len(self.bases) > 1 and self.bases[0] + self._entries <= first:
+            self._remove(self.bases[0])
+            self._files.sync_dir(self.directory)
+            removed += 1
+        return removed
+
+    def wipe_rest(self, end: int) -> None:
+        """Zero what a crash may have left behind ``end`` in the file that it stands in."""
+        if self.bases and end < self.bases[-1] + self._entries:
+            self._wipe(self.bases[-1], end)
+
+    def distrust(self, durable_end: int = 0) -> None:
+        """Sync the files that hold units from queue offset ``durable_end`` on at the next flush."""
+        due = [base for base in self.bases if base + self._entries > durable_end]
+        if due:
+            self._dirty.named_above(self.directory)
+        for base in due:
+            self._dirty.wrote(self.path(base), 0, self._entries * UNIT_BYTES)
+
+    def close(self) -> None:
+        """Let go of the files: others may have their names later."""
+        for path in list(self._paths.values()):
+            self._opened.drop(path)
+
+    def base(self, queue_offset: int) -> int:
+        """Queue offset of the first unit of the file that ``queue_offset`` stands in."""
+        return queue_offset - queue_offset % self._entries
+
+    def path(self, base: int) -> Path:
+        """The file whose first unit has queue offset ``base``."""
+        path = self._paths.get(base)
+        if path is None:
+            path = self._paths[base] = self.directory / segment_name(base * UNIT_BYTES)
+        return path
+
+    def _base_of(self, file: SegmentFile) -> int:
+        size = self._entries * UNIT_BYTES
+        if file.start_offset % size or file.length not in (0, size):
+            raise CorruptQueue(
+                f"a file of a queue has {size} bytes (consume-queue.file_entries) and starts at a "
+                f"multiple of that; expected {size}, found {file.length} bytes at offset "
+                f"{file.start_offset}; correct the setting, or rebuild the queues",
+                path=file.path,
+            )
+        return file.start_offset // UNIT_BYTES
+
+    def _whole_end(self) -> int:
+        """Behind the last unit before the first place where there is none, or a strange one."""
+        at, reached, end = self.bases[0], 0, self.bases[-1] + self._entries
+        while at < end:
+            base = self.base(at)
+            units = self._read_in(base, at, min(_LONGEST_LOOK, base + self._entries - at))
+            length, reached = ordered_length(units, reached)
+            at += length
+            if length < len(units):
+                # One of the two neighbours is wrong; both are built again.
+                return max(self.bases[0], at - 1) if units[length]["size"] > 0 else at
+            if not length:
+                break
+        return at
+
+    def _end_in(self, base: int) -> int:
+        at, look = base, _FIRST_LOOK
+        while at < base + self._entries:
+            units = self._read_in(base, at, min(look, base + self._entries - at))
+            length = valid_length(units)
+            at += length
+            if length < len(units) or not length:
+                break
+            look = min(look * 4, _LONGEST_LOOK)
+        return at
+
+    def _read_in(self, base: int, first: int, count: int) -> RawUnits:
+        position = (first - base) * UNIT_BYTES
+        data = self._opened.read(self.path(base), position, count * UNIT_BYTES)
+        return np.frombuffer(data, UNIT, len(data) // UNIT_BYTES)
+
+    def _write_in(self, base: int, first: int, units: RawUnits) -> None:
+        path = self.path(base)
+        if base not in self.bases[-2:]:
+            self._make(base)
+        with self._opened.use(path) as file:
+            begin = (first - base) * UNIT_BYTES
+            if not begin and file.size() < self._entries * UNIT_BYTES:
+                file.truncate(self._entries * UNIT_BYTES)
+            file.write_at(begin, units.tobytes())
+        self._dirty.wrote(path, begin, begin + len(units) * UNIT_BYTES)
+
+    def _make(self, base: int) -> None:
+        if not self.bases:
+            self._dirty.make_dir(self.directory)
+        with self._opened.use(self.path(base), create=True) as file:
+            file.truncate(self._entries * UNIT_BYTES)
+        self._dirty.named(self.directory)
+        self.bases.append(base)
+
+    def _remove(self, base: int) -> None:
+        path = self.path(base)
+        self._opened.drop(path)
+        self._dirty.forget(path)
+        self.bases.remove(base)
+        self._dirty.named(self.directory)
+        try:
+            self._files.unlink(path)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+
+    def _wipe(self, base: int, end: int) -> None:
+        """Zero what stands in one file from queue offset ``end`` on, and sync it."""
+        with self._opened.use(self.path(base)) as file:
+            size, wiped = file.size(), False
+            position = file.next_data((end - base) * UNIT_BYTES)
+            while position is not None and position < size:
+                data = file.read_at(position, min(_LONGEST_LOOK, size - position))
+                if data != bytes(len(data)):
+                    file.write_at(position, bytes(len(data)))
+                    wiped = True
+                position = file.next_data(position + len(data))
+            if wiped:
+                file.sync()

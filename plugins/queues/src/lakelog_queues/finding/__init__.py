@@ -1,0 +1,1 @@
+"""Messages by queue, tag, time and key."""

@@ -1,0 +1,65 @@
+"""Which queues there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces import QueueReader
+from lakelog.runtime.arguments import queue_name, topic_name, whole
+from lakelog_queues.finding.results import QueueInfo
+
+
+def java_order(text: str) -> bytes:
+    """Sorts text as Java does, by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+@attrs.frozen
+class QueueList:
+    """Lists queues.
+
+    :ivar minimum: gives the log's first byte
+    """
+
+    queues: QueueReader
+    minimum: Callable[[], int]
+
+    def topics(self) -> list[str]:
+        """Every topic that has a queue, in Java's order."""
+        return sorted({topic for topic, _ in self.queues.queues()}, key=java_order)
+
+    def infos(self, topic: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of one topic, by topic in Java's order, then by queue id."""
+        if topic is not None:
+            topic_name(topic)
+        minimum = self.minimum()
+        wanted = [each for each in self.queues.queues() if topic is None or each[0] == topic]
+        wanted.sort(key=lambda queue: (java_order(queue[0]), queue[1]))
+        infos = (self._info(queue, minimum) for queue in wanted)
+        return [info for info in infos if info is not None]
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """First queue offset that is there and the next that will be; ``None``: no such queue."""
+        return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
+
+    def units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units from queue offset ``first``, as they stand."""
+        queue = queue_name(topic, queue_id)
+        return self.queues.units(queue, whole("first", first), whole("count", count))
+
+    def _info(self, queue: Queue, minimum: int) -> QueueInfo | None:
+        bounds = self.queues.bounds(queue, minimum)
+        if bounds is None:  # deleted meanwhile
+            return None
+        return QueueInfo(*queue, self.queues.kind(queue), *bounds, self._end(queue, bounds[1]))
+
+    def _end(self, queue: Queue, end: int) -> int:
+        """Where the record of the last unit ends in the log."""
+        if end <= 0:
+            return 0
+        units = self.queues.units(queue, end - 1, 1)
+        return int(units.offsets[-1]) + int(units.sizes[-1]) if len(units) else 0

@@ -1,0 +1,127 @@
+"""Everything that finds messages in one store, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from lakelog.dispatch.arrivals import ArrivalSignal
+from lakelog.errors import StoreError
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
+from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
+from lakelog.log.reading.log_reader import LogReader
+from lakelog_queues.finding.byqueue import QueueList
+from lakelog_queues.finding.bytime import TimeSearch
+from lakelog_queues.finding.compiled import lookups
+from lakelog_queues.finding.follow import QueueFollower
+from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.query import KeyQuery
+from lakelog_queues.lookups import Lookups
+
+Kind = TypeVar("Kind")
+
+
+@attrs.frozen
+class Finder:
+    """The ways to a message.
+
+    :ivar getter: by queue and offset
+    :ivar follower: the same, and waits for what comes
+    :ivar lists: which queues there are
+    :ivar times: by store time
+    :ivar keys: by key
+    :ivar lookups: to be asked before ``times`` and ``keys``
+    """
+
+    getter: QueueGetter
+    follower: QueueFollower
+    lists: QueueList
+    times: TimeSearch
+    keys: KeyQuery
+    lookups: Lookups
+
+    @classmethod
+    def over(  # what they are made of
+        cls,
+        path: Path,
+        reader: LogReader,
+        dispatchers: Sequence[Dispatcher],
+        arrivals: ArrivalSignal,
+        units_per_file: int,
+        buried: Callable[[str], int],
+        refresh: Callable[[], None] | None = None,
+    ) -> Finder:
+        """Put them together.
+
+        :param buried: the offset below which records of a topic do not count: it was removed
+        :param refresh: brings the dispatchers up to date before each look, where nobody else does
+
+        Raises :class:`~lakelog.errors.StoreError` where no dispatcher keeps queues.
+        """
+        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # only asked of, never made
+        if queues is None:
+            raise StoreError(
+                "no queues are kept here: name 'consume-queue' in the setting 'dispatchers'",
+                path=path,
+            )
+        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
+        compiled = lookups(queues, index, reader, buried, refresh)
+        if refresh is not None:
+            queues = _Fresh(queues, refresh)
+            index = index and _FreshIndex(index, refresh)
+
+        def minimum() -> int:
+            return reader.min_offset
+
+        getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
+        return cls(
+            getter,
+            QueueFollower(getter, arrivals),
+            QueueList(queues, minimum),
+            TimeSearch(queues, reader, minimum),
+            KeyQuery(index, reader, buried),
+            compiled,
+        )
+
+
+def first_of(dispatchers: Sequence[Dispatcher], kind: type[Kind]) -> Kind | None:
+    """The first dispatcher that can do what ``kind``, a Protocol, asks for."""
+    return next((each for each in dispatchers if isinstance(each, kind)), None)
+
+
+@attrs.frozen
+class _Fresh:
+    """Queues that are brought up to date whenever their ends are asked for."""
+
+    reader: QueueReader
+    refresh: Callable[[], None]
+
+    def queues(self) -> Sequence[Queue]:
+        self.refresh()
+        return self.reader.queues()
+
+    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
+        self.refresh()
+        return self.reader.bounds(queue, minimum)
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        return self.reader.units(queue, first, count)
+
+    def kind(self, queue: Queue) -> str:
+        return self.reader.kind(queue)
+
+
+@attrs.frozen
+class _FreshIndex:
+    """A key index that is brought up to date before each question."""
+
+    index: KeyIndex
+    refresh: Callable[[], None]
+
+    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        self.refresh()
+        return self.index.offsets(topic, key, begin_ms, end_ms)

@@ -1,0 +1,150 @@
+"""Messages of one queue from a queue offset on, as messages or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from lakelog.codec import RecordBatch
+from lakelog.interfaces import QueueReader
+from lakelog_queues.finding.results import ColumnsResult, GetResult
+from lakelog_queues.finding.selection import UNITS_PER_FILE, RecordAccess, Selector, wanted
+from lakelog_queues.finding.shortway import FewLog, FewMessagesGetter
+from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.lookups import NO_LOOKUPS, Lookups
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_MESSAGES = 32
+
+
+class GetterLog(RecordAccess, FewLog, Protocol):
+    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
+
+
+class QueueGetter:
+    """Reads queues; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        queues: QueueReader,
+        log: GetterLog,
+        minimum: Callable[[], int],
+        units_per_file: int = UNITS_PER_FILE,
+        lookups: Lookups = NO_LOOKUPS,
+    ) -> None:
+        """Keep what is needed to read.
+
+        :param log: a :class:`~lakelog.log.reading.log_reader.LogReader`
+        :param minimum: the log's first byte
+        :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
+        :param lookups: asked first, where no number of bytes is given
+        """
+        self._selector = Selector(queues, log, minimum, units_per_file)
+        self._short_way = FewMessagesGetter(queues, log, minimum)
+        self._lookups = lookups
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = DEFAULT_MESSAGES,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+    ) -> GetResult:
+        """Messages from queue offset ``offset`` on.
+
+        Messages are as their records have them: one that was found in a light queue has its own
+        topic, queue and queue offset, and a batch is one message.
+
+        :param max_bytes: of all records together, 100 at least and 128 MiB at most; one message
+            is given however long it is
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
+        :returns: the messages, RocketMQ's status, and where to go on; see
+            :mod:`lakelog_queues.finding.selection`
+
+        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
+        0, fewer than one message, and tags without one.
+        """
+        wanted_tags = tag_filter(topic, tags)
+        if max_bytes is None:
+            plain = self._lookups.get(topic, queue_id, offset, max_messages, wanted_tags)
+            if plain is not None:
+                return plain
+        want = wanted((topic, queue_id), offset, max_messages, max_bytes, wanted_tags)
+        short = self._short_way.get(want)
+        if short is not None:
+            return short
+        found = self._selector.select(want, _by_message)
+        read = [message for each in found.batches for message in each.decoded]
+        return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
+
+    def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = DEFAULT_MESSAGES,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        columns: Iterable[str] | None = None,
+        decompress: bool = False,
+        verify: bool = True,
+    ) -> ColumnsResult:
+        """Like :meth:`get`, as an Arrow record batch; see :func:`lakelog.arrow.to_arrow`.
+
+        :param columns: names of :data:`lakelog.arrow.COLUMNS`; all of them without it. A column
+            that is not asked for costs nothing
+        :param decompress: whether compressed bodies are unpacked
+        :param verify: whether checksums are computed, which takes up to a third of the time where
+            bodies are short; lengths and places are always checked. An owner's own records are
+            checked too: what the disk did to them since they were written is not known otherwise
+
+        Raises ``ImportError`` without pyarrow, and what :meth:`get` and ``to_arrow`` raise.
+        """
+        from lakelog_queues.arrow import schema
+
+        names = schema(columns).names
+        want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
+        found = self._selector.select(attrs.evolve(want, verify=verify), _by_column)
+        return ColumnsResult(
+            found.status,
+            _joined(found.batches, names, decompress),
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+        )
+
+
+def _by_message(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+    return np.fromiter((each in tags for each in batch.tags), np.bool_, len(batch))
+
+
+def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from lakelog_queues.arrow import to_arrow
+
+    found = to_arrow(batch, ["tags"])["tags"]
+    good: NDArray[np.bool_] = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
+    return good
+
+
+def _joined(batches: list[RecordBatch], names: list[str], decompress: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from lakelog_queues.arrow import empty, to_arrow
+
+    made = [to_arrow(each, names, decompress) for each in batches]
+    if len(made) == 1:
+        return made[0]
+    return pa.concat_batches(made) if made else empty(names)

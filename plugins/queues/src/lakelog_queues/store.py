@@ -1,0 +1,374 @@
+"""An open store with its queues: finds messages by queue, time and key, and for consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from lakelog.errors import StoreError
+from lakelog.log.reading.failures import iterates, iterates_async, reads, reads_async
+from lakelog.log.store_directory import readable
+from lakelog.message import StoredMessage
+from lakelog.runtime.arguments import WrongValue
+from lakelog.store.log_store import LogStore
+from lakelog.store.roles.current import RoleState
+from lakelog.store.roles.parts import RoleParts
+from lakelog_queues.consumers.offsets import CurrentOffsets
+from lakelog_queues.extension import queue_parts
+from lakelog_queues.lookups import NO_LOOKUPS, Lookups
+
+if TYPE_CHECKING:
+    from lakelog.format.units import Units
+    from lakelog_queues.consumers.consumer import CommitPolicy, Consumer
+    from lakelog_queues.consumers.places import Place
+    from lakelog_queues.finding.finder import Finder
+    from lakelog_queues.finding.follow import QueueFollower
+    from lakelog_queues.finding.results import ColumnsResult, GetResult, QueueInfo
+
+
+class Store(LogStore):
+    """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
+
+    Thread-safe. The finder is built at the first query, since it imports NumPy. All methods that
+    read raise :class:`~lakelog.errors.ReadFailed` where a file cannot be read.
+    """
+
+    _lookups: Lookups = NO_LOOKUPS
+    _left_of: frozenset[str] = frozenset()  # deleted topics of which files may be left
+
+    def _bind(self, parts: RoleParts) -> None:
+        super()._bind(parts)
+        self._lookups = NO_LOOKUPS
+
+    def _bind_lookups(self) -> None:
+        """Bind look-ups to compiled code until the store is closed or swaps its parts.
+
+        Either may happen just before the binding, so the state is checked once more after it.
+        """
+        current = self._current
+        parts = current.now()
+        self._lookups = queue_parts(parts).finder.lookups
+        if current.closed or current.parts is not parts:
+            self._lookups = NO_LOOKUPS
+
+    @property
+    def _find(self) -> Finder:
+        return queue_parts(self._current.now()).finder
+
+    @property
+    def _offsets(self) -> CurrentOffsets:
+        """The committed offsets of consumers, independent of the role."""
+        current = self._current
+        return CurrentOffsets(
+            lambda: queue_parts(current.now()).offsets, lambda: queue_parts(current.last()).offsets
+        )
+
+    @property
+    def _following(self) -> QueueFollower:
+        """A follower for waiting reads: it changes to the owner's own queues after a take-over."""
+        getter, arrivals = _CurrentGetter(self._current), self._current.arrivals()
+        return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
+
+    # --- by queue ---
+
+    @reads
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """Messages of a queue from queue offset ``offset`` on.
+
+        :param max_bytes: limit for the size of their records; one message is always returned
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` match all
+        :param wait_ms: how long to wait for a message at the end of the queue
+        :returns: the messages, RocketMQ's status, and the next offset to read
+        """
+        if type(wait_ms) is int and not wait_ms:
+            getter = self._find.getter
+            return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)
+        from lakelog_queues.finding.follow import GetRequest
+
+        request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
+        return self._following.get(request, wait_ms)
+
+    @reads_async
+    async def get_async(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """:meth:`get` without blocking the event loop."""
+        from lakelog_queues.finding.follow import GetRequest
+
+        request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
+        follower = self._following if wait_ms else self._find.follower
+        return await follower.get_async(request, wait_ms)
+
+    @reads
+    def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        columns: Iterable[str] | None = None,
+        decompress: bool = False,
+        verify: bool = True,
+    ) -> ColumnsResult:
+        """As :meth:`get`, as an Arrow record batch (``lakelog-queues[arrow]``).
+
+        :param columns: the columns of :mod:`lakelog_queues.arrow.schema` to build; ``None`` is all
+        :param decompress: whether to decompress bodies that the client compressed
+        :param verify: whether to compute checksums; lengths and places are always checked
+        """
+        return self._find.getter.get_columns(
+            topic,
+            queue_id,
+            offset,
+            max_messages,
+            max_bytes=max_bytes,
+            tags=tags,
+            columns=columns,
+            decompress=decompress,
+            verify=verify,
+        )
+
+    @iterates
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
+
+        :param start: a queue offset; ``None`` is the first one present
+        """
+        follower = self._following if follow else self._find.follower
+        return follower.read(topic, queue_id, start, follow=follow, tags=tags)
+
+    @iterates_async
+    def read_async(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        follow: bool = False,
+        tags: str | None = None,
+    ) -> AsyncIterator[StoredMessage]:
+        """:meth:`read` for ``async for``; it never blocks the event loop."""
+        follower = self._following if follow else self._find.follower
+        return follower.read_async(topic, queue_id, start, follow=follow, tags=tags)
+
+    @reads
+    def topics(self) -> list[str]:
+        """Every topic that has a queue, in the order of UTF-16 code units, as Java sorts."""
+        return self._find.lists.topics()
+
+    @reads
+    def queues(self, topic: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of one topic: its kind and where it begins and ends."""
+        return self._find.lists.infos(topic)
+
+    @reads
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """First present and next future queue offset; ``None`` if the queue does not exist."""
+        return self._find.lists.bounds(topic, queue_id)
+
+    @reads
+    def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
+        return self._find.lists.units(topic, queue_id, first, count)
+
+    # --- by time ---
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """The queue offset for a store time in ms since 1970.
+
+        ``lower`` is the first message at or after it, ``upper`` the last one at or before it.
+        """
+        found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        if found is not None:
+            return found
+        return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    @reads
+    def _offset_by_time(self, *arguments: Any) -> int:
+        self._bind_lookups()
+        return self._find.times.offset_by_time(*arguments)
+
+    @reads
+    def earliest_time(self, topic: str, queue_id: int) -> int | None:
+        """Store time of the first message of a queue, in ms; ``None`` if it has none."""
+        return self._find.times.earliest_time(topic, queue_id)
+
+    # --- by key ---
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_messages: int = 64,
+    ) -> list[StoredMessage]:
+        """Messages with a key or a unique key (``UNIQ_KEY``), newest first.
+
+        Raises :class:`~lakelog.errors.MissingIndex` without a key index.
+        """
+        found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
+        if found is not None:
+            return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
+
+    @reads
+    def _query(self, *arguments: Any) -> list[StoredMessage]:
+        self._bind_lookups()
+        return self._find.keys.query(*arguments)
+
+    @reads
+    def query_offsets(
+        self,
+        topic: str,
+        key: str,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_count: int = 64,
+    ) -> list[int]:
+        """The raw index entries: physical offsets, newest first, including hash collisions."""
+        return self._find.keys.offsets(topic, key, since_ms, until_ms, max_count)
+
+    # --- for groups of consumers ---
+
+    @reads
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        queue_ids: Sequence[int] | None = None,
+        *,
+        start: Place = "latest",
+        commit: CommitPolicy = "explicit",
+        tags: str | None = None,
+    ) -> Consumer:
+        """A consumer that continues at its group's last commit.
+
+        :param queue_ids: the queues to read; ``None`` is all of the topic
+        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
+        """
+        from lakelog_queues.consumers.consumer import Consumer
+        from lakelog_queues.consumers.queueaccess import QueueAccess
+
+        access = QueueAccess(  # each call checks whether the store is open
+            self.get,
+            lambda name: [each.queue_id for each in self.queues(name)],
+            self.queue_bounds,
+            self.offset_by_time,
+            self._current.arrivals(),
+        )
+        return Consumer(
+            group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
+        )
+
+    @reads
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The committed offsets of every group, by topic and queue."""
+        return self._offsets.groups()
+
+    # --- removing topics ---
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the queues of ``topic`` permanently; its records stay in the log, without a queue.
+
+        Later puts create new queues, which continue the queue offsets. A tombstone keeps a
+        recovery from restoring the old queues; ``lakelog rebuild`` ignores it. It is
+        durable before anything is removed. From then on no process finds the old messages by queue,
+        time or key.
+
+        A process without the services passes the call to the process that has them. The same holds
+        for :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All
+        four raise :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading,
+        :class:`~lakelog.errors.NoOwner` if no process has the services within the time limit, and
+        :class:`~lakelog.errors.StoreLocked` if the process with the services does not answer.
+
+        Raises ``ValueError`` for an unknown topic, :class:`~lakelog.errors.DispatchStopped` if the
+        topics cannot be determined, and :class:`~lakelog.errors.StoreError` if the disk fails. In
+        the last case either nothing has changed, or the topic is gone and some files remain; the
+        message says which. The next call, or the next open, removes those files.
+        """
+        manager, known = self._current.manager(), self.topics()
+        known = [*known, *self._left_of]
+        if topic not in known and self.wait_dispatched():
+            known = self.topics()  # dispatches earlier puts first
+        if topic not in known:
+            near = ", ".join(map(repr, get_close_matches(str(topic), known)))
+            raise WrongValue(
+                f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
+            )
+        try:
+            manager.delete_topic(topic)
+        except OSError as error:
+            raise readable(error, self.path) from error
+        except StoreError:
+            self._left_of |= {topic}
+            raise
+        self._left_of -= {topic}
+
+    def delete_unused_topics(self) -> list[str]:
+        """Remove the queues of topics without remaining records; return the topic names."""
+        try:
+            return self._current.manager().delete_unused_topics()
+        except OSError as error:
+            raise readable(error, self.path) from error
+
+
+@attrs.frozen
+class _CurrentGetter:
+    """Reads messages of queues through the current role's parts, even of a closed store."""
+
+    _current: RoleState
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+    ) -> GetResult:
+        getter = queue_parts(self._current.last()).finder.getter
+        return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)

@@ -1,0 +1,119 @@
+"""Queues over a folder of a test, and what a reader finds in them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lakelog.codec import RecordBatch, decode_run
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.record_mark import LogHeads
+from lakelog.format.layout import (
+    COMMITLOG_DIR,
+    HEAD_V4,
+    MAGIC_V1,
+    OWN_DIR,
+    RECORD_MIN_BYTES,
+    segment_name,
+)
+from lakelog.interfaces import QueueReader
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_testing.records import STORED_AT_MS
+
+SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
+
+SEGMENT_BYTES = 1 << 20
+
+
+def queues(
+    path: Path,
+    settings: ConsumeQueueSettings = SMALL,
+    *,
+    files: FileSystem | None = None,
+    clean: bool = True,
+    **options: Any,
+) -> ConsumeQueues:
+    """Queues in ``path``, with 10 units in each file."""
+    files = files or RealFileSystem()
+    keeper = CheckpointKeeper(RealFileSystem(), path)
+    log = LogHeads(files, path / COMMITLOG_DIR, SEGMENT_BYTES)
+    return ConsumeQueues(files, path, settings, keeper, clean=clean, log=log, **options)
+
+
+def keep_log(path: Path, *batches: RecordBatch) -> None:
+    """Put records into a log's first segment, and make the folder in which marks are kept."""
+    (path / OWN_DIR).mkdir(parents=True, exist_ok=True)
+    (path / COMMITLOG_DIR).mkdir(exist_ok=True)
+    segment = path / COMMITLOG_DIR / segment_name(0)
+    segment.touch()
+    with segment.open("r+b") as file:
+        for batch in batches:
+            file.seek(batch.base_offset)
+            file.write(batch.buffer)
+
+
+def contents(reader: QueueReader) -> dict[tuple[str, int], Any]:
+    """Bounds and units of every queue."""
+    found = {}
+    for queue in reader.queues():
+        bounds = reader.bounds(queue, 0)
+        assert bounds is not None
+        units = reader.units(queue, bounds[0], 1 << 40)
+        columns = (units.queue_offsets, units.offsets, units.sizes, units.tags_codes, units.counts)
+        found[queue] = (bounds, [column.tolist() for column in columns])
+    return found
+
+
+def batch_of(records: Sequence[tuple[str, str, bytes]], start: int = 0) -> RecordBatch:
+    """Records of these topics, property strings and bodies, all in queue 0."""
+    log = bytearray()
+    starts = []
+    for number, (topic, properties, body) in enumerate(records):
+        starts.append(len(log))
+        log += record(topic, properties.encode(), body, number, start + len(log))
+    return RecordBatch(memoryview(bytes(log)), start, np.array(starts, np.int64))
+
+
+def record(
+    topic: str,
+    properties: bytes = b"",
+    body: bytes = b"",
+    queue_offset: int = 0,
+    offset: int = 0,
+    sys_flag: int = 0,
+    queue_id: int = 0,
+) -> bytes:
+    """One record as RocketMQ lays it out."""
+    name = topic.encode()
+    size = RECORD_MIN_BYTES + len(name) + len(properties) + len(body)
+    head = HEAD_V4.pack(
+        *(size, MAGIC_V1, zlib.crc32(body) & 0x7FFFFFFF, queue_id, 0, queue_offset, offset),
+        *(sys_flag, 0, b"", STORED_AT_MS + offset, b"", 0, 0, len(body)),
+    )
+    ends = len(properties).to_bytes(2, "big") + properties
+    return head + body + len(name).to_bytes(1, "big") + name + ends
+
+
+def run(*records: bytes, start: int = 0) -> RecordBatch:
+    """Records back to back, checked as a scan checks them."""
+    batch = decode_run(b"".join(records), start)
+    assert len(batch) == len(records)
+    return batch
+
+
+def plain(topic: str, queue_offsets: Sequence[int], start: int = 0) -> RecordBatch:
+    """Records of 200 bytes that state these queue offsets."""
+    body = b"b" * (200 - RECORD_MIN_BYTES - len(topic))
+    return run(
+        *(
+            record(topic, b"", body, stated, start + 200 * at)
+            for at, stated in enumerate(queue_offsets)
+        ),
+        start=start,
+    )

@@ -1,0 +1,78 @@
+"""How a store comes to its queues: settings, the state it was left in, tombstones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.files.state.tombstones import add_tombstone
+from lakelog.interfaces import Context, Dispatcher, QueueReader
+from lakelog.registry import check_object
+from lakelog.settings.model import StoreSettings
+from lakelog_queues import plugin
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.settings import ConsumeQueueSettings
+from plugins.queues.tests.consumequeue.support import SMALL, keep_log, plain
+
+FILES = RealFileSystem()
+
+
+def made(path: Path, **more: Any) -> ConsumeQueues:
+    context = Context(path, StoreSettings(), FILES, CheckpointKeeper(FILES, path), **more)
+    built = plugin.lakelog_dispatchers()[0].make(SMALL, context)
+    assert isinstance(built, ConsumeQueues)
+    return built
+
+
+def test_it_builds_a_dispatcher_that_can_be_read(tmp_path: Path) -> None:
+    built = made(tmp_path)
+    assert check_object(built, Dispatcher) is None
+    assert check_object(built, QueueReader) is None
+    built.close()
+
+
+@pytest.mark.parametrize("left", ["clean", "abort"])
+@pytest.mark.parametrize(("kept", "start"), [(True, 1000), (False, 0)])
+def test_what_is_asked_for_depends_on_what_was_synced(
+    tmp_path: Path, left: str, kept: bool, start: int
+) -> None:
+    first, batch = made(tmp_path), plain("t", range(5))
+    keep_log(tmp_path, batch)
+    first.dispatch(batch)
+    first.close()
+    if left == "abort":
+        (tmp_path / left).touch()
+    if not kept:  # as in a store that only RocketMQ wrote
+        (tmp_path / "lakelog" / "queues.json").unlink()
+    again = made(tmp_path)
+    (tmp_path / "abort").touch()  # as an owner does before it lets its dispatchers look
+    assert again.resume(0, 2000) == start
+    again.close()
+
+
+def test_tombstones_count(tmp_path: Path) -> None:
+    add_tombstone(FILES, tmp_path, "t", 600)
+    built = made(tmp_path, read_only=True)
+    built.dispatch(plain("t", range(5)))
+    assert built.bounds(("t", 0), 0) == (3, 5)
+    built.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"file_entries": 0},
+        {"batch_file_size_bytes": 47},
+        {"flush_interval_ms": 0},
+        {"flush_least_pages": -1},
+        {"ext_file_size_bytes": 10},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        attrs.evolve(ConsumeQueueSettings(), **wrong)

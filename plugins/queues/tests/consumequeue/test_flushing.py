@@ -1,0 +1,223 @@
+"""What is durable when, and what the checkpoint says of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakelog.errors import StoreFailed
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.durable_queue_ends import read_kept
+from lakelog.format.layout import OWN_DIR
+from lakelog_queues.dispatching.dirty import DirtyFiles
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_testing import FaultyFile
+from lakelog_testing.records import STORED_AT_MS
+from plugins.queues.tests.consumequeue.support import SMALL, plain, queues
+
+
+class Watched(RealFileSystem):
+    """Remembers which files were synced, and fails where a test says so."""
+
+    synced: list[str]
+    folders: list[Path]
+    failing: bool
+    meanwhile: list[Callable[[], object]]
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "synced", [])
+        object.__setattr__(self, "folders", [])
+        object.__setattr__(self, "failing", False)
+        object.__setattr__(self, "meanwhile", [])
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        return _WatchedFile(super().open(path, write=write, create=create), self)
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+        self.folders.append(path)
+
+
+class _WatchedFile(FaultyFile):
+    def __init__(self, inner: File, watched: Watched) -> None:
+        super().__init__(inner)
+        self._watched = watched
+
+    def sync(self) -> None:
+        if self._watched.failing:
+            self.failing.add("sync")
+        while self._watched.meanwhile:
+            self._watched.meanwhile.pop()()
+        super().sync()
+        self._watched.synced.append(self.path.parent.parent.name)
+
+
+@pytest.fixture
+def files() -> Watched:
+    return Watched()
+
+
+def logics_ms(path: Path) -> int:
+    return read_checkpoint(RealFileSystem(), path).logics_timestamp_ms
+
+
+def test_files_that_are_cut_off_are_durably_gone(tmp_path: Path, files: Watched) -> None:
+    """A power cut must not bring units of a record back that the log has lost."""
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(25)))
+    made.truncate(2000)
+    assert files.folders == [tmp_path / "consumequeue" / "t" / "0"]
+    made.close()
+
+
+def test_flush_syncs_each_file_once_then_moves_the_checkpoint(
+    tmp_path: Path, files: Watched
+) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("u", range(15), 1000))
+    assert (files.synced, logics_ms(tmp_path)) == ([], 0)
+    made.flush()
+    assert sorted(files.synced) == ["t", "u", "u"]
+    assert logics_ms(tmp_path) == STORED_AT_MS + 1000 + 14 * 200
+    made.flush()
+    assert len(files.synced) == 3
+    made.close()
+
+
+@pytest.mark.parametrize("kind", ["consumequeue", "consumequeue_ext"])
+def test_new_folders_are_synced_by_the_flush_and_not_before(
+    tmp_path: Path, files: Watched, kind: str
+) -> None:
+    made = queues(tmp_path, type(SMALL)(ext_enabled=True), files=files)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("u", range(5), 1000))
+    assert files.folders == []
+    made.flush()
+    expected = {tmp_path, tmp_path / kind}
+    expected |= {tmp_path / kind / topic for topic in "tu"}
+    expected |= {tmp_path / kind / topic / "0" for topic in "tu"}
+    assert expected <= set(files.folders)
+    made.close()
+
+
+def test_what_a_dead_owner_may_not_have_synced_is_synced(tmp_path: Path, files: Watched) -> None:
+    made = queues(tmp_path, type(SMALL)(file_entries=10, ext_enabled=True))
+    made.dispatch(plain("t", range(15)))
+    made.dispatch(plain("u", range(5), 3000))
+    made.close()
+    again = queues(tmp_path, SMALL, files=files, clean=False)
+    assert again.resume(0, 4000) == 0
+    again.dispatch(plain("t", range(15)))
+    assert files.synced == []
+    again.flush()
+    assert sorted(files.synced) == ["t", "t", "t", "u", "u"]  # units and codes
+    assert {tmp_path, tmp_path / "consumequeue" / "t" / "0"} <= set(files.folders)
+    again.close()
+    calm = queues(tmp_path, SMALL, files=files)
+    files.synced.clear()
+    calm.resume(0, 4000)
+    calm.close()
+    assert files.synced == []
+
+
+def test_close_flushes(tmp_path: Path, files: Watched) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    made.close()
+    assert files.synced == ["t"]
+    assert logics_ms(tmp_path) == STORED_AT_MS + 800
+
+
+def test_a_failed_sync_is_remembered_and_moves_no_checkpoint(
+    tmp_path: Path, files: Watched
+) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    object.__setattr__(files, "failing", True)
+    with pytest.raises(StoreFailed, match="sync of a queue failed"):
+        made.flush()
+    object.__setattr__(files, "failing", False)
+    with pytest.raises(StoreFailed):
+        made.flush()
+    with pytest.raises(StoreFailed):
+        made.dispatch(plain("t", range(5, 6), 1000))
+    with pytest.raises(StoreFailed):  # so that the stop is no clean one
+        made.close()
+    assert (files.synced, logics_ms(tmp_path)) == ([], 0)
+
+
+@pytest.mark.parametrize(("thorough_ms", "moved"), [(0, True), (3_600_000, False)])
+def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) -> None:
+    settings = type(SMALL)(
+        file_entries=10,
+        flush_interval_ms=1,
+        flush_least_pages=0,
+        flush_thorough_interval_ms=thorough_ms,
+    )
+    files = Watched()
+    made = queues(tmp_path, settings, files=files)
+    made.dispatch(plain("t", range(5)))
+    deadline = time.monotonic() + 5
+    while not files.synced or (moved and not logics_ms(tmp_path)):
+        assert time.monotonic() < deadline, "nothing was flushed"
+        time.sleep(0.002)
+    assert (logics_ms(tmp_path) > 0) == moved
+    made.close()
+
+
+@pytest.mark.parametrize("interval_ms", [1, 3_600_000])  # much of it does not wait for the clock
+@pytest.mark.parametrize(("thorough_bytes", "moved"), [(100, True), (1 << 20, False)])
+def test_much_that_was_dispatched_is_flushed_before_its_time(
+    tmp_path: Path, thorough_bytes: int, moved: bool, interval_ms: int
+) -> None:
+    settings = type(SMALL)(
+        file_entries=10,
+        flush_interval_ms=interval_ms,
+        flush_thorough_interval_ms=3_600_000,
+        flush_thorough_bytes=thorough_bytes,
+    )
+    made = queues(tmp_path, settings)
+    made.dispatch(plain("t", range(5)))
+    until = time.monotonic() + (5 if moved else 0.1)
+    while time.monotonic() < until and not logics_ms(tmp_path):
+        time.sleep(0.002)
+    assert bool(logics_ms(tmp_path)) == moved
+    made.close()
+
+
+def test_few_changed_pages_can_wait(tmp_path: Path, files: Watched) -> None:
+    opened = OpenFiles(files, write=True)
+    dirty = DirtyFiles(files, opened)
+    path = tmp_path / "topic" / "0" / "file"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    dirty.wrote(path, 4000, 8191)
+    dirty.sync(2)
+    assert files.synced == []
+    dirty.wrote(path, 8191, 8192)
+    dirty.sync(2)
+    assert files.synced == ["topic"]
+    dirty.sync(0)
+    assert files.synced == ["topic"]
+    opened.close()
+
+
+def test_what_is_dispatched_during_a_sync_is_not_taken_for_durable(
+    tmp_path: Path, files: Watched
+) -> None:
+    """Its file may have been synced before: list and checkpoint follow with the next sync."""
+    (tmp_path / OWN_DIR).mkdir()
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+    files.meanwhile.append(lambda: made.dispatch(plain("t", range(5, 15), 1000)))
+    made.flush()
+    assert read_kept(files, tmp_path).ends == {("t", 0): 5}
+    assert logics_ms(tmp_path) == STORED_AT_MS + 4 * 200
+    made.flush()
+    assert read_kept(files, tmp_path).ends == {("t", 0): 15}
+    made.close()

@@ -1,0 +1,94 @@
+"""Topics that cannot name a folder stop nothing, and escape from nowhere."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakelog.codec import RecordBatch
+from lakelog.format.layout import MAGIC_V2
+from lakelog_queues.units.foldernames import names_folder
+from plugins.queues.tests.consumequeue.support import contents, keep_log, queues, record, run
+
+NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
+FOLDERS = ["a.b", "...", " ", "a\\b", "-", "\u00fc", "%LMQ%x", "a\tb", "t" * 127]
+
+
+@pytest.mark.parametrize("topic", [*NO_FOLDERS, "t" * 256, "\u00fc" * 128])
+def test_what_names_no_folder(topic: str) -> None:
+    assert not names_folder(topic)
+
+
+@pytest.mark.parametrize("topic", [*FOLDERS, "t" * 255])
+def test_what_names_a_folder(topic: str, tmp_path: Path) -> None:
+    assert names_folder(topic)
+    (tmp_path / topic).mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == [topic]
+
+
+def test_records_of_such_topics_stand_in_no_queue_and_the_others_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "deep" / "store"
+    store.mkdir(parents=True)
+    log = b""
+    for topic in [*NO_FOLDERS, *FOLDERS, *NO_FOLDERS, *FOLDERS]:
+        log += record(topic, b"", b"x", log.count(b"x"), len(log))
+    batch = _batch(log)
+    made = queues(store)
+    made.resume(0, 0)
+    keep_log(store, batch)
+    made.dispatch(batch)
+    assert {topic for topic, _ in made.queues()} == set(FOLDERS)
+    assert all(len(offsets) == 2 for _, (_, offsets, *_rest) in contents(made).values())
+    made.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"deep"}
+    assert {path.name for path in store.parent.iterdir()} == {"store"}
+    assert {path.name for path in (store / "consumequeue").iterdir()} == set(FOLDERS)
+    assert "topic '../../x' cannot name a folder" in caplog.text
+    again = queues(store)
+    assert again.resume(0, batch.end_offset) == batch.end_offset
+    assert contents(again) == contents(made)
+    again.close()
+
+
+def test_a_topic_that_is_longer_than_any_name(tmp_path: Path) -> None:
+    made = queues(tmp_path)
+    made.resume(0, 0)
+    long = _of_version_2("t" * 300)
+    made.dispatch(_batch(long))
+    made.dispatch(run(record("t", b"", b"x", 0, len(long)), start=len(long)))
+    assert made.queues() == [("t", 0)]
+    made.close()
+
+
+def test_light_queues_are_names_too(tmp_path: Path) -> None:
+    names = ["%LMQ%a", "%LMQ%../../x", "%LMQ%\x00", "%LMQ%" + "t" * 251, "%LMQ%b"]
+    properties = (
+        f"INNER_MULTI_DISPATCH\x01{','.join(names)}\x02INNER_MULTI_QUEUE_OFFSET\x010,0,0,0,0\x02"
+    )
+    made = queues(tmp_path, light_queues=True)
+    made.resume(0, 0)
+    made.dispatch(run(record("t", properties.encode(), b"x")))
+    assert sorted(made.queues()) == [("%LMQ%a", 0), ("%LMQ%b", 0), ("t", 0)]
+    made.close()
+
+
+def _batch(log: bytes) -> RecordBatch:
+    """Records as a scan hands them over, whatever their topics are."""
+    starts, at = [], 0
+    while at < len(log):
+        starts.append(at)
+        at += int.from_bytes(log[at : at + 4], "big")
+    return RecordBatch(memoryview(log), 0, np.array(starts, np.int64))
+
+
+def _of_version_2(topic: str) -> bytes:
+    """A record whose topic is as long as two bytes can say."""
+    raw = record("", b"", b"x")
+    raw = raw[:4] + struct.pack(">I", MAGIC_V2 & 0xFFFFFFFF) + raw[8:-3]
+    raw += len(topic).to_bytes(2, "big") + topic.encode() + bytes(2)
+    return len(raw).to_bytes(4, "big") + raw[4:]

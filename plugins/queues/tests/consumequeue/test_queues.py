@@ -1,0 +1,393 @@
+"""What becomes of queues on disk: places, damage, restarts, truncation, and what comes again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lakelog.errors import CorruptQueue
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_testing.descriptors import open_in
+from plugins.queues.tests.consumequeue.support import (
+    SMALL,
+    contents,
+    keep_log,
+    plain,
+    queues,
+    record,
+    run,
+)
+
+QUEUE = ("t", 0)
+UNIT_BYTES = 20
+FILE_BYTES = 10 * UNIT_BYTES
+EVERYTHING = 1 << 40
+
+
+def path_of(store: Path, number: int = 0, topic: str = "t") -> Path:
+    return store / "consumequeue" / topic / "0" / f"{number * FILE_BYTES:020d}"
+
+
+def offsets(reader: ConsumeQueues, first: int = 0, count: int = EVERYTHING) -> list[int]:
+    found: list[int] = reader.units(QUEUE, first, count).offsets.tolist()
+    return found
+
+
+def dispatched(store: Path, count: int = 25, first: int = 0) -> ConsumeQueues:
+    """Queues with ``count`` units of records of 200 bytes, which the log holds."""
+    made = queues(store)
+    made.resume(0, 0)
+    batch = plain("t", range(first, first + count))
+    keep_log(store, batch)
+    made.dispatch(batch)
+    return made
+
+
+def stored(store: Path, count: int = 25, first: int = 0) -> None:
+    dispatched(store, count, first).close()
+
+
+def held(folder: Path) -> int:
+    """How many descriptors of files in ``folder`` are open; those of other tests do not count."""
+    return len(open_in(folder))
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+
+
+# --- places ---
+
+
+def test_units_as_bytes(tmp_path: Path) -> None:
+    made = queues(tmp_path)
+    batch = run(record("t", b"TAGS\x01a\x02", b"body", 0, 0), record("t", b"", b"", 1, 103))
+    made.dispatch(batch)
+    made.close()
+    unit = (0).to_bytes(8, "big") + (103).to_bytes(4, "big") + (97).to_bytes(8, "big")
+    second = (103).to_bytes(8, "big") + (92).to_bytes(4, "big") + (0).to_bytes(8, "big")
+    assert path_of(tmp_path).read_bytes() == (unit + second).ljust(FILE_BYTES, b"\x00")
+
+
+def test_a_queue_that_starts_late_is_filled_up_to_there(tmp_path: Path) -> None:
+    stored(tmp_path, count=3, first=14)
+    filler = bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)
+    assert path_of(tmp_path, 1).read_bytes()[: 5 * UNIT_BYTES].startswith(filler * 4 + bytes(8))
+    assert not path_of(tmp_path, 0).exists()
+    again = queues(tmp_path)
+    again.resume(0, EVERYTHING)
+    assert again.bounds(QUEUE, 0) == (14, 17)
+    assert offsets(again, 14) == [0, 200, 400]
+    assert offsets(again, 3) == []
+    again.close()
+
+
+def test_reads_stop_where_the_queue_does(tmp_path: Path) -> None:
+    made = dispatched(tmp_path)
+    assert offsets(made, 8, 4) == [1600, 1800, 2000, 2200]
+    assert offsets(made, 24) == [4800]
+    for first in (-1, 25, EVERYTHING):
+        assert offsets(made, first) == []
+    assert offsets(made, 3, 0) == []
+    assert made.units(("none", 0), 0, 5).offsets.tolist() == []
+    assert made.bounds(("none", 0), 0) is None
+    assert made.bounds(("t", 1), 0) is None
+    made.close()
+
+
+def test_the_first_offset_follows_the_log(tmp_path: Path) -> None:
+    made = dispatched(tmp_path)
+    minimums = (0, 1, 200, 201, 4800, 4801, 9999, 200)
+    found = [made.bounds(QUEUE, minimum) for minimum in minimums]
+    assert found == [(first, 25) for first in (0, 1, 1, 2, 24, 25, 25, 1)]
+    made.dispatch(plain("t", [25], 5000))
+    assert made.bounds(QUEUE, 9999) == (26, 26)
+    assert made.bounds(QUEUE, 5000) == (25, 26)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("stated", "taken"),
+    [
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: at the end
+        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: everything can be found all the same
+        ([3, 4, 1, 5], [0, 1, 2, 3]),
+        ([0, 1, 0, 3], [0, 1, 2, 3]),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 9])
+def test_records_that_cannot_have_their_place_go_to_the_end(
+    tmp_path: Path, stated: list[int], taken: list[int], step: int
+) -> None:
+    made = queues(tmp_path)
+    batch = plain("t", stated)
+    for at in range(0, len(batch), step):
+        made.dispatch(batch[at : at + step])
+    expected = [200 * at for at in taken]
+    assert offsets(made, stated[0]) == expected
+    made.dispatch(batch)
+    assert offsets(made, stated[0]) == expected
+    made.close()
+
+
+def test_odd_queue_offsets_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = queues(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        made.dispatch(plain("t", [0, 1, 5]))
+    assert "queue t/0 ends at 0: 1 of 3 records" in caplog.text
+    made.close()
+
+
+def test_prepared_and_rolled_back_records_have_no_unit(tmp_path: Path) -> None:
+    made = queues(tmp_path)
+    logs, at = [], 0
+    for flag, stated in ((0, 0), (4, 0), (8, 1), (12, 0)):
+        logs.append(record("t", b"", b"", stated, at, flag))
+        at += len(logs[-1])
+    made.dispatch(run(*logs))
+    assert offsets(made) == [0, 2 * len(logs[0])]
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "places", "expected"),
+    [
+        ("%LMQ%a,%LMQ%b", "0,0", {("%LMQ%a", 0), ("%LMQ%b", 0)}),
+        ("%LMQ%a,plain", "0", set()),
+        ("%LMQ%a,plain", "0,0", {("%LMQ%a", 0), ("plain", 3)}),
+        ("%LMQ%a/x,%LMQ%b", "0,0", {("%LMQ%b", 0)}),
+        ("%LMQ%a", "x", set()),
+        ("%LMQ%a", "", set()),
+        ("%LMQ%a,", "0,", {("%LMQ%a", 0)}),
+    ],
+)
+def test_light_queues(
+    tmp_path: Path, names: str, places: str, expected: set[tuple[str, int]]
+) -> None:
+    properties = f"INNER_MULTI_DISPATCH\x01{names}\x02INNER_MULTI_QUEUE_OFFSET\x01{places}\x02"
+    batch = run(record("t", properties.encode(), b"", 0, 0, queue_id=3))
+    made = queues(tmp_path / "on", light_queues=True)
+    made.dispatch(batch)
+    assert set(made.queues()) == expected | {("t", 3)}
+    made.close()
+    off = queues(tmp_path / "off")
+    off.dispatch(batch)
+    assert off.queues() == [("t", 3)]
+    off.close()
+
+
+# --- restarts ---
+
+
+def test_a_clean_stop_asks_for_what_follows_the_last_unit(tmp_path: Path) -> None:
+    stored(tmp_path)
+    again = queues(tmp_path)
+    assert again.resume(0, 6000) == 5000
+    assert again.bounds(QUEUE, 0) == (0, 25)
+    again.dispatch(plain("t", range(25, 30), 5000))
+    assert offsets(again) == [200 * at for at in range(30)]
+    again.close()
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_after_a_crash_whatever_is_missing_is_put_right(tmp_path: Path, lost: int) -> None:
+    stored(tmp_path / "whole")
+    stored(tmp_path / "crashed")
+    overwrite(path_of(tmp_path / "crashed", lost), 2 * UNIT_BYTES, bytes(UNIT_BYTES))
+    again = queues(tmp_path / "crashed", clean=False)
+    assert again.resume(0, 5000) == 2000 * lost + 400
+    assert again.bounds(QUEUE, 0) == (0, 10 * lost + 2)
+    again.dispatch(plain("t", range(25)))
+    again.close()
+    for number in range(3):
+        content = path_of(tmp_path / "crashed", number).read_bytes()
+        assert content == path_of(tmp_path / "whole", number).read_bytes()
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_file_that_is_missing_is_made_again(tmp_path: Path, lost: int) -> None:
+    stored(tmp_path)
+    path_of(tmp_path, lost).unlink()
+    again = queues(tmp_path, clean=False)
+    assert again.resume(0, 5000) == (lost > 0) * lost * 2000
+    again.dispatch(plain("t", range(25)))
+    assert offsets(again) == [200 * at for at in range(25)]
+    again.close()
+
+
+def test_a_gap_between_files_is_noticed_after_a_clean_stop_too(tmp_path: Path) -> None:
+    stored(tmp_path)
+    path_of(tmp_path, 1).unlink()
+    again = queues(tmp_path)
+    assert again.resume(0, 5000) == 2000
+    assert again.bounds(QUEUE, 0) == (0, 10)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("at", "data", "end"),
+    [
+        (0, b"\xff" * 8, 22),  # with its neighbour: which of two is wrong is not known
+        (0, bytes(8), 22),
+        (0, (9_999).to_bytes(8, "big"), 23),
+        (8, bytes(4), 23),
+        (8, b"\xff\xff\xff\xff", 23),
+    ],
+)
+def test_a_corrupt_unit_ends_the_queue(tmp_path: Path, at: int, data: bytes, end: int) -> None:
+    stored(tmp_path)
+    overwrite(path_of(tmp_path, 2), 3 * UNIT_BYTES + at, data)
+    again = queues(tmp_path, clean=False)
+    assert again.resume(0, 5000) == 200 * end
+    assert again.bounds(QUEUE, 0) == (0, end)
+    again.dispatch(plain("t", range(25)))
+    assert offsets(again) == [200 * at for at in range(25)]
+    again.close()
+
+
+def test_a_unit_of_another_record_is_put_right_when_its_record_comes(tmp_path: Path) -> None:
+    stored(tmp_path)
+    overwrite(path_of(tmp_path, 1), 0, (2001).to_bytes(8, "big"))
+    again = queues(tmp_path, clean=False)
+    again.resume(0, 5000)
+    again.dispatch(plain("t", range(25)))
+    assert offsets(again) == [200 * at for at in range(25)]
+    again.close()
+
+
+def test_what_a_crash_left_behind_the_end_never_comes_back(tmp_path: Path) -> None:
+    stored(tmp_path, count=5)
+    old = (9000).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
+    overwrite(path_of(tmp_path), 6 * UNIT_BYTES, old)
+    again = queues(tmp_path, clean=False)
+    again.resume(0, 1000)
+    again.dispatch(plain("t", range(6)))
+    again.close()
+    assert path_of(tmp_path).read_bytes()[6 * UNIT_BYTES :] == bytes(4 * UNIT_BYTES)
+
+
+def test_units_behind_the_end_of_the_log_go(tmp_path: Path) -> None:
+    stored(tmp_path)
+    again = queues(tmp_path)
+    assert again.resume(0, 2200) == 0  # what was synced is not this log
+    assert again.bounds(QUEUE, 0) == (0, 11)
+    again.close()
+    assert not path_of(tmp_path, 2).exists()
+    assert path_of(tmp_path, 1).read_bytes()[UNIT_BYTES:] == bytes(FILE_BYTES - UNIT_BYTES)
+
+
+def test_an_empty_last_file_does_no_harm(tmp_path: Path) -> None:
+    stored(tmp_path, count=10)
+    path_of(tmp_path, 1).touch()
+    again = queues(tmp_path, clean=False)
+    again.resume(0, 2000)
+    again.dispatch(plain("t", range(10, 12), 2000))
+    assert offsets(again, 9) == [1800, 2000, 2200]
+    again.close()
+    assert path_of(tmp_path, 1).stat().st_size == FILE_BYTES
+
+
+def test_files_of_another_size_are_refused(tmp_path: Path) -> None:
+    stored(tmp_path)
+    other = type(SMALL)(file_entries=7)
+    with pytest.raises(CorruptQueue, match=r"have 200 bytes, and .*file_entries makes 140"):
+        queues(tmp_path, other).resume(0, 5000)
+
+
+# --- forgetting ---
+
+
+def test_truncating_to_nothing_removes_the_queue(tmp_path: Path) -> None:
+    made = dispatched(tmp_path, first=14)
+    made.truncate(0)
+    assert made.queues() == []
+    assert list((tmp_path / "consumequeue").rglob("0000*")) == []
+    made.dispatch(plain("t", range(3)))
+    assert offsets(made) == [0, 200, 400]
+    made.close()
+
+
+def test_a_forgotten_topic_stays_forgotten(tmp_path: Path) -> None:
+    made = dispatched(tmp_path)
+    made.dispatch(plain("other", range(3), 5000))
+    made.forget_topic("t", 5200)
+    assert made.queues() == [("other", 0)]
+    assert not (tmp_path / "consumequeue" / "t").exists()
+    made.dispatch(plain("t", [25, 26, 27], 5000))
+    assert contents(made)[QUEUE][0] == (26, 28)
+    made.close()
+    again = queues(tmp_path / "again", tombstones={"t": 400})
+    again.dispatch(plain("t", range(4)))
+    assert offsets(again, 2) == [400, 600]
+    again.close()
+
+
+# --- many queues ---
+
+
+def test_few_files_are_open_whatever_the_number_of_queues(tmp_path: Path) -> None:
+    opened = OpenFiles(RealFileSystem(), write=True, most=3)
+    for name in "abcdef":
+        with opened.use(tmp_path / name, create=True) as file:
+            file.write_at(0, name.encode())
+    assert len(opened) == 3
+    with opened.use(tmp_path / "a") as held:
+        for name in "bcdef":
+            with opened.use(tmp_path / name) as file:
+                assert file.read_at(0, 1) == name.encode()
+        opened.drop(tmp_path / "a")
+        assert held.read_at(0, 1) == b"a"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        held.size()
+    opened.close()
+    assert len(opened) == 0
+
+
+def test_queues_of_many_topics(tmp_path: Path) -> None:
+    made = queues(tmp_path)
+    topics = [f"topic-{number}" for number in range(60)]
+    logs: list[bytes] = []
+    for stated in range(3):
+        logs += [
+            record(topic, b"", b"", stated, _length(logs, topics, at))
+            for at, topic in enumerate(topics)
+        ]
+    made.dispatch(run(*logs))
+    assert sorted(made.queues()) == sorted((topic, 0) for topic in topics)
+    assert all(made.bounds((topic, 0), 0) == (0, 3) for topic in topics)
+    made.close()
+
+
+def _length(before: list[bytes], topics: list[str], at: int) -> int:
+    return sum(map(len, before)) + sum(91 + len(topic) for topic in topics[:at])
+
+
+def test_all_queues_share_the_files_they_keep_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 20
+    defaults = OpenFiles.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "most", most)
+    settings = attrs.evolve(SMALL, ext_enabled=True, ext_file_size_bytes=64)
+    topics = [f"topic-{number:04d}" for number in range(30)]
+    size = 91 + len(topics[0])
+    made = queues(tmp_path, settings)
+    batch = run(*(record(topic, offset=size * at) for at, topic in enumerate(topics)))
+    keep_log(tmp_path, batch)
+    made.dispatch(batch)
+    assert 0 < held(tmp_path) <= most
+    made.close()
+    again = queues(tmp_path, settings)
+    assert again.resume(0, 1 << 40) == size * len(topics)
+    assert 0 < held(tmp_path) <= most
+    again.close()
+    assert held(tmp_path) == 0

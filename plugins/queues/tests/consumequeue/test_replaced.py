@@ -1,0 +1,218 @@
+"""Places of lost records lead to the record that a repair put in the place of damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakelog.codec.recordbatch import RecordBatch
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.units import Units
+from lakelog_queues.check.leading import leading_queues
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.files.replaced import Replacements
+from plugins.queues.tests.consumequeue.support import contents, plain, queues, record, run
+
+QUEUE = ("t", 0)
+EVERYTHING = 1 << 40
+FILLER = (0, 0x7FFFFFFF, 0)
+
+
+def opened(path: Path, *, minimum: int = 0, clean: bool = True) -> ConsumeQueues:
+    made = queues(path, clean=clean)
+    made.resume(minimum, EVERYTHING)
+    return made
+
+
+def replacement(offset: int, size: int, number: int = 0) -> RecordBatch:
+    body = b" " * (size - RECORD_MIN_BYTES - len(REPAIRED_TOPIC))
+    return run(record(REPAIRED_TOPIC, b"", body, number, offset), start=offset)
+
+
+def both(offset: int, size: int, number: int) -> RecordBatch:
+    """A replacement, and the record behind it, in one run."""
+    one, other = replacement(offset, size), plain("t", [number], offset + size)
+    return run(bytes(one.buffer), bytes(other.buffer), start=offset)
+
+
+def mended(path: Path, lost: int, *, minimum: int = 0) -> ConsumeQueues:
+    """Five records, one in the place of as many as were lost, then three."""
+    made = opened(path, minimum=minimum)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(replacement(1000, lost * 200))
+    made.dispatch(plain("t", range(5 + lost, 8 + lost), (5 + lost) * 200))
+    return made
+
+
+def raw(path: Path, first: int, count: int) -> list[tuple[int, int, int]]:
+    """Units as they stand in the files, which have ten each."""
+    files = sorted((path / "consumequeue" / "t" / "0").iterdir())
+    data = b"".join(each.read_bytes() for each in files)[first * 20 : (first + count) * 20]
+    found: list[tuple[int, int, int]] = np.frombuffer(data, ">i8,>i4,>i8").tolist()
+    return found
+
+
+@pytest.mark.parametrize("lost", [1, 2, 25])
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_place_leads_there_and_reads_pass_over_it(
+    tmp_path: Path, lost: int, clean: bool
+) -> None:
+    made = mended(tmp_path, lost)
+    before = contents(made)
+    assert raw(tmp_path, 5, lost) == [(1000, lost * 200, 0)] * lost
+    made.close()
+    again = opened(tmp_path, clean=clean)
+    assert contents(again) == before
+    assert again.bounds(QUEUE, 0) == (0, 8 + lost)
+    behind = [5 + lost, 6 + lost, 7 + lost]
+    assert again.units(QUEUE, 0, 100).queue_offsets.tolist() == [*range(5), *behind]
+    for first in (5, 4 + lost):
+        assert again.units(QUEUE, first, 1).queue_offsets.tolist() == behind[:1]
+    assert again.units((REPAIRED_TOPIC, 0), 0, 10).offsets.tolist() == [1000]
+    again.close()
+    assert leading_queues(RealFileSystem(), tmp_path) == (QUEUE,)
+
+
+def test_what_comes_again_changes_nothing(tmp_path: Path) -> None:
+    made = mended(tmp_path, 3)
+    before = raw(tmp_path, 0, 11)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(replacement(1000, 600))
+    made.dispatch(plain("t", range(8, 11), 1600))
+    assert raw(tmp_path, 0, 11) == before
+    made.close()
+
+
+def test_both_in_one_run(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(both(1000, 200, 6))
+    assert raw(tmp_path, 5, 2) == [(1000, 200, 0), (1200, 200, 0)]
+    made.close()
+
+
+def test_a_crash_forgets_no_more_than_others_do(tmp_path: Path) -> None:
+    """Several units of one record are in the order of the log: none is built again."""
+    made = mended(tmp_path, 7)
+    made.close()
+    again = queues(tmp_path, clean=False)
+    again._ensure_loaded()
+    assert again.bounds(QUEUE, 0) == (0, 15)
+    again.close()
+
+
+def test_a_crash_left_the_first_ones_only(tmp_path: Path) -> None:
+    """The record behind takes the place that it states, and not the one behind these."""
+    made = mended(tmp_path, 25)
+    before = raw(tmp_path, 0, 33)
+    made.close()
+    for first in (10, 20):
+        (tmp_path / "consumequeue" / "t" / "0" / f"{first * 20:020d}").unlink()
+    again = opened(tmp_path, clean=False)
+    again.dispatch(plain("t", range(5)))
+    again.dispatch(replacement(1000, 5000))
+    again.dispatch(plain("t", range(30, 33), 6000))
+    assert raw(tmp_path, 0, 33) == before
+    again.close()
+
+
+def test_the_first_records_of_a_queue_were_lost(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    made.dispatch(both(0, 400, 2))
+    assert raw(tmp_path, 0, 3) == [(0, 400, 0)] * 2 + [(400, 200, 0)]
+    assert made.units(QUEUE, 0, 1).queue_offsets.tolist() == [2]
+    made.close()
+
+
+def test_a_queue_whose_log_has_grown_old_starts_as_ever(tmp_path: Path) -> None:
+    made = opened(tmp_path, minimum=4000)
+    made.dispatch(both(4000, 400, 2))
+    assert raw(tmp_path, 0, 2) == [FILLER] * 2
+    assert made.bounds(QUEUE, 4000) == (2, 3)
+    made.close()
+
+
+def test_one_that_stands_elsewhere_is_not_meant(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("t", [6], 1200))
+    made.dispatch(replacement(1400, 200))
+    assert raw(tmp_path, 5, 1) == [FILLER]
+    made.close()
+    assert leading_queues(RealFileSystem(), tmp_path) == ()
+
+
+def test_the_shortest_one_in_between_is_led_to() -> None:
+    offsets = np.array([100, 300, 700, 900], np.int64)
+    sizes = np.array([100, 400, 200, 50], np.int32)
+    stated, ones = np.arange(4), np.ones(4, np.int32)
+    found = Replacements.of([Units(stated, offsets, sizes, stated, ones)])
+    assert found.between(300, 900) == (700, 200)
+    assert found.between(0, 900) == (100, 100)
+    assert found.between(301, 700) is None
+
+
+def test_they_go_with_the_log_behind_its_end(tmp_path: Path) -> None:
+    made = mended(tmp_path, 3)
+    made.truncate(1000)
+    assert made.queues() == [QUEUE]
+    assert made.bounds(QUEUE, 0) == (0, 5)
+    made.dispatch(plain("t", range(5, 9), 1000))
+    assert made.units(QUEUE, 0, 100).queue_offsets.tolist() == list(range(9))
+    made.close()
+
+
+# --- the check ---
+
+
+def problems(path: Path, *batches: RecordBatch, minimum: int = 0) -> list[str]:
+    reader = queues(path, read_only=True)
+    verifier = reader.verifier(minimum, living=False)
+    found = [each for batch in batches for each in verifier.take(batch)]
+    found += verifier.finish(EVERYTHING)
+    verifier.close()
+    reader.close()
+    return [f"{each.position}: {each.what}" for each in found]
+
+
+def test_it_is_right_for_the_check(tmp_path: Path) -> None:
+    mended(tmp_path, 3).close()
+    log = plain("t", range(5)), replacement(1000, 600), plain("t", range(8, 11), 1600)
+    assert problems(tmp_path, *log) == []
+
+
+def test_a_filler_is_wrong_once_there_is_a_replacement(tmp_path: Path) -> None:
+    made = opened(tmp_path)
+    made.dispatch(plain("t", range(5)))
+    made.dispatch(plain("t", range(7, 9), 1400))
+    made.dispatch(replacement(1000, 400))
+    made.close()
+    first, behind = plain("t", range(5)), plain("t", range(7, 9), 1400)
+    (found,) = problems(tmp_path, first, replacement(1000, 400), behind)
+    assert found.startswith("100: the place of a lost record does not lead")
+    assert problems(tmp_path, first, behind)[0].endswith("has its place here")  # the replacement's
+
+
+@pytest.mark.parametrize(("minimum", "count"), [(0, 1), (100, 0)])
+def test_so_is_one_at_the_front_of_a_log_from_0(tmp_path: Path, minimum: int, count: int) -> None:
+    made = opened(tmp_path)
+    made.dispatch(plain("t", [2], 500))
+    made.dispatch(replacement(100, 400))
+    made.close()
+    found = problems(tmp_path, both(100, 400, 2), minimum=minimum)
+    assert len(found) == count
+    assert all(each.startswith("0: the place of a lost record") for each in found)
+
+
+def test_one_that_leads_to_another_length_is_wrong(tmp_path: Path) -> None:
+    mended(tmp_path, 1).close()
+    file = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[5 * 20 + 11] += 1
+    file.write_bytes(data)
+    log = plain("t", range(5)), replacement(1000, 200), plain("t", range(6, 9), 1200)
+    assert len(problems(tmp_path, *log)) == 1

@@ -1,0 +1,100 @@
+"""The offsets of all groups, from many threads, at once durable or a little later."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakelog.errors import CorruptConfig, SettingsError, StoreClosed
+from lakelog_queues.consumers.names import check_group
+from lakelog_rocketmq.config.configfile import backup_of
+from plugins.queues.tests.consumers.support import a_table
+
+
+def file_of(path: Path) -> Path:
+    return path / "config" / "consumerOffset.json"
+
+
+def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
+    a_table(tmp_path).commit("g", "%RETRY%g", {0: 5, 3: 1})
+    assert a_table(tmp_path).groups() == {"g": {"%RETRY%g": {0: 5, 3: 1}}}
+
+
+def test_nothing_is_written_before_the_first_commit(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    assert table.groups() == {}
+    table.close()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreClosed):
+        table.commit("g", "t", {0: 1})
+
+
+def test_threads_share_writes_and_lose_nothing(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+
+    def work(number: int) -> None:
+        for offset in range(1, 21):
+            table.commit(f"g{number}", "t", {number: offset})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert a_table(tmp_path).groups() == {f"g{n}": {"t": {n: 20}} for n in range(8)}
+
+
+def test_an_interval_writes_later_and_at_close(tmp_path: Path) -> None:
+    table = a_table(tmp_path, commit_interval_ms=1500)
+    table.commit("g", "t", {0: 1})
+    assert not file_of(tmp_path).exists()
+    deadline = time.monotonic() + 5
+    while not file_of(tmp_path).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert a_table(tmp_path).committed("g", "t") == {0: 1}
+    table.commit("g", "t", {0: 2})
+    table.close()
+    assert a_table(tmp_path).committed("g", "t") == {0: 2}
+
+
+def test_the_backup_stands_in_for_a_torn_file(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    table.commit("g", "t", {0: 1})
+    table.commit("g", "t", {0: 2})
+    content = file_of(tmp_path).read_bytes()
+    file_of(tmp_path).write_bytes(content[: len(content) // 2])
+    again = a_table(tmp_path)
+    assert again.committed("g", "t") == {0: 1}
+    again.commit("g", "t", {0: 7})
+    assert a_table(tmp_path).committed("g", "t") == {0: 7}
+    backup_of(file_of(tmp_path)).write_bytes(b"{")
+    file_of(tmp_path).write_bytes(b"{")
+    with pytest.raises(CorruptConfig):
+        a_table(tmp_path).committed("g", "t")
+
+
+def test_forget(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    for group, topic in [("g", "a"), ("g", "b"), ("h", "a")]:
+        table.commit(group, topic, {0: 1})
+    table.forget("g", "a")
+    assert a_table(tmp_path).groups() == {"g": {"b": {0: 1}}, "h": {"a": {0: 1}}}
+    table.forget("g")
+    assert a_table(tmp_path).groups() == {"h": {"a": {0: 1}}}
+
+
+@pytest.mark.parametrize("group", ["", "a@b", "a b", "ä", "a/b", "g\n", "x" * 256])
+def test_groups_that_rocketmq_forbids(group: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="consumer group's name"):
+        a_table(tmp_path).commit(group, "t", {0: 1})
+
+
+def test_groups_that_rocketmq_allows() -> None:
+    for group in ("x" * 255, "%a|B_-9"):
+        assert check_group(group) == group
+
+
+@pytest.mark.parametrize("topic", ["", "a@b"])
+def test_topics_that_no_offsets_can_be_kept_for(topic: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="topic"):
+        a_table(tmp_path).commit("g", topic, {0: 1})

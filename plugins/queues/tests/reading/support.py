@@ -1,0 +1,85 @@
+"""Queues in memory over a real store: where its records are, found by scanning it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from lakelog import Message, Store
+from lakelog.format.java_hash import java_hash
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.sysflag import is_queued
+from lakelog.format.units import Units
+from lakelog.log.reading.log_reader import LogReader
+from lakelog_queues.finding.bytime import TimeSearch
+from lakelog_queues.finding.get import QueueGetter
+
+Unit = tuple[int, int, int, int, int]
+"""Queue offset, offset, size, tags code, count."""
+
+
+class QueuesInMemory:
+    """A :class:`~lakelog.interfaces.QueueReader` over lists of units, which tests may spoil."""
+
+    def __init__(self, kind: str = "SimpleCQ") -> None:
+        self.of: dict[Queue, list[Unit]] = {}
+        self.unreadable: set[Queue] = set()
+        self._kind = kind
+
+    def take_in(self, store: Store) -> None:
+        """Look at the whole log again."""
+        self.of.clear()
+        for each in store.scan():
+            if is_queued(each.sys_flag):
+                queue = self.of.setdefault((each.topic, each.queue_id), [])
+                tags = java_hash(each.tags or "")
+                queue.append((each.queue_offset, each.physical_offset, each.size, tags, 1))
+
+    def queues(self) -> Sequence[Queue]:
+        return list(self.of)
+
+    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
+        units = self.of.get(queue)
+        if units is None:
+            return None
+        if not units:
+            return 0, 0
+        end = units[-1][0] + units[-1][4]
+        return next((unit[0] for unit in units if unit[1] >= minimum or unit[1] < 0), end), end
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        found: Iterable[Unit] = self.of.get(queue, ()) if queue not in self.unreadable else ()
+        rows = [unit for unit in found if unit[0] + unit[4] > first][:count]
+        if not rows or rows[0][0] > first:
+            rows = []
+        table = np.array(rows, np.int64).reshape(-1, 5)
+        numbers, offsets, sizes, tags, counts = table.T
+        return Units(numbers, offsets, sizes.astype(np.int32), tags, counts.astype(np.int32))
+
+    def kind(self, queue: Queue) -> str:
+        return self._kind
+
+
+def getter_of(store: Store, queues: QueuesInMemory) -> QueueGetter:
+    log = log_of_store(store)
+    return QueueGetter(queues, log, lambda: log.min_offset)
+
+
+def times_of(store: Store, queues: QueuesInMemory) -> TimeSearch:
+    log = log_of_store(store)
+    return TimeSearch(queues, log, lambda: log.min_offset)
+
+
+def log_of_store(store: Store) -> LogReader:
+    return store._reader
+
+
+def put_numbered(store: Store, count: int, topic: str = "t", **more: object) -> None:
+    """Messages of about 300 bytes whose bodies start with their number."""
+    messages = [
+        Message(topic, b"%06d" % number + b"." * 150, queue_id=0, **more)  # type: ignore[arg-type]  # any field by name
+        for number in range(count)
+    ]
+    for start in range(0, count, 20):
+        store.put_batch(messages[start : start + 20])

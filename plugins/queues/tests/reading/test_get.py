@@ -1,0 +1,375 @@
+"""Every status of a get, tags, limits, segments, damage, and columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.tests.store.support import open_small, read_small
+from lakelog import Message, Store
+from lakelog.format.units import Units
+from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.results import GetResult, GetStatus
+from lakelog_queues.finding.selection import MOST_BYTES, wanted
+from lakelog_queues.finding.shortway import FewMessagesGetter
+from plugins.queues.tests.arrow.test_columns import row_of, rows_of
+from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered
+
+COUNT = 200
+S = GetStatus
+
+
+@pytest.fixture
+def queues() -> QueuesInMemory:
+    return QueuesInMemory()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Three segments of one queue."""
+    with open_small(tmp_path / "s") as store:
+        put_numbered(store, COUNT)
+        yield store
+
+
+@pytest.fixture
+def getter(store: Store, queues: QueuesInMemory) -> QueueGetter:
+    queues.take_in(store)
+    return getter_of(store, queues)
+
+
+def numbers(result: GetResult) -> list[int]:
+    return [int(each.body[:6]) for each in result.messages]
+
+
+def told(result: GetResult) -> tuple[GetStatus, int, int, int]:
+    return result.status, result.next_offset, result.min_offset, result.max_offset
+
+
+# --- statuses ---
+
+
+def test_found(getter: QueueGetter) -> None:
+    result = getter.get("t", 0, 5)
+    assert numbers(result) == list(range(5, 37))
+    assert told(result) == (S.FOUND, 37, 0, COUNT)
+
+
+def test_statuses_outside_of_the_queue(getter: QueueGetter) -> None:
+    assert told(getter.get("t", 0, -1)) == (S.OFFSET_TOO_SMALL, 0, 0, COUNT)
+    assert told(getter.get("t", 0, COUNT)) == (S.OFFSET_OVERFLOW_ONE, COUNT, 0, COUNT)
+    assert told(getter.get("t", 0, COUNT + 1)) == (S.OFFSET_OVERFLOW_BADLY, COUNT, 0, COUNT)
+    assert told(getter.get("other", 0, 7)) == (S.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    assert told(getter.get("t", 1, 7)) == (S.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+
+
+def test_an_empty_queue(getter: QueueGetter, queues: QueuesInMemory) -> None:
+    queues.of["t", 3] = []
+    assert told(getter.get("t", 3, 7)) == (S.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+
+
+def test_units_that_cannot_be_read(getter: QueueGetter, queues: QueuesInMemory) -> None:
+    queues.unreadable.add(("t", 0))
+    assert told(getter.get("t", 0, 7)) == (S.OFFSET_FOUND_NULL, 300_000, 0, COUNT)
+
+
+def test_what_is_gone_is_being_removed(
+    store: Store, queues: QueuesInMemory, tmp_path: Path
+) -> None:
+    queues.take_in(store)
+    store.close()
+    sorted((tmp_path / "s" / "commitlog").iterdir())[0].unlink()
+    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as left:
+        minimum = left.min_offset
+        gone = sum(unit[1] < minimum for unit in queues.of["t", 0])
+        assert 0 < gone < COUNT
+        late = QueueGetter(queues, left._reader, lambda: 0)  # it went after the bounds were asked
+        assert numbers(late.get("t", 0, 0)) == list(range(gone, gone + 32))
+        del queues.of["t", 0][gone:]
+        assert told(late.get("t", 0, 3)) == (S.MESSAGE_WAS_REMOVING, gone, 0, gone)
+
+
+def test_bad_arguments_are_refused(getter: QueueGetter) -> None:
+    with pytest.raises(ValueError, match="queue_id is -1"):
+        getter.get("t", -1, 0)
+    with pytest.raises(ValueError, match="max_messages is 0"):
+        getter.get("t", 0, 0, 0)
+    with pytest.raises(ValueError, match="name no tag"):
+        getter.get("t", 0, 0, tags=" || ")
+
+
+# --- limits ---
+
+
+def test_max_bytes_bounds_the_records_but_one_is_given(getter: QueueGetter) -> None:
+    size = getter.get("t", 0, 0, 1).messages[0].size
+    assert numbers(getter.get("t", 0, 3, max_bytes=3 * size)) == [3, 4, 5]
+    assert numbers(getter.get("t", 0, 3, max_bytes=3 * size - 1)) == [3, 4]
+    assert numbers(getter.get("t", 0, 3, max_bytes=0)) == [3]
+    assert getter.get("t", 0, 3, max_bytes=3 * size).next_offset == 6
+    assert len(getter.get("t", 0, 0, 999, max_bytes=2 * MOST_BYTES).messages) == COUNT
+
+
+def test_across_segments_by_owner_and_reader(
+    store: Store, getter: QueueGetter, queues: QueuesInMemory, tmp_path: Path
+) -> None:
+    whole = getter.get("t", 0, 0, 1000)
+    assert numbers(whole) == list(range(COUNT))
+    assert len({each.physical_offset // (16 << 10) for each in whole.messages}) > 2
+    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
+        assert getter_of(reader, queues).get("t", 0, 0, 1000) == whole
+
+
+def test_sparse_records_are_read_one_by_one_from_files(
+    tmp_path: Path, queues: QueuesInMemory
+) -> None:
+    with open_small(tmp_path / "s", segment_size_bytes=1 << 20) as store:
+        for number in range(5):
+            store.put(Message("rare", b"%d" % number, queue_id=0))
+            store.put(Message("often", b"." * 90_000, queue_id=0))
+        queues.take_in(store)
+    with read_small(tmp_path / "s", segment_size_bytes=1 << 20) as reader:
+        result = getter_of(reader, queues).get("rare", 0, 0)
+    assert [each.body for each in result.messages] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@given(
+    offset=st.integers(-1, COUNT + 1),
+    count=st.integers(1, COUNT + 5),
+    most=st.none() | st.integers(0, 5000),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_short_way_leads_where_the_long_way_leads(
+    getter: QueueGetter, offset: int, count: int, most: int | None
+) -> None:
+    short = getter._short_way.get(wanted(("t", 0), offset, count, most, None))
+    if short is not None:
+        assert short.status is S.FOUND
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FewMessagesGetter, "get", lambda *_: None)
+            assert getter.get("t", 0, offset, count, max_bytes=most) == short
+    else:
+        assert count > 1 or most is not None or not 0 <= offset < COUNT
+
+
+def test_the_short_way_serves_no_damage(
+    store: Store, queues: QueuesInMemory, tmp_path: Path
+) -> None:
+    queues.take_in(store)
+    bad = getter_of(store, queues).get("t", 0, 7, 1).messages[0]
+    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(bad.physical_offset + 150)
+        file.write(b"?")
+    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
+        for each in (store, reader):
+            getter = getter_of(each, queues)
+            assert numbers(getter.get("t", 0, 5, 4)) == [5, 6, 8, 9]
+            assert getter._short_way.get(wanted(("t", 0), 5, 4, None, None)) is None
+            assert getter._short_way.get(wanted(("t", 0), 8, 4, None, None)) is not None
+
+
+def test_units_out_of_order_or_of_no_record_go_the_long_way(
+    store: Store, queues: QueuesInMemory
+) -> None:
+    queues.take_in(store)
+    getter = getter_of(store, queues)
+    units = queues.of["t", 0][:4]
+    queues.of["t", 0] = [(at, *units[3 - at][1:]) for at in range(4)]
+    assert numbers(getter.get("t", 0, 0)) == [3, 2, 1, 0]
+    queues.of["t", 0] = [units[0], (1, 5, 90, 0, 1), (2, 1 << 40, 200, 0, 1), units[3]]
+    assert numbers(getter.get("t", 0, 0)) == [0, 3]
+    queues.of["t", 0] = [units[0], (1, *units[1][1:4], 2)]
+    assert told(getter.get("t", 0, 0)) == (S.FOUND, 3, 0, 3)
+
+
+# --- tags ---
+
+
+@pytest.fixture
+def tagged(tmp_path: Path, queues: QueuesInMemory) -> Iterator[QueueGetter]:
+    """``Aa`` and ``BB`` have one hash."""
+    with open_small(tmp_path / "tagged") as store:
+        for number, tag in enumerate(["Aa", "BB", None, "C", "BB", "Aa"]):
+            store.put(Message("t", b"%06d" % number, tags=tag, queue_id=0))
+        queues.take_in(store)
+        yield getter_of(store, queues)
+
+
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        ("Aa", [0, 5]),
+        ("BB", [1, 4]),
+        (" BB || C ", [1, 3, 4]),
+        ("*", [0, 1, 2, 3, 4, 5]),
+        ("", [0, 1, 2, 3, 4, 5]),
+        (None, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_tags_that_share_a_hash(tagged: QueueGetter, tags: str | None, found: list[int]) -> None:
+    result = tagged.get("t", 0, 0, tags=tags)
+    assert numbers(result) == found
+    assert (result.status, result.next_offset) == (S.FOUND, 6)
+    columns = tagged.get_columns("t", 0, 0, tags=tags, columns=["body"])
+    assert [int(each[:6]) for each in columns.batch["body"].to_pylist()] == found
+
+
+def test_only_a_collision_is_no_match(tagged: QueueGetter) -> None:
+    assert told(tagged.get("t", 0, 1, 1, tags="Aa")) == (S.FOUND, 6, 0, 6)
+    assert told(tagged.get("t", 0, 0, tags="D")) == (S.NO_MATCHED_MESSAGE, 6, 0, 6)
+
+
+def test_the_next_offset_is_behind_the_last_one_given(tagged: QueueGetter) -> None:
+    assert told(tagged.get("t", 0, 0, 1, tags="BB")) == (S.FOUND, 2, 0, 6)
+
+
+def test_a_rare_tag_ends_after_800_units(queues: QueuesInMemory, getter: QueueGetter) -> None:
+    queues.of["t", 0] = [(at, 0, 100, 7, 1) for at in range(2000)]
+    assert told(getter.get("t", 0, 100, tags="x")) == (S.NO_MATCHED_MESSAGE, 900, 0, 2000)
+    assert getter.get("t", 0, 100, 1500, tags="x").next_offset == 1600
+
+
+def test_in_the_schedule_topic_the_code_is_a_time(tmp_path: Path, queues: QueuesInMemory) -> None:
+    topic = "SCHEDULE_TOPIC_XXXX"
+    with open_small(tmp_path / "s") as store:
+        for tag in ("x", "y"):
+            store.put(Message(topic, b"", tags=tag, queue_id=0))
+        queues.take_in(store)
+        queues.of[topic, 0] = [(*unit[:3], 1_700_000_000_000, 1) for unit in queues.of[topic, 0]]
+        found = getter_of(store, queues).get(topic, 0, 0, tags="y").messages
+    assert [each.tags for each in found] == ["y"]
+
+
+def test_a_code_that_is_a_place_in_the_ext_file(
+    tagged: QueueGetter, queues: QueuesInMemory
+) -> None:
+    queues.of["t", 0] = [(*unit[:3], -(1 << 31) - 1, 1) for unit in queues.of["t", 0]]
+    assert numbers(tagged.get("t", 0, 0, tags="C")) == [3]
+
+
+# --- corrupt units and records ---
+
+
+@pytest.mark.parametrize(("offset", "size"), [(1 << 40, 300), (-5, 300), (0, 0), (0, -7), (1, 300)])
+def test_a_corrupt_unit_is_passed_over_and_logged(
+    getter: QueueGetter,
+    queues: QueuesInMemory,
+    caplog: pytest.LogCaptureFixture,
+    offset: int,
+    size: int,
+) -> None:
+    units = queues.of["t", 0]
+    units[10] = (10, offset, size, 0, 1)
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        result = getter.get("t", 0, 8, 4)
+    assert numbers(result) == [8, 9, 11, 12]
+    assert result.next_offset == 13
+    assert "queue offset 10 leads to no whole record" in caplog.text
+    del units[11:]
+    assert told(getter.get("t", 0, 10)) == (S.MESSAGE_WAS_REMOVING, 11, 0, 11)
+
+
+def test_many_corrupt_units_are_one_line_for_each_call(
+    getter: QueueGetter, queues: QueuesInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    units = queues.of["t", 0]
+    for at in (3, 4, 7):
+        units[at] = (at, 1 << 40, 300, 0, 1)
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        assert numbers(getter.get("t", 0, 2, 5)) == [2, 5, 6, 8, 9]
+    (line,) = caplog.messages
+    assert "queue offset 3 leads" in line
+    assert line.endswith("passed over, as are 2 more up to 7")
+
+
+def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
+    getter: QueueGetter, queues: QueuesInMemory
+) -> None:
+    queues.of["t", 0][10] = (10, 0, 2**31 - 1, 0, 1)
+    first = getter.get("t", 0, 8, 4)
+    assert (numbers(first), first.next_offset) == ([8, 9], 10)
+    assert numbers(getter.get("t", 0, 10, 3)) == [11, 12, 13]
+
+
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_a_damaged_record_is_passed_over(
+    store: Store,
+    queues: QueuesInMemory,
+    tmp_path: Path,
+    mode: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queues.take_in(store)
+    unit = queues.of["t", 0][20]
+    segment = sorted((tmp_path / "s" / "commitlog").iterdir())[0]
+    with segment.open("r+b") as file:
+        file.seek(unit[1] + 100)
+        file.write(b"?")
+    reader = store if mode == "owner" else read_small(tmp_path / "s", segment_size_bytes=16 << 10)
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        result = getter_of(reader, queues).get("t", 0, 18, 5)
+    assert numbers(result) == [18, 19, 21, 22, 23]
+    assert "queue offset 20 leads" in caplog.text
+    columns = getter_of(reader, queues).get_columns("t", 0, 18, 5, columns=["queue_offset"])
+    assert columns.batch["queue_offset"].to_pylist() == [18, 19, 21, 22, 23]
+    unverified = getter_of(reader, queues).get_columns("t", 0, 18, 5, columns=[], verify=False)
+    assert unverified.next_offset == 23
+    if mode == "read":
+        reader.close()
+
+
+# --- batches ---
+
+
+class OfBatches(QueuesInMemory):
+    """Gives what a queue of batches gives: from the unit that holds an offset on."""
+
+    def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
+        starts = [unit[0] for unit in self.of[queue] if unit[0] <= first]
+        return super().units(queue, starts[-1] if starts else first, count)
+
+
+def test_a_queue_of_batches(store: Store) -> None:
+    simple, queues = QueuesInMemory(), OfBatches("BatchCQ")
+    simple.take_in(store)
+    queues.of["t", 0] = [
+        (3 * at, unit[1], unit[2], 0, 3) for at, unit in enumerate(simple.of["t", 0])
+    ]
+    getter = getter_of(store, queues)
+    result = getter.get("t", 0, 4, 7)
+    assert numbers(result) == [1, 2]
+    assert told(result) == (S.FOUND, 9, 0, 3 * COUNT)
+
+
+# --- columns ---
+
+
+@given(offset=st.integers(-2, COUNT + 3), count=st.integers(1, COUNT), most=st.integers(1, 20_000))
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, most: int) -> None:
+    messages = getter.get("t", 0, offset, count, max_bytes=most)
+    columns = getter.get_columns("t", 0, offset, count, max_bytes=most)
+    assert rows_of(columns.batch) == [row_of(each) for each in messages.messages]
+    assert (columns.status, columns.next_offset) == (messages.status, messages.next_offset)
+    assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
+
+
+def test_checksums_of_columns_can_be_left_out(store: Store, tmp_path: Path) -> None:
+    store.wait_dispatched()
+    bad = store.get("t", 0, 7, 1).messages[0]
+    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(bad.physical_offset + 150)
+        file.write(b"?")
+    checked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"])
+    assert checked.batch["queue_offset"].to_pylist() == [6, 8, 9]
+    unchecked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"], verify=False)
+    assert unchecked.batch["queue_offset"].to_pylist() == [6, 7, 8]

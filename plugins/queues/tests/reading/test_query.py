@@ -1,0 +1,96 @@
+"""Messages by key: what an index points to is checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.tests.store.support import open_small
+from lakelog import Message, Store
+from lakelog.errors import CorruptIndex, MissingIndex
+from lakelog_queues.finding.query import KeyQuery
+from lakelog_testing.crash.opener import owned_by
+from plugins.queues.tests.reading.support import log_of_store
+
+
+class Index:
+    """Points to given places for every key, then fails if told to."""
+
+    def __init__(self, offsets: Sequence[int], *, broken: bool = False) -> None:
+        self._offsets = offsets
+        self._broken = broken
+
+    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        yield from self._offsets
+        if self._broken:
+            raise CorruptIndex("a chain runs in a circle", path="index/1")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_small(tmp_path / "s") as store:
+        store.put(Message("t", b"0", keys=["a", "b"]))
+        store.put(Message("t", b"1", keys="ab"))
+        store.put(Message("u", b"2", keys="a"))
+        store.put(Message("t", b"3", properties={"UNIQ_KEY": "a"}))
+        yield store
+
+
+def query_of(store: Store, *, broken: bool = False, more: Sequence[int] = ()) -> KeyQuery:
+    places = [each.physical_offset for each in store.scan()][::-1]
+    return KeyQuery(Index([*more, *places, *places], broken=broken), log_of_store(store))
+
+
+def test_topic_and_key_are_checked_and_nothing_comes_twice(store: Store) -> None:
+    query = query_of(store)
+    assert [each.body for each in query.query("t", "a")] == [b"3", b"0"]
+    assert [each.body for each in query.query("t", "a", max_messages=1)] == [b"3"]
+    assert [each.body for each in query.query("u", "a")] == [b"2"]
+    assert query.query("t", "c") == []
+
+
+def test_times_are_exact(store: Store) -> None:
+    query = query_of(store)
+    (last, *_) = query.query("t", "a")
+    at = last.store_timestamp_ms
+    assert last in query.query("t", "a", at, at)
+    assert last not in query.query("t", "a", at + 1)
+    assert last not in query.query("t", "a", None, at - 1)
+
+
+def test_raw_offsets(store: Store) -> None:
+    places = [each.physical_offset for each in store.scan()]
+    assert query_of(store).offsets("t", "a") == places[::-1]
+    assert query_of(store).offsets("t", "a", max_count=2) == places[:1:-1]
+
+
+def test_a_damaged_index_gives_what_it_can(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        found = query_of(store, broken=True, more=[1 << 40, 1]).query("t", "a")
+    assert [each.body for each in found] == [b"3", b"0"]
+    assert "runs in a circle" in caplog.text
+    assert "points to no whole record" in caplog.text
+
+
+def test_what_retention_has_deleted_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_small(tmp_path / "s") as store, caplog.at_level(logging.WARNING, "lakelog"):
+        places = [store.put(Message("t", bytes(9000), keys="a")).physical_offset for _ in range(6)]
+        query = KeyQuery(Index(places[::-1]), log_of_store(store))
+        assert len(query.query("t", "a")) == 6
+        store.flush()
+        owned_by(store).log.segments.retreat()
+        owned_by(store).positions.minimum = owned_by(store).log.segments.first_offset
+        assert [each.physical_offset for each in query.query("t", "a")] == places[:0:-1]
+    assert caplog.text == ""
+
+
+def test_without_an_index(store: Store) -> None:
+    query = KeyQuery(None, log_of_store(store))
+    for call in (query.query, query.offsets):
+        with pytest.raises(MissingIndex, match="install lakelog-hash-index"):
+            call("t", "a")

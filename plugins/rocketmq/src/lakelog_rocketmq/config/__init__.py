@@ -1,0 +1,1 @@
+"""RocketMQ's JSON files in ``config/``."""

@@ -1,0 +1,28 @@
+"""``config/delayOffset.json``: RocketMQ's progress at each delay level; read only.
+
+Source: RocketMQ 5.3.3, ``ScheduleMessageService`` and ``DelayOffsetSerializeWrapper``. Queue
+``level - 1`` of ``SCHEDULE_TOPIC_XXXX`` holds the messages of a level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
+from lakelog_rocketmq.config.configfile import Loaded, load_config
+from lakelog_rocketmq.config.tables import integer_table
+
+FILE: Final = "delayOffset.json"
+
+
+def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
+    """The next queue offset of each delay level in the store directory ``path``."""
+    return load_config(files, path / CONFIG_DIR / FILE, read_delay_offsets)
+
+
+def read_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
+    """Parse the offsets in a file's content; raises ``ValueError``."""
+    return integer_table(content.get("offsetTable") or {}, "offsetTable")

@@ -1,0 +1,66 @@
+"""``config/topics.json``: the broker's configuration of each topic; read only.
+
+Source: RocketMQ 5.3.3, ``TopicConfigManager`` and ``TopicConfig``, with its defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
+from lakelog_rocketmq.config.configfile import Loaded, load_config
+from lakelog_rocketmq.config.tables import object_table
+
+FILE: Final = "topics.json"
+QUEUE_TYPE: Final = "queue.type"
+BATCH_QUEUE: Final = "BatchCQ"
+_DEFAULT_QUEUES: Final = 16
+_READ_AND_WRITE: Final = 6
+
+
+@attrs.frozen
+class TopicConfig:
+    """The configuration of one topic.
+
+    :ivar read_queues: number of queues for consumers
+    :ivar write_queues: number of queues for producers
+    :ivar permission: sum of 4 (read), 2 (write) and 1 (inherit)
+    :ivar attributes: names and values, such as ``queue.type``
+    """
+
+    topic: str
+    read_queues: int = _DEFAULT_QUEUES
+    write_queues: int = _DEFAULT_QUEUES
+    permission: int = _READ_AND_WRITE
+    attributes: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def has_batch_queues(self) -> bool:
+        """Whether its queues are batch queues."""
+        return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
+
+
+def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:
+    """Load the topics of the store directory ``path``; raises ``CorruptConfig``."""
+    return load_config(files, path / CONFIG_DIR / FILE, read_topics)
+
+
+def read_topics(content: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """Parse the topics in a file's content; raises ``ValueError``."""
+    table = object_table(content, "topicConfigTable")
+    return {topic: _topic(topic, found) for topic, found in table.items()}
+
+
+def _topic(topic: str, found: Mapping[str, Any]) -> TopicConfig:
+    return TopicConfig(
+        topic,
+        int(found.get("readQueueNums", _DEFAULT_QUEUES)),
+        int(found.get("writeQueueNums", _DEFAULT_QUEUES)),
+        int(found.get("perm", _READ_AND_WRITE)),
+        {str(name): str(value) for name, value in object_table(found, "attributes").items()},
+    )

@@ -1,0 +1,204 @@
+"""Which file counts, and that a replacement never leaves half a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lakelog.errors import CorruptConfig
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog_rocketmq.config.configfile import backup_of, save_config
+from lakelog_rocketmq.config.consumeroffsets import load_offsets, next_version, save_offsets
+from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
+from lakelog_rocketmq.config.topics import TopicConfig, load_topics
+
+FILES = RealFileSystem()
+OFFSETS = b"""{
+\t"dataVersion":{
+\t\t"counter":4,
+\t\t"stateVersion":2,
+\t\t"timestamp":1795217600164
+\t},
+\t"somethingNew":{"a":[1,null]},
+\t"offsetTable":{
+\t\t"T@g":{0:500,1:490,10:3
+\t\t}
+\t}
+}"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "config").mkdir()
+    return tmp_path
+
+
+def main_file(path: Path) -> Path:
+    return path / "config" / "consumerOffset.json"
+
+
+def test_nothing_there_is_nothing_known(path: Path) -> None:
+    loaded = load_offsets(FILES, path)
+    assert (loaded.value, loaded.content, loaded.from_backup) == ({}, {}, False)
+
+
+def test_offsets_as_rocketmq_wrote_them(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    main_file(path).write_bytes(OFFSETS)
+    loaded = load_offsets(FILES, path)
+    assert loaded.value == {"T@g": {0: 500, 1: 490, 10: 3}}
+    assert not loaded.from_backup
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        OFFSETS[: len(OFFSETS) // 2],
+        b"",
+        None,
+        b"\x00" * 200,
+        b"[]",
+        b'{"offsetTable":[1]}',
+        b'{"offsetTable":{"T@g":{0:"a"}}}',
+        b'{"offsetTable":{"T@g":{x:1}}}',
+        b'{"offsetTable":{"T@g":{0:true}}}',
+        b'{"offsetTable":{"T@g":7}}',
+    ],
+)
+def test_the_backup_is_used_and_said(
+    torn: bytes | None, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backup_of(main_file(path)).write_bytes(OFFSETS)
+    if torn is not None:
+        main_file(path).write_bytes(torn)
+    with caplog.at_level(logging.WARNING):
+        loaded = load_offsets(FILES, path)
+    assert loaded.from_backup
+    assert loaded.value == {"T@g": {0: 500, 1: 490, 10: 3}}
+    assert str(main_file(path)) in caplog.text
+    assert "using consumerOffset.json.bak" in caplog.text
+
+
+@pytest.mark.parametrize("backup", [None, b"", b"{"])
+def test_neither_can_be_read(backup: bytes | None, path: Path) -> None:
+    main_file(path).write_bytes(OFFSETS[:-9])
+    if backup is not None:
+        backup_of(main_file(path)).write_bytes(backup)
+    with pytest.raises(CorruptConfig, match=r"consumerOffset\.json \(\d+ bytes\) cannot be read"):
+        load_offsets(FILES, path)
+
+
+def test_what_is_not_known_is_kept_and_the_version_moves_on(path: Path) -> None:
+    main_file(path).write_bytes(OFFSETS)
+    loaded = load_offsets(FILES, path)
+    offsets = {**loaded.value, "%RETRY%g@g": {0: 1}, "odd": {5: 6}}
+    save_offsets(FILES, path, loaded.content, offsets, now_ms=1795217700000)
+    assert json.loads(main_file(path).read_bytes()) == {
+        "dataVersion": {"counter": 5, "stateVersion": 2, "timestamp": 1795217700000},
+        "somethingNew": {"a": [1, None]},
+        "groupTopicMap": {"g": ["T", "%RETRY%g"]},
+        "offsetTable": {
+            "T@g": {"0": 500, "1": 490, "10": 3},
+            "%RETRY%g@g": {"0": 1},
+            "odd": {"5": 6},
+        },
+    }
+    assert backup_of(main_file(path)).read_bytes() == OFFSETS
+    assert load_offsets(FILES, path).value == offsets
+    assert sorted(each.name for each in (path / "config").iterdir()) == [
+        "consumerOffset.json",
+        "consumerOffset.json.bak",
+    ]
+
+
+def test_the_first_version() -> None:
+    assert next_version(None, 7) == {"stateVersion": 0, "counter": 1, "timestamp": 7}
+
+
+def test_a_torn_file_does_not_take_the_place_of_its_backup(path: Path) -> None:
+    main_file(path).write_bytes(OFFSETS[:50])
+    backup_of(main_file(path)).write_bytes(OFFSETS)
+    save_config(FILES, main_file(path), {"new": 1})
+    assert backup_of(main_file(path)).read_bytes() == OFFSETS
+    assert json.loads(main_file(path).read_bytes()) == {"new": 1}
+
+
+@attrs.frozen
+class FullDisk(RealFileSystem):
+    """Lets as many files be opened for writing as it has tickets, then none."""
+
+    tickets: list[None]
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if write:
+            if not self.tickets:
+                raise OSError(28, "No space left on device", str(path))
+            self.tickets.pop()
+        return RealFileSystem.open(self, path, write=write, create=create)
+
+
+@pytest.mark.parametrize("opens", [0, 1])
+def test_a_full_disk_leaves_what_was_there(opens: int, path: Path) -> None:
+    main_file(path).write_bytes(OFFSETS)
+    with pytest.raises(OSError, match="No space left"):
+        save_config(FullDisk([None] * opens), main_file(path), {"new": 1})
+    assert main_file(path).read_bytes() == OFFSETS
+    assert not [each for each in (path / "config").iterdir() if each.suffix == ".tmp"]
+
+
+def test_topics(path: Path) -> None:
+    (path / "config" / "topics.json").write_bytes(
+        b'{"topicConfigTable":{"B":{"attributes":{"queue.type":"BatchCQ"},"perm":4,'
+        b'"readQueueNums":2,"topicName":"B","writeQueueNums":3},"plain":{"attributes":null}}}'
+    )
+    topics = load_topics(FILES, path).value
+    assert topics == {
+        "B": TopicConfig("B", 2, 3, 4, {"queue.type": "BatchCQ"}),
+        "plain": TopicConfig("plain", 16, 16, 6, {}),
+    }
+    assert topics["B"].has_batch_queues
+    assert not topics["plain"].has_batch_queues
+
+
+def test_delay_offsets(path: Path) -> None:
+    (path / "config" / "delayOffset.json").write_bytes(b'{"offsetTable":{1:14,18:2\n\t}}')
+    assert load_delay_offsets(FILES, path).value == {1: 14, 18: 2}
+
+
+_COMMITTER = """
+import sys
+from pathlib import Path
+from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog.files.filesystem import RealFileSystem
+table = OffsetTable(RealFileSystem(), Path(sys.argv[1]))
+at = table.committed("g", "T").get(0, 0)
+while True:
+    at += 1
+    table.commit("g", "T", {0: at, 1: at})
+    print(at, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_of_commits_loses_none_that_returned(path: Path) -> None:
+    for round_ in range(5):
+        command = [sys.executable, "-c", _COMMITTER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.03 + 0.013 * round_)
+            os.kill(process.pid, signal.SIGKILL)
+            told = [int(line) for line in process.stdout if line.endswith("\n")]
+        loaded = load_offsets(FILES, path)
+        offsets = loaded.value["T@g"]
+        assert offsets[0] == offsets[1]
+        assert offsets[0] >= max(told, default=1)
+        assert not loaded.from_backup
