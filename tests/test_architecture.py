@@ -48,6 +48,7 @@ PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 
 HEAVY: Final = ("numpy", "cattrs", "pluggy", "typer", "rich", "lz4")
 MOST_LINES: Final = 500
+MOST_FUNCTION_LINES: Final = 60
 SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests", "examples")
 
 PLUGINS: Final = ("plugins", "contrib")
@@ -337,6 +338,24 @@ def test_no_file_of_python_is_long() -> None:
         str(each): n for each in files if (n := len(each.read_text().splitlines())) > MOST_LINES
     }
     assert long == {}
+
+
+def test_no_function_is_long() -> None:
+    files = [each for folder in PLUGINS for each in (ROOT / folder).glob("*/src/**/*.py")]
+    long = {
+        f"{file.relative_to(ROOT)}: {node.name}": lines
+        for file in [*CORE.rglob("*.py"), *files]
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := _length(node)) > MOST_FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function's body without its docstring."""
+    body = function.body[ast.get_docstring(function, clean=False) is not None :]
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from lakelog.files.file_identity import FileIdentity
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
+from lakelog.log.reading.bounds import TRUSTED_S
 from lakelog.recovery.unchanged import UNCHANGED
 from lakelog_testing import FaultyFile
 
@@ -115,6 +117,7 @@ def test_a_reader_goes_by_it(tmp_path: Path) -> None:
             assert not note(tmp_path).exists()
         assert reader.max_offset == more[-1].end_offset
         in_place(segments(tmp_path)[-1], more[-1].physical_offset % SEGMENT, b"\x00" * 100)
+        time.sleep(2 * TRUSTED_S)  # for which a reader does not look again
         assert reader.max_offset == more[-2].end_offset
         assert reader.max_offset == more[-2].end_offset
 
