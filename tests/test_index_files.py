@@ -19,7 +19,7 @@ from lakelog.format.properties import UNIQUE_KEY
 from lakelog.format.sysflag import Transaction, transaction
 from lakelog.interfaces import Context
 from lakelog.log.reading.scan import scan
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.settings.model import StoreSettings
 from lakelog_hash_index import verify
 from lakelog_hash_index.plugin import make

@@ -21,7 +21,7 @@ import pytest
 
 import lakelog
 from core.tests.recovery.support import StoppingFiles
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.page_view import whole_end
 from lakelog.files.pages.shared_page import PROOF, page_path

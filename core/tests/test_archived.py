@@ -14,11 +14,10 @@ from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.archived import ArchiveBackedSource
 from lakelog.log.reading.bounds import FileBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import ArchiveBackedSource, FileSource
 from lakelog.message import StoredMessage
 
 SIZE = 64 << 10

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.interfaces import Factory
 from lakelog.registry import Registry
 from lakelog.registry.builtin import plugin

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.segment_files import SegmentFile
-from lakelog.log.reading.source import FileExtent
+from lakelog.log.reading.sources import FileExtent
 
 WINDOW = 128 << 10
 SIZE = 3 * WINDOW + 5

@@ -11,10 +11,9 @@ import pytest
 
 from lakelog.codec import decode, decode_run
 from lakelog.codec.decode import decode_frame
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.frame import read_frame
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.sysflag import is_queued

@@ -165,7 +165,7 @@ def end_in_the_page_of_a_dead_process_is_believed(patch: pytest.MonkeyPatch) -> 
 
 
 def checkpoint_not_lowered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.recovery.mend.write_checkpoint", nothing)
+    patch.setattr("lakelog.recovery.apply.write_checkpoint", nothing)
 
 
 def abort_is_not_durable(patch: pytest.MonkeyPatch) -> None:

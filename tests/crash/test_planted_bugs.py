@@ -99,7 +99,7 @@ def checkpoint_ahead_of_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def tail_not_zeroed_after_recovery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.recovery.mend._wipe", nothing)
+    patch.setattr("lakelog.recovery.apply._wipe", nothing)
 
 
 def queue_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def queues_not_completed(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_syncs_nothing_that_it_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.recovery.mend._sync", nothing)
+    patch.setattr("lakelog.recovery.apply._sync", nothing)
 
 
 def body_only_crc(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def quarantine_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.recovery.mend._set_aside", none_kept)
+    patch.setattr("lakelog.recovery.apply._set_aside", none_kept)
 
 
 def planned(**more: Any) -> CrashPlan:

@@ -10,9 +10,8 @@ from typing import Any
 import crcmod.predefined
 
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
 from lakelog.status import AppendStatus

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.tests.codec.examples import HOSTS, PROPERTIES, TOPICS
 from core.tests.codec.support import an_encoder, placed
-from lakelog.codec.bodycolumn import BodyColumn, body_column
+from lakelog.codec.body_column import BodyColumn, body_column
 from lakelog.codec.encoder import Encoder
 from lakelog.errors import IllegalMessage
 from lakelog.format.queue_offsets import QueueOffsets

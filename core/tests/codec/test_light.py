@@ -6,9 +6,8 @@ import pytest
 
 from core.tests.codec.support import SEGMENT_BYTES, STORED_MS, an_encoder, placed
 from lakelog.codec import decode, decode_run
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.errors import PutRefused
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message

@@ -7,7 +7,7 @@ import pytest
 
 from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode, decode_run
-from lakelog.codec.losttext import SECTOR_BYTES
+from lakelog.codec.frame import SECTOR_BYTES
 from lakelog.codec.run import sound_records
 from lakelog.errors import CorruptRecord, IllegalMessage
 from lakelog.message import Message

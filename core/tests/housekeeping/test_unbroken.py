@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.errors import OffsetOutOfRange
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.source import Extent, NoGapSource
+from lakelog.log.reading.sources import Extent, NoGapSource
 
 
 class AllGone:

@@ -29,7 +29,7 @@ from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
 from lakelog.log.reading.bounds import TRUSTED_S
-from lakelog.recovery.unchanged import UNCHANGED
+from lakelog.recovery.clean_stop import UNCHANGED
 from lakelog_testing import FaultyFile
 
 OLD: Final = b"left behind by somebody"

@@ -32,8 +32,8 @@ from lakelog import Message, PutResult
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.recovery.apply import mend
 from lakelog.recovery.examine import examine
-from lakelog.recovery.mend import mend
 from lakelog.settings.model import StoreSettings
 from lakelog_testing.copies import copy_store
 

@@ -10,7 +10,7 @@ import pytest
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.source import FileExtent, FileSource
+from lakelog.log.reading.sources import FileExtent, FileSource
 
 SEGMENT_BYTES = 1 << 20
 COUNT = 300

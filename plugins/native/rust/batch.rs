@@ -15,7 +15,7 @@ use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
 
 const RESULT_FIELDS: usize = 8;
-/// Batches of so many messages have results in columns, as those of `codec.pieces`.
+/// Batches of so many messages have results in columns, as those of `codec.encoded`.
 const COLUMNS_FROM: usize = 48;
 const MOST_PROPERTIES: usize = 32767;
 

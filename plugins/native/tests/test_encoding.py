@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakelog.accelerate import SEAM, Accelerator
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.bodycolumn import body_column
+from lakelog.codec.body_column import body_column
 from lakelog.errors import IllegalMessage
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, MessageColumns

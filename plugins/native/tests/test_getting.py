@@ -29,7 +29,7 @@ from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.log_reader import LogReader, MappedSegments
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.source import ViewSource
+from lakelog.log.reading.sources import ViewSource
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.finding.compiled import LookupParts, lookups
 from lakelog_queues.finding.get import QueueGetter

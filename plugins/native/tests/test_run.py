@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.tests.codec.examples import MESSAGES, damaged_logs, hostile_lengths
 from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.codec.recordbatch import _INTS, _LONGS
+from lakelog.codec.record_batch import _INTS, _LONGS
 from lakelog.codec.run import sound_records
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message

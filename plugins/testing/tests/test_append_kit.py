@@ -11,9 +11,8 @@ import pytest
 from core.tests.registry.samples import CONTEXT
 from examples.compress_bodies import Compressing, CompressSettings
 from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
 from lakelog.status import AppendStatus

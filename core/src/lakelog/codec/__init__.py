@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from lakelog.codec.decode import decode
 
 if TYPE_CHECKING:
-    from lakelog.codec.callback import RocketmqAppendCallback
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.encoder import RocketmqAppendCallback
+    from lakelog.codec.record_batch import RecordBatch
     from lakelog.codec.run import decode_run
 
 __all__ = ["RecordBatch", "RocketmqAppendCallback", "decode", "decode_run"]
 
 _LAZY = {
-    "RecordBatch": "recordbatch",
-    "RocketmqAppendCallback": "callback",
+    "RecordBatch": "record_batch",
+    "RocketmqAppendCallback": "encoder",
     "decode_run": "run",
 }
 

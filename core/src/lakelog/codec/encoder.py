@@ -1,32 +1,87 @@
-"""Encodes messages to records, one by one; an accelerator encodes many in one pass."""
+"""Encodes messages to records, one by one; an accelerator encodes many in one pass.
+
+:class:`RocketmqAppendCallback` is the built-in append callback. Other callbacks may wrap it.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.hostpair import HostPair, host_pair
-from lakelog.codec.light import EncodedLightQueueRecord
-from lakelog.codec.limits import Limits, illegal, misfit
-from lakelog.codec.one import EncodedRecord, encode_record
-from lakelog.codec.pieces import EncodedRecordList
-from lakelog.codec.queuechoice import RoundRobin
-from lakelog.errors import IllegalMessage
+from lakelog.codec.encoded import (
+    EncodedBatch,
+    EncodedLightQueueRecord,
+    EncodedRecord,
+    EncodedRecordList,
+)
+from lakelog.codec.limits import Limits, as_body, illegal, misfit
+from lakelog.codec.message_properties import ended, message_properties
+from lakelog.codec.record_crc import PLACEHOLDER
+from lakelog.codec.record_parts import HostPair, host_pair, topic_block
+from lakelog.errors import IllegalMessage, SettingsError
+from lakelog.format.checksum import CRC31_MASK, crc32
+from lakelog.format.hosts import encode_host
 from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     decode_properties,
     feeds_light_queues,
     light_queues,
 )
+from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.format.sysflag import BORN_HOST_V6, PREPARED, STORE_HOST_V6
 from lakelog.message import Message, MessageColumns
 from lakelog.runtime.arguments import whole
+from lakelog.status import AppendStatus
+
+if TYPE_CHECKING:
+    from lakelog.accelerate import Accelerator
+    from lakelog.settings.model import StoreSettings
+
 
 DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """This name in the property string marks a message for light queues."""
+
+
+GIVEN_BITS: Final = ~(BORN_HOST_V6 | STORE_HOST_V6)
+"""Bits of a message's system flags that are stored; the others follow from its hosts."""
+_pack_short: Final = struct.Struct(">H").pack
+
+
+def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, bytes]:
+    """The record of ``message``, and its property string."""
+    body = message.body
+    if type(body) is not bytes:
+        body = as_body(body)
+    properties = message_properties(message.tags, message.keys, message.properties)
+    if encoder.record_crc:
+        properties = ended(properties) + PLACEHOLDER
+    hosts = encoder.own_hosts
+    if message.born_host is not None or message.store_host is not None:
+        hosts = encoder.hosts_of(message)
+    block = topic_block(message.topic)
+    size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
+    if size > encoder.limits.safe_bytes:
+        encoder.limits.check(len(body), len(properties), size)
+    flags = message.sys_flag & GIVEN_BITS | hosts.sys_flag
+    queue_id = message.queue_id
+    if type(queue_id) is not int or queue_id < 0:
+        queue_id = encoder.queue_of(message)
+    born = message.born_timestamp_ms
+    head = hosts.pack(
+        size, block.magic, crc32(body) & CRC31_MASK, queue_id, message.flag, 0, 0, flags,
+        time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
+        message.reconsume_times, message.prepared_transaction_offset, len(body),
+    )  # fmt: skip  # in the order of the format
+    buffer = bytearray().join((head, body, block.data, _pack_short(len(properties)), properties))
+    queue, queued = (message.topic, queue_id), not flags & PREPARED
+    one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, encoder.record_crc)
+    return one, properties
 
 
 @attrs.frozen
@@ -106,3 +161,78 @@ class Encoder:
         except IllegalMessage as error:
             what = f"message {at} of the batch: {error}"
             raise IllegalMessage(what, status=error.status) from None
+
+
+class RocketmqAppendCallback:
+    """Encodes with :class:`~lakelog.codec.encoder.Encoder`; the encoded batch then places itself.
+
+    To wrap it, create one with :meth:`of` and ``context.core``, and pass other messages to
+    ``encode``.
+
+    :ivar accelerator: compiled code that encodes the same records, or ``None``
+    """
+
+    def __init__(self, encoder: Encoder, accelerator: Accelerator | None = None) -> None:
+        self.encoder = encoder
+        self.accelerator = accelerator
+        self._accelerated = accelerator.encoding(encoder) if accelerator else None
+
+    @classmethod
+    def of(
+        cls, core: StoreSettings, accelerator: Accelerator | None = None
+    ) -> RocketmqAppendCallback:
+        """The callback for a store with these settings.
+
+        :param accelerator: ``context.accelerator``
+
+        Raises :class:`~lakelog.errors.SettingsError` if ``core.store_host`` is not a valid host.
+        """
+        try:
+            encode_host(core.store_host)
+        except ValueError as error:
+            raise SettingsError(str(error), key="store_host") from None
+        return cls(
+            Encoder(
+                Limits.of(core.max_message_size_bytes, core.segment_size_bytes),
+                core.store_host,
+                core.record_crc,
+                core.max_light_queues if core.light_queues else None,
+                RoundRobin(core.queues_per_topic),
+            ),
+            accelerator,
+        )
+
+    def encode(self, messages: Sequence[Message]) -> EncodedBatch:
+        """Encode one message or many."""
+        batch: EncodedBatch | None = self._accelerated(messages) if self._accelerated else None
+        return self.encoder.encode(messages) if batch is None else batch
+
+    def place(
+        self,
+        batch: EncodedBatch,
+        position: int,
+        remaining: int,
+        queue_offsets: QueueOffsets,
+        now_ms: int,
+    ) -> AppendStatus:
+        """Fill in the fields that depend on the record's position in the log."""
+        return batch.place(position, remaining, queue_offsets, now_ms)
+
+
+class RoundRobin:
+    """Chooses queues for messages that name none, by a counter per topic.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, queues_per_topic: int) -> None:
+        self._queues = queues_per_topic
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(count)
+
+    def choose(self, topic: str) -> int:
+        """The next queue id for ``topic``, from 0."""
+        return next(self._turns[topic]) % self._queues
+
+    def choose_many(self, topic: str, number: int) -> list[int]:
+        """The queue ids for the next ``number`` messages of ``topic``."""
+        return [turn % self._queues for turn in islice(self._turns[topic], number)]

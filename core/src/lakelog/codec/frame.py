@@ -2,6 +2,14 @@
 
 A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
 checksum, and the record checksum where it is present.
+
+The body checksum cannot detect text that was lost with a disk sector, which then reads as zeros.
+The record checksum covers the whole record, but is itself text at its end. If the sector that holds
+it is lost, the record looks like one without a record checksum. But topic and properties are text
+without zeros. So a sector is lost if it overlaps them and all of the record's bytes in it are zero.
+Sectors are counted from the start of the log; they match those of the files where segments are a
+multiple of 512 bytes long. Text that ends with a zero was copied incompletely: the process was
+killed during the copy.
 """
 
 from __future__ import annotations
@@ -9,8 +17,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from lakelog.codec.losttext import lost_text
-from lakelog.codec.recordcrc import is_sealed, seal_holds
+from lakelog.codec.record_crc import is_sealed, seal_holds
 from lakelog.errors import CorruptRecord
 from lakelog.format.checksum import body_crc
 from lakelog.format.hosts import host_bytes
@@ -19,13 +26,14 @@ from lakelog.format.layout import (
     AT_PHYSICAL_OFFSET,
     AT_SYS_FLAG,
     BLANK,
+    HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
+    PREFIX,
     RECORD_MIN_BYTES,
 )
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
-_LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
 _SHORT: Final = Struct(">h")
 _CRC_AT: Final = 8
@@ -186,3 +194,52 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
         )
     if lost_text(record, frame.topic_at - frame.start, frame.properties_at - frame.start, offset):
         raise CorruptRecord("a part of its topic or properties is lost: all zero", offset=offset)
+
+
+_LONG: Final = Struct(">q")
+HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
+"""Bytes up to the end of the store time if both hosts are IPv6."""
+
+
+def head_store_time(head: memoryview, offset: int, size: int) -> int | None:
+    """The store time, in ms since 1970, from the first bytes of a record.
+
+    ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
+    """
+    if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
+        return None
+    said, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
+    if (said, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
+        return None
+    at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+    return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
+
+
+SECTOR_BYTES: Final = 512
+
+
+def lost_text(record: memoryview, topic_at: int, properties_at: int, offset: int) -> bool:
+    """Whether a zero sector covers part of the topic or properties, or their text ends with a zero.
+
+    :param record: the whole record; ``topic_at`` and ``properties_at`` are positions in it
+    :param offset: physical offset of the record
+    """
+    text = bytes(record[topic_at : properties_at - 2]) + bytes(record[properties_at:])
+    if 0 not in text:
+        return False
+    if text.endswith(b"\x00"):
+        return True
+    first = topic_at - (offset + topic_at) % SECTOR_BYTES
+    return any(
+        _is_lost(record, topic_at, properties_at, range(start, start + SECTOR_BYTES))
+        for start in range(first, len(record), SECTOR_BYTES)
+    )
+
+
+def _is_lost(record: memoryview, topic_at: int, properties_at: int, sector: range) -> bool:
+    """Whether all of the record's bytes in ``sector`` are zero, and some of them are text."""
+    start, stop = max(sector.start, 0), min(sector.stop, len(record))
+    is_length = start >= properties_at - 2 and stop <= properties_at
+    if start >= stop or stop <= topic_at or is_length:
+        return False
+    return not any(record[start:stop])

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
-from lakelog.codec.recordbatch import RecordBatch
-from lakelog.codec.recordcrc import is_sealed
+from lakelog.codec.record_batch import RecordBatch
+from lakelog.codec.record_crc import is_sealed
 from lakelog.errors import CorruptRecord
 from lakelog.message import Body
 

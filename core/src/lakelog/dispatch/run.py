@@ -18,7 +18,7 @@ from lakelog.interfaces import Dispatcher
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
 
 _log = logging.getLogger("lakelog")
 

@@ -9,13 +9,12 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog.accelerate import Putting
-from lakelog.codec.callback import RocketmqAppendCallback
 from lakelog.codec.encoded import EncodedBatch
+from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
 from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
-from lakelog.log.async_puts import AsyncPutQueue, Burst, fail_all
-from lakelog.log.bursts import AsyncBatchWriter
+from lakelog.log.async_puts import AsyncBatchWriter, AsyncPutQueue, Burst, fail_all
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known

@@ -21,11 +21,11 @@ from lakelog.files.pages.shared_page import (
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.format.layout import BLANK
 from lakelog.log.reading.pieces import Blank, Damage
-from lakelog.log.reading.source import ViewSource
+from lakelog.log.reading.sources import ViewSource
 from lakelog.log.segments import Segments
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
 
 _ZEROS = bytes(1 << 20)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import closing
 from itertools import count
 from typing import Final, Protocol, TypeAlias
 
@@ -34,11 +35,8 @@ class SealedSegment:
     """A segment that is no longer written, mapped at the first read."""
 
     def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
-        file = maker.files.open(maker.path(start_offset))
-        try:
+        with closing(maker.files.open(maker.path(start_offset))) as file:
             mapped = file.map(maker.size_bytes, writable=False)
-        finally:
-            file.close()
         self.memory = memoryview(mapped)
         self.alive = weakref.ref(mapped)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Lock
 from typing import Final
 
@@ -274,11 +274,8 @@ class Segments:
         if start == self.active_offset:
             self._opened.blocks.file.write_at(offset - start, data)
             return
-        file = self._maker.files.open(self._maker.path(start), write=True)
-        try:
+        with closing(self._maker.files.open(self._maker.path(start), write=True)) as file:
             file.write_at(offset - start, data)
-        finally:
-            file.close()
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache, in log order; return their end."""
@@ -307,11 +304,8 @@ class Segments:
 
     def _sync_file(self, start: int) -> None:
         """Sync a segment that this process does not write."""
-        file = self._maker.files.open(self._maker.path(start), write=True)
-        try:
+        with closing(self._maker.files.open(self._maker.path(start), write=True)) as file:
             file.sync()
-        finally:
-            file.close()
 
     def _retire(self, sealed: Unsynced) -> None:
         with suppress(ValueError):  # deleted meanwhile

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.page_view import whole_end
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
@@ -23,26 +21,29 @@ from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queu
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.queue_survey import QueueOffsetSurvey
-from lakelog.log.reading.damage_file import noted_before, read_damage
+from lakelog.log.reading.damage import noted_before, read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.cutting import Cut, cut_off
+from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
+from lakelog.recovery.filler import Filling
 from lakelog.recovery.gaps import GapFiller
-from lakelog.recovery.helpers import sections
-from lakelog.recovery.lengths import Length, wrong_lengths
-from lakelog.recovery.missing import DurabilityClaims, damage_refused, no_log, refuse_missing
-from lakelog.recovery.padded import PaddedSource
-from lakelog.recovery.repairplan import Filling
+from lakelog.recovery.lost_end import (
+    Cut,
+    DurabilityClaims,
+    cut_off,
+    damage_refused,
+    no_log,
+    refuse_missing,
+)
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
-from lakelog.recovery.tails import Tail, tails
-from lakelog.recovery.unchanged import UNCHANGED, left_unchanged
+from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
     from lakelog.log.reading.scan import Decode
     from lakelog.recovery.proof import Proof
-    from lakelog.recovery.startfile import Start
+    from lakelog.recovery.start_point import Start
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of bytes read so far, and its maximum."""
@@ -219,9 +220,6 @@ class _Reading:
             on_unclean(start.offset)
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
-        if not source.known_damage():
-            known = (each.reached for each in ends.values())
-            self._read_by_others(found, max(known, default=0))
         sealed = self.core.require_record_crc
         scanned = scan(
             source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
@@ -255,30 +253,6 @@ class _Reading:
             tuple(gaps.fillings),
         )
 
-    def _read_by_others(self, found: QueueOffsetSurvey, reached: int) -> None:
-        """Add the sound part from the start on, as read by helper processes.
-
-        :param reached: the end of the log according to the queues
-        """
-        if type(self.directory.files) is not RealFileSystem:
-            return  # helpers would read the real files
-        starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
-        total = self._total(found.start_offset)
-        sealed = self.core.require_record_crc
-        answers = sections(
-            self.directory.commitlog, starts, self.size, sealed=sealed, reached=reached
-        )
-        with closing(answers):
-            for each in answers:
-                if each.stop_offset <= found.end_offset:
-                    continue  # a record from before reaches over this whole section
-                if not each.follows(found):
-                    break
-                found.join(each.found)
-                self.progress(found.end_offset - found.start_offset, total)
-                if found.end_offset < each.stop_offset:
-                    break
-
     def _source(self) -> PaddedSource:
         files, path = self.directory.files, self.directory.path
         known = read_damage(files, path)
@@ -293,7 +267,7 @@ class _Reading:
         lengths: Sequence[Length],
         ends: Mapping[Queue, QueueEnd],
     ) -> Start:
-        from lakelog.recovery.startfile import Start, after_clean_stop, after_unclean_stop
+        from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
 
         if self.full:
             return Start(self.segments[0].start_offset, "all of it was asked for")

@@ -4,24 +4,39 @@ A RocketMQ store stops at the first bytes that are not a whole record, and cuts 
 filler in their place keeps everything behind it. Its body describes the damage in JSON, padded by
 spaces. If the damage is too small for the whole topic name, only its first characters are used.
 The filler is then marked as a rolled-back transaction, which neither store puts into a queue.
+
+Damage up to the end of a segment becomes a blank record. The former bytes are durable in quarantine
+before they are overwritten.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 import attrs
 
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
-from lakelog.format.layout import BLANK_MIN_BYTES, RECORD_CRC_BYTES, RECORD_MIN_BYTES
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.layout import (
+    BLANK,
+    BLANK_MIN_BYTES,
+    MAGIC_BLANK,
+    RECORD_CRC_BYTES,
+    RECORD_MIN_BYTES,
+)
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.format.sysflag import ROLLBACK
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
+from lakelog.recovery.quarantine import keep
+from lakelog.recovery.report import Aside
+from lakelog.recovery.tails import Tail, chunks
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
@@ -136,3 +151,99 @@ def _even(total_bytes: int) -> list[int]:
     count = -(-total_bytes // MOST_FILLER_BYTES)
     each, more = divmod(total_bytes, count)
     return [each + (number < more) for number in range(count)]
+
+
+@attrs.frozen
+class Step:
+    """One action of a repair, or a problem that it cannot mend.
+
+    :ivar path: the file; :ivar offset: the offset in the log, in bytes
+    :ivar what: the action; :ivar why: the problem
+    :ivar is_possible: whether it can be mended
+    """
+
+    path: Path
+    offset: int
+    what: str
+    why: str
+    is_possible: bool = True
+
+    def __str__(self) -> str:
+        """A line for a terminal."""
+        return f"{self.path}: offset {self.offset}: {self.what}: {self.why}"
+
+
+@attrs.frozen
+class Filling:
+    """A gap within one segment, and its replacement.
+
+    :ivar path: the segment file; :ivar start_offset: where it starts
+    :ivar to_the_end: whether the gap extends to the segment's end, so that a blank can fill it
+    """
+
+    path: Path
+    start_offset: int
+    gap: LogGap
+    to_the_end: bool
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a filler or blank fits into the gap."""
+        return self.gap.size_bytes >= BLANK_MIN_BYTES if self.to_the_end else fits(self.gap)
+
+    def step(self) -> Step:
+        """The step that fills it."""
+        size, least = self.gap.size_bytes, BLANK_MIN_BYTES
+        made = "a blank record" if self.to_the_end else "records that say so"
+        what = f"keep {size} bytes in quarantine, and put {made} in their place"
+        if not self.is_possible:
+            if not self.to_the_end:
+                least = least_filler_bytes(sealed=self.gap.sealed)
+            what = f"nothing: no record is as short as {size} bytes; the shortest takes {least}"
+        return Step(self.path, self.gap.offset, what, self.gap.reason, self.is_possible)
+
+
+def fillings_of(directory: StoreDirectory, gap: LogGap, size_bytes: int) -> Iterator[Filling]:
+    """Yield the fillings of a gap, one per segment."""
+    for offset, end in by_segment(gap.offset, gap.end_offset, size_bytes):
+        start = offset - offset % size_bytes
+        part = attrs.evolve(gap, offset=offset, end_offset=end)
+        yield Filling(directory.segment(start), start, part, end == start + size_bytes)
+
+
+def by_segment(offset: int, end_offset: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Split a range of the log at segment boundaries; yields offset and end offset."""
+    while offset < end_offset:
+        end = min(end_offset, offset - offset % size_bytes + size_bytes)
+        yield offset, end
+        offset = end
+
+
+def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterator[Aside]:
+    """Copy the gaps to quarantine, except those that are all zero."""
+    for filling in fillings:
+        gap, position = filling.gap, filling.gap.offset - filling.start_offset
+        with closing(directory.files.open(filling.path)) as file:
+            held = chunks(file, position, position + gap.size_bytes)
+            is_zero = not any(any(data) for _, data in held)
+        if not is_zero:
+            tail = Tail(filling.path, position, gap.size_bytes, gap.offset, gap.reason)
+            yield keep(directory.files, directory.path, tail)
+
+
+def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
+    """Write the fillers in log order; the former bytes are in quarantine."""
+    for filling in fillings:
+        gap = filling.gap
+        with closing(files.open(filling.path, write=True)) as file:
+            if filling.to_the_end:
+                write_blank(file, gap.offset - filling.start_offset, gap.size_bytes)
+            else:
+                for offset, record in fillers.make(gap):
+                    file.write_at(offset - filling.start_offset, record)
+            file.sync()
+
+
+def write_blank(file: File, position: int, size_bytes: int) -> None:
+    """Write the head of a blank record of ``size_bytes`` at ``position``."""
+    file.write_at(position, BLANK.pack(size_bytes, MAGIC_BLANK))

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.codec.recordcrc import is_sealed
+from lakelog.codec.record_crc import is_sealed
 from lakelog.dispatch.run import NamedDispatcher, forget
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.damage import keep_damage, read_damage
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
-from lakelog.recovery.repairact import fill
-from lakelog.recovery.repairplan import Filling, fillings_of
+from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, LogGap, fill, fillings_of
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
     from lakelog.recovery.examine import RecoveryPlan
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import INNER_BATCH, PREPARED

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,21 +21,13 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
+from lakelog.recovery.tails import WINDOW_BYTES, Tail
 
 LIST_FILE: Final = "quarantine.jsonl"
 _COPYING: Final = "copying"
-_WINDOW_BYTES: Final = 4 << 20
 
 
-def keep(
-    files: FileSystem,
-    path: Path,
-    segment_path: Path,
-    position: int,
-    length: int,
-    log_offset: int,
-    reason: str,
-) -> Aside:
+def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
     """Copy bytes of a segment to the quarantine of the store directory ``path``, durably.
 
     Bytes already there are not copied again. A copy from an interrupted recovery counts too, if
@@ -43,22 +35,21 @@ def keep(
     :class:`~lakelog.errors.StoreError` for lack of space, and then leaves no new file.
     """
     folder = path / OWN_DIR / QUARANTINE_DIR
-    source = files.open(segment_path)
-    try:
-        kept = _there(files, folder, source, position, length, log_offset)
-        if kept is None:
-            files.make_dir(folder)
-            kept = _copy(files, folder, source, position, length, log_offset)
-    except OSError as error:
-        raise StoreError(
-            f"no copy of {length} bytes of {segment_path} could be kept: {error.strerror or error};"
-            " nothing was changed. Make room, or make the folder writable",
-            path=folder,
-        ) from error
-    finally:
-        source.close()
-    _note(files, folder, kept, segment_path, position, length, log_offset, reason)
-    return Aside(log_offset, log_offset + length, reason, kept)
+    with closing(files.open(tail.path)) as source:
+        try:
+            kept = _there(files, folder, source, tail)
+            if kept is None:
+                files.make_dir(folder)
+                kept = _copy(files, folder, source, tail)
+        except OSError as error:
+            raise StoreError(
+                f"no copy of {tail.length} bytes of {tail.path} could be kept: "
+                f"{error.strerror or error}; nothing was changed. Make room, or make the folder "
+                "writable",
+                path=folder,
+            ) from error
+    _note(files, folder, kept, tail)
+    return Aside(tail.log_offset, tail.end_offset, tail.reason, kept)
 
 
 @attrs.frozen
@@ -85,25 +76,21 @@ def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
     return list(_lines(files, path / OWN_DIR / QUARANTINE_DIR))
 
 
-def _there(
-    files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
-) -> Path | None:
+def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | None:
     """An earlier copy that contains all of these bytes that are non-zero, if any."""
+    begin = f"{tail.log_offset:020d}-"
     for name, size in files.list(folder):
-        if name.startswith(f"{log_offset:020d}-") and name.endswith(".bytes") and size >= length:
-            file = files.open(folder / name)
-            try:
-                if _holds(file, source, position, length):
+        if name.startswith(begin) and name.endswith(".bytes") and size >= tail.length:
+            with closing(files.open(folder / name)) as file:
+                if _holds(file, source, tail):
                     return folder / name
-            finally:
-                file.close()
     return None
 
 
-def _holds(kept: File, source: File, position: int, length: int) -> bool:
+def _holds(kept: File, source: File, tail: Tail) -> bool:
     import numpy as np
 
-    for at, data in _pieces(source, position, length):
+    for at, data in _pieces(source, tail):
         new = np.frombuffer(data, np.uint8)
         old = np.frombuffer(kept.read_at(at, len(data)), np.uint8)
         if not ((new == old) | (new == 0)).all():
@@ -111,13 +98,11 @@ def _holds(kept: File, source: File, position: int, length: int) -> bool:
     return True
 
 
-def _copy(
-    files: FileSystem, folder: Path, source: File, position: int, length: int, log_offset: int
-) -> Path:
+def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
     temporary = folder / _COPYING
     try:
-        digest = _fill(files, temporary, source, position, length)
-        target = folder / f"{log_offset:020d}-{length}-{digest[:16]}.bytes"
+        digest = _fill(files, temporary, source, tail)
+        target = folder / f"{tail.log_offset:020d}-{tail.length}-{digest[:16]}.bytes"
         files.rename(temporary, target)
     except BaseException:  # Ctrl-C too: half a copy would fill the disk
         with suppress(OSError):
@@ -127,46 +112,34 @@ def _copy(
     return target
 
 
-def _fill(files: FileSystem, target: Path, source: File, position: int, length: int) -> str:
+def _fill(files: FileSystem, target: Path, source: File, tail: Tail) -> str:
     digest = hashlib.sha256()
-    file = files.open(target, write=True, create=True)
-    try:
+    with closing(files.open(target, write=True, create=True)) as file:
         file.truncate(0)
-        for at, data in _pieces(source, position, length):
+        for at, data in _pieces(source, tail):
             file.write_at(at, data)
             digest.update(data)
         file.sync()
-    finally:
-        file.close()
     return digest.hexdigest()
 
 
-def _pieces(source: File, position: int, length: int) -> Iterator[tuple[int, bytes]]:
-    for at in range(0, length, _WINDOW_BYTES):
-        yield at, source.read_at(position + at, min(_WINDOW_BYTES, length - at))
+def _pieces(source: File, tail: Tail) -> Iterator[tuple[int, bytes]]:
+    for at in range(0, tail.length, WINDOW_BYTES):
+        yield at, source.read_at(tail.position + at, min(WINDOW_BYTES, tail.length - at))
 
 
-def _note(
-    files: FileSystem,
-    folder: Path,
-    kept: Path,
-    segment: Path,
-    position: int,
-    length: int,
-    log_offset: int,
-    reason: str,
-) -> None:
+def _note(files: FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
     """Record the origin of a copy, once."""
     known = list(_lines(files, folder))
     if any(each.get("file") == kept.name for each in known):
         return
     line = {
         "file": kept.name,
-        "segment": segment.name,
-        "position": position,
-        "offset": log_offset,
-        "length": length,
-        "reason": reason,
+        "segment": tail.path.name,
+        "position": tail.position,
+        "offset": tail.log_offset,
+        "length": tail.length,
+        "reason": tail.reason,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     text = "".join(json.dumps(each) + "\n" for each in (*known, line))

@@ -1,8 +1,14 @@
-"""The result of a recovery, for programs and people."""
+"""The progress and the result of a recovery, for programs and people.
+
+A recovery reads the log, then completes the queues. A progress callback receives bytes done and in
+total, and starts again with each phase. If it has a method ``phase``, that receives a description
+when a phase begins.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -110,3 +116,14 @@ class RecoveryReport:
             f"places stay in it, {cut} bytes were set aside, {len(self.mended)} other things "
             f"mended; {lost}{self.seconds:.3f} s"
         )
+
+
+READING: Final = "reading the log"
+COMPLETING: Final = "completing queues and index"
+
+
+def begin(progress: object, words: str) -> None:
+    """Notify a callback that has the method ``phase``."""
+    tell = getattr(progress, "phase", None)
+    if tell is not None:
+        tell(words)

@@ -1,8 +1,12 @@
-"""Finds bytes that belong to no log: behind its end, and behind the end of a segment."""
+"""Finds bytes that belong to no log: behind its end, and behind the end of a segment.
+
+A recovery reads short files as if zeros followed, and then corrects the lengths of files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +14,11 @@ import attrs
 
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.segment_files import SegmentFile
+from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.sources import FileExtent, FileSource
 
-_WINDOW_BYTES: Final = 4 << 20
+WINDOW_BYTES: Final = 4 << 20
+"""How many bytes are read at once."""
 BEHIND: Final = "behind the end of the log"
 SURPLUS: Final = "behind the end of its segment"
 
@@ -66,11 +73,8 @@ def tails(
 def _tail(
     files: FileSystem, segment: SegmentFile, begin: int, stop: int, reason: str
 ) -> Iterator[Tail]:
-    file = files.open(segment.path)
-    try:
+    with closing(files.open(segment.path)) as file:
         last = last_nonzero(file, begin, stop)
-    finally:
-        file.close()
     if last is not None:
         yield Tail(segment.path, begin, last + 1 - begin, segment.start_offset + begin, reason)
 
@@ -88,8 +92,87 @@ def chunks(file: File, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
     """Yield the possibly non-zero bytes between two positions, in chunks of some MiB."""
     at = file.next_data(begin) if begin < stop else None
     while at is not None and at < stop:
-        data = file.read_at(at, min(_WINDOW_BYTES, stop - at))
+        data = file.read_at(at, min(WINDOW_BYTES, stop - at))
         if not data:
             return
         yield at, data
         at = file.next_data(at + len(data))
+
+
+@attrs.frozen
+class Length:
+    """A file of ``found`` bytes in place of ``expected``."""
+
+    path: Path
+    start_offset: int
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        """A description of the correction."""
+        done = "extended by zeros" if self.found < self.expected else "cut"
+        return f"{self.path}: {self.found} bytes long, {done} to {self.expected}"
+
+
+def wrong_lengths(segments: Sequence[SegmentFile], size_bytes: int) -> Iterator[Length]:
+    """Yield the files that do not have the length of a segment."""
+    for each in segments:
+        if each.length != size_bytes:
+            yield Length(each.path, each.start_offset, each.length, size_bytes)
+
+
+class PaddedExtent:
+    """A segment of full length, whatever the length of its file."""
+
+    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
+        self.start = inner.start
+        self.end = inner.start + size_bytes
+        self._inner = inner
+        self._zeros = zeros
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._inner.path
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Read at most to the end of the segment."""
+        length = min(length, self.end - offset)
+        if offset + length <= self._inner.end:
+            return self._inner.read(offset, length)
+        left = max(0, self._inner.end - offset)
+        there = bytes(self._inner.read(offset, left)) if left else b""
+        return memoryview(there.ljust(length, b"\x00"))
+
+    def next_data(self, offset: int) -> int | None:
+        """Offset of the next bytes that may be non-zero."""
+        found = self._inner.next_data(offset) if offset < self._inner.end else None
+        if found is not None and found < self._inner.end:
+            return found
+        self._zeros[self.start] = min(offset, self._zeros.get(self.start, offset))
+        return None
+
+
+class PaddedSource:
+    """A directory of segments, each padded to full length.
+
+    :ivar zeros: by segment start, the offset from which on it was found to be zero
+    """
+
+    def __init__(self, source: FileSource, size_bytes: int) -> None:
+        self.zeros: dict[int, int] = {}
+        self._source = source
+        self._size_bytes = size_bytes
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """Noted damage that cannot be judged better now; the rest is examined anew."""
+        return {at: each for at, each in self._source.known_damage().items() if each.unproven}
+
+    def starts(self) -> list[int]:
+        """The start offsets of the segments."""
+        return self._source.starts()
+
+    def extents(self, start: int) -> Iterator[PaddedExtent]:
+        """Yield the segments from the one at ``start`` on; each is open until the next one."""
+        for extent in self._source.extents(start):
+            yield PaddedExtent(extent, self._size_bytes, self.zeros)

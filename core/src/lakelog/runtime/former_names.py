@@ -17,6 +17,21 @@ FORMER: Final = {
     "lakelog.cli": "lakelog_cli",
     "lakelog.config": "lakelog_rocketmq.config",
     "lakelog.consumers": "lakelog_queues.consumers",
+    "lakelog.codec.bodycolumn": "lakelog.codec.body_column",
+    "lakelog.codec.callback": "lakelog.codec.encoder",
+    "lakelog.codec.dtypes": "lakelog.codec.record_batch",
+    "lakelog.codec.head": "lakelog.codec.frame",
+    "lakelog.codec.hostpair": "lakelog.codec.record_parts",
+    "lakelog.codec.light": "lakelog.codec.encoded",
+    "lakelog.codec.losttext": "lakelog.codec.frame",
+    "lakelog.codec.messageproperties": "lakelog.codec.message_properties",
+    "lakelog.codec.one": "lakelog.codec.encoded",
+    "lakelog.codec.pieces": "lakelog.codec.encoded",
+    "lakelog.codec.propertyblocks": "lakelog.codec.queue_groups",
+    "lakelog.codec.queuechoice": "lakelog.codec.encoder",
+    "lakelog.codec.recordbatch": "lakelog.codec.record_batch",
+    "lakelog.codec.recordcrc": "lakelog.codec.record_crc",
+    "lakelog.codec.topicblock": "lakelog.codec.record_parts",
     "lakelog.compression": "lakelog.format.compression",
     "lakelog.hosts": "lakelog.format.hosts",
     "lakelog.identity": "lakelog.files.state.identity",
@@ -72,9 +87,13 @@ class FormerNames:
 def _present(name: str) -> str | None:
     if not name.startswith("lakelog."):
         return None
-    head, _, rest = name.removeprefix("lakelog.").partition(".")
-    present = FORMER.get(f"lakelog.{head}")
-    return f"{present}.{rest}" if present and rest else present
+    head, rest = name, ""
+    while head != "lakelog":
+        if head in FORMER:
+            return FORMER[head] + rest
+        head, _, last = head.rpartition(".")
+        rest = f".{last}{rest}"
+    return None
 
 
 def install() -> None:

@@ -27,7 +27,7 @@ from lakelog.housekeeping.removal import Remover
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.interfaces import Cleaner, DiskReport, DiskWatcher, QueueReader
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.registry.events import Events
 from lakelog.runtime.cached import cached_property
 from lakelog.settings.model import MaintenanceSettings

@@ -104,7 +104,7 @@ class LogStore:
 
         Otherwise as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
         """
-        from lakelog.codec.bodycolumn import body_column  # brings NumPy
+        from lakelog.codec.body_column import body_column  # brings NumPy
 
         return self.put_batch(
             MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)

@@ -177,7 +177,7 @@ class Opening(OpenRequest):
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as exclusive owner, for recovery commands.
 
-        :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.phases`
+        :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
         :param full: whether recovery reads the whole log
         """
         parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")

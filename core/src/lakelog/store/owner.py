@@ -39,17 +39,15 @@ from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.interfaces import QueueReader
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.source import ViewSource
+from lakelog.log.reading.sources import ViewSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.ahead import BackgroundSync
+from lakelog.recovery.apply import BackgroundSync, mend
+from lakelog.recovery.clean_stop import note_clean_stop
 from lakelog.recovery.examine import Progress, RecoveryPlan, examine
 from lakelog.recovery.gaps import fill_gaps
-from lakelog.recovery.mend import mend
-from lakelog.recovery.phases import COMPLETING, READING, begin
-from lakelog.recovery.report import RecoveryReport
-from lakelog.recovery.unchanged import note_clean_stop
+from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog, quietly
 from lakelog.store.strategies import Strategies
@@ -156,7 +154,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     """Take over a new or existing store in ``directory`` and recover it.
 
     :param settings: the settings shared by all processes of the store
-    :param progress: see :mod:`lakelog.recovery.phases`
+    :param progress: see :mod:`lakelog.recovery.report`
     :param full: read the whole log
     :param alone: why no other process may join after this returns; ``None`` lets them join
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakelog.codec.topicblock import topic_block
+from lakelog.codec.record_parts import topic_block
 from lakelog.format.properties import check_tags
 from lakelog.message import Body, Message, MessageColumns
 from lakelog.results import PutResult
@@ -56,7 +56,7 @@ class Producer:
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
         :param keys: one value for all bodies, or a list with one entry per body
         """
-        from lakelog.codec.bodycolumn import body_column  # brings NumPy
+        from lakelog.codec.body_column import body_column  # brings NumPy
 
         columns = MessageColumns(self.topic, body_column(bodies), self.queue, self.tags, keys)
         return self._puts.put_batch(columns)

@@ -13,8 +13,7 @@ from lakelog.files.shared.ownership import is_owned, locked, unowned
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.examine import Progress, examine
-from lakelog.recovery.phases import READING, begin
-from lakelog.recovery.report import RecoveryReport
+from lakelog.recovery.report import READING, RecoveryReport, begin
 from lakelog.store.open import Opening, prepare
 
 _NOTHING_IS_PUT: Final = {

@@ -25,7 +25,7 @@ from lakelog.interfaces import (
     Writer,
 )
 from lakelog.log.commit_timer import Committing
-from lakelog.log.decoding import CheckedDecoder, decoder_of
+from lakelog.log.reading.decoding import CheckedDecoder, decoder_of
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
-from lakelog.codec.messageproperties import message_properties
-from lakelog.codec.topicblock import topic_block
+from lakelog.codec.message_properties import message_properties
+from lakelog.codec.record_parts import topic_block
 from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus

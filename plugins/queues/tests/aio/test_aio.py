@@ -16,7 +16,7 @@ import lakelog
 import lakelog.aio
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Message, PutRefused, PutResult, PutStatus
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog_queues.aio import AsyncStore
 

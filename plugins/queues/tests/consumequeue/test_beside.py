@@ -25,7 +25,7 @@ from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
 from lakelog.log.reading.bounds import FileBounds
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog_queues.dispatching import beside
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC

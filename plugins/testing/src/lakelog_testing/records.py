@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.queuechoice import RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
 from lakelog.status import AppendStatus

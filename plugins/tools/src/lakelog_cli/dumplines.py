@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog import Store
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.message_id import format_message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY

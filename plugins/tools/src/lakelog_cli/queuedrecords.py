@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.units import Longs, Units
 from lakelog.log.reading.pieces import Piece
 

@@ -26,9 +26,9 @@ from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import FileExtent
+from lakelog.log.reading.sources import FileExtent
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 

@@ -28,9 +28,9 @@ from lakelog.files.state.tombstones import add_tombstone, clear_tombstones, read
 from lakelog.files.swap import REBUILD_DIR, remove_tree, swap_in
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
 from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings

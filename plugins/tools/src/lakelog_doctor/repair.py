@@ -25,32 +25,30 @@ from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_owned, locked, unowned, write_abort
 from lakelog.files.state.durable_queue_ends import forget_ends
-from lakelog.format.layout import INDEX_DIR, OWN_DIR, TMP_DIR
+from lakelog.format.layout import INDEX_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.reading.damage_file import keep_damage, read_damage
+from lakelog.log.reading.damage import keep_damage, read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker
-from lakelog.recovery.repairact import Acting, fill, keep_gaps
-from lakelog.recovery.repairplan import (
-    Filling,
-    MissingRange,
-    RepairPlan,
-    Step,
-    Stray,
-    check_sizes,
-    find_fillings,
-    find_missing,
-    find_strays,
-)
-from lakelog.recovery.repairscan import LogLook
+from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, Step, fill, keep_gaps
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open import prepare
 from lakelog.store.recover import recover
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.repair_act import Acting
+from lakelog_doctor.repair_plan import (
+    MissingRange,
+    RepairPlan,
+    Stray,
+    check_sizes,
+    find_fillings,
+    find_missing,
+    find_strays,
+)
+from lakelog_doctor.repair_scan import LogLook
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and their total; each pass starts at 0."""
@@ -292,11 +290,7 @@ class _Repair:
 
     def _acting(self) -> Acting:
         directory = self.directory
-        temporary = (
-            directory.path / OWN_DIR / TMP_DIR
-            if directory.same_file_system()
-            else directory.commitlog.parent / f".{directory.commitlog.name}.{TMP_DIR}"
-        )
+        temporary = directory.temporary()
         maker = SegmentMaker(directory.files, directory.commitlog, temporary, self.size_bytes)
         return Acting(directory, maker)
 

@@ -16,7 +16,7 @@ import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
 from lakelog import Store, accelerate
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_doctor.parallel_scan import (
     Part,

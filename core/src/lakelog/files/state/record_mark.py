@@ -16,7 +16,7 @@ from lakelog.files.filesystem import FileSystem, unreadable
 from lakelog.format.layout import segment_name
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
     from lakelog.interfaces import Context
 
 HEAD_BYTES: Final = 64

@@ -10,7 +10,7 @@ import attrs
 
 from lakelog.files.pages.page_view import PageView
 from lakelog.files.pages.positions import Positions
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 
 TRUSTED_S: Final = 0.001
 """How long bounds found in the files of a store that is open nowhere are used again."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.codec.decode import decode_all
-from lakelog.codec.recordbatch import Decoder
+from lakelog.codec.record_batch import Decoder
 from lakelog.codec.run import sound_records
 from lakelog.errors import OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.log.reading.source import Extent, Source, ViewExtent
+from lakelog.log.reading.sources import Extent, Source, ViewExtent
 from lakelog.message import StoredMessage
 
 Longs = NDArray[np.int64]

@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from lakelog.codec import decode
-from lakelog.codec.head import HEAD_MOST_BYTES, head_store_time
+from lakelog.codec.frame import HEAD_MOST_BYTES, head_store_time
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.format.message_id import parse_message_id
 from lakelog.interfaces import SegmentSource
 from lakelog.log.open_segment import Viewable, deleted
-from lakelog.log.reading.archived import ArchiveBackedSource, OlderBounds
 from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.known_damage import KnownDamage
+from lakelog.log.reading.damage import KnownDamage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.source import Extent, FileSource, NoGapSource, Source, ViewSource
+from lakelog.log.reading.sources import (
+    ArchiveBackedSource,
+    Extent,
+    FileSource,
+    NoGapSource,
+    OlderBounds,
+    Source,
+    ViewSource,
+)
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import whole
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import Decoder
+    from lakelog.codec.record_batch import Decoder
     from lakelog.log.reading.gather import Gathered, Ints, Longs
 
 OnDamage: TypeAlias = Callable[[Damage], None]

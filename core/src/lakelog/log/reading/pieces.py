@@ -10,7 +10,7 @@ import attrs
 from lakelog.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from lakelog.codec.decode import decode_frame
 from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.format.layout import AT_MAGIC, BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from lakelog.log.reading.source import Extent
+from lakelog.log.reading.sources import Extent
 
 _WINDOW_BYTES: Final = 1 << 20
 _MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import attrs
 
 from lakelog.codec.frame import read_frame, verify_frame
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import CorruptRecord
 from lakelog.format.layout import (
@@ -25,7 +25,7 @@ from lakelog.format.layout import (
 )
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.resync import Accepts, find_record, not_older
-from lakelog.log.reading.source import Extent, Source
+from lakelog.log.reading.sources import Extent, Source
 
 WINDOW_BYTES: Final = 4 << 20
 """How many bytes are checked at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.codec.callback import RocketmqAppendCallback
+from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.interfaces import Context
 
 

@@ -42,7 +42,7 @@ def owner_parts(
 ) -> RoleParts:
     """Build the strategies, then take over the directory.
 
-    :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.phases`
+    :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
     :param full: whether recovery reads the whole log
     :param alone: why no other process may join; ``None`` lets them, if the writer allows it
     """

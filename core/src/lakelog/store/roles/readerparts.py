@@ -17,10 +17,10 @@ from lakelog.files.state.pins import read_pins
 from lakelog.files.state.tombstones import TombstoneFile
 from lakelog.log.appender import Appender
 from lakelog.log.reading.bounds import ReaderBounds
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.flush_wait import FlushWait
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.house import DryRunCleaner

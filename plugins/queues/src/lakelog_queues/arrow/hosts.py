@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.dtypes import LONG, SUFFIX, anywhere
+from lakelog.codec.record_batch import LONG, SUFFIX, anywhere
 from lakelog.format.hosts import decode_host
 from lakelog.format.layout import AT_BORN_HOST, AT_PHYSICAL_OFFSET, HOST_V4_BYTES, HOST_V6_BYTES
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.dtypes import anywhere
+from lakelog.codec.record_batch import anywhere
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import KEY_SEPARATOR
 from lakelog.runtime.cached import cached_property

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakelog.codec.dtypes import anywhere
+from lakelog.codec.record_batch import anywhere
 from lakelog.message import Body
 
 Longs = NDArray[np.int64]

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import FileSystem
 from lakelog.format import queue_units as unitbytes
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.codec.queue_groups import QueueGroup, queue_groups
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_units import RawUnits

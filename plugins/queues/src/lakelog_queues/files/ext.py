@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.dtypes import gather
+from lakelog.codec.record_batch import gather
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,

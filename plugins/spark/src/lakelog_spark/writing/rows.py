@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 
-from lakelog.codec.encoder import Encoder
+from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.codec.messageproperties import message_properties
-from lakelog.codec.queuechoice import RoundRobin
+from lakelog.codec.message_properties import message_properties
 from lakelog.errors import IllegalMessage, SettingsError
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED

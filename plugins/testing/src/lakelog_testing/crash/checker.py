@@ -15,7 +15,7 @@ from lakelog.errors import LakelogError, PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.format.layout import ABORT_FILE
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.message import Message, StoredMessage
 from lakelog_testing.crash.asides import LogBytes, not_kept
 from lakelog_testing.crash.ledger import Entry, Expected

@@ -29,14 +29,14 @@ from lakelog.files.state.identity import read_identity
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.log.reading.damage_file import read_damage
+from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.scan import scan
-from lakelog.log.reading.source import FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
+from lakelog.recovery.apply import mend
 from lakelog.recovery.examine import RecoveryPlan, examine
-from lakelog.recovery.mend import mend
 from lakelog.store.strategies import make_dispatchers
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash.asides import LogBytes

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakelog import Store
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Blank, Piece
 from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog_cli.exitcodes import FOUND

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakelog.recovery.repairplan import Step
+from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Piece
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND

@@ -11,7 +11,7 @@ import attrs
 import typer
 
 from lakelog import Store
-from lakelog.codec.recordbatch import RecordBatch
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
 from lakelog.files.shared.ownership import is_owned

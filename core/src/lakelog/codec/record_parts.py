@@ -1,4 +1,4 @@
-"""The two hosts of a record; their address families determine the length of its head."""
+"""Parts that many records share: the pair of hosts, and the topic with its length."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from struct import Struct
 
 import attrs
 
-from lakelog.codec.limits import illegal
+from lakelog.codec.limits import encode_topic, illegal
 from lakelog.format.hosts import encode_host
-from lakelog.format.layout import AT_BORN_HOST, HOST_V4_BYTES, PREFIX, SUFFIX
+from lakelog.format.layout import (
+    AT_BORN_HOST,
+    HOST_V4_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_TOPIC_V1_BYTES,
+    PREFIX,
+    SUFFIX,
+)
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 
 @attrs.frozen(slots=True)
 class HostPair:
-    """Born host and store host, with the layout that follows from their lengths.
+    """Born host and store host, with the layout of the head that follows from their lengths.
 
     :ivar store_host: the store host as text
     :ivar sys_flag: the bits for IPv6 hosts
@@ -57,3 +65,28 @@ def _encoded(name: str, host: str) -> bytes:
         return encode_host(host)
     except ValueError as error:
         raise illegal(f"{name}: {error}") from None
+
+
+@attrs.frozen(slots=True)
+class TopicBlock:
+    """The encoded topic.
+
+    :ivar magic: record magic that matches its length field
+    :ivar data: length and topic
+    """
+
+    magic: int
+    data: bytes
+
+
+@lru_cache(maxsize=65536)
+def topic_block(topic: str) -> TopicBlock:
+    """The block for ``topic``; V2 if its length does not fit into a signed byte.
+
+    RocketMQ counts characters to choose V2; this counts bytes. Both agree for ASCII. Otherwise
+    RocketMQ's own record could not be read, and this one can.
+    """
+    data = encode_topic(topic)
+    if len(data) > MAX_TOPIC_V1_BYTES:
+        return TopicBlock(MAGIC_V2, len(data).to_bytes(2, "big") + data)
+    return TopicBlock(MAGIC_V1, len(data).to_bytes(1, "big") + data)

@@ -10,31 +10,11 @@ import attrs
 
 from lakelog.errors import BadSegment
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import BLANK_MIN_BYTES, is_segment_name
+from lakelog.format.layout import is_segment_name
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.filler import LogGap, fits, least_filler_bytes
-from lakelog.recovery.repairscan import LogLook, by_segment
+from lakelog.recovery.filler import Filling, Step, fillings_of
 from lakelog.recovery.report import RecoveryReport
-
-
-@attrs.frozen
-class Step:
-    """One action of a repair, or a problem that it cannot mend.
-
-    :ivar path: the file; :ivar offset: the offset in the log, in bytes
-    :ivar what: the action; :ivar why: the problem
-    :ivar is_possible: whether it can be mended
-    """
-
-    path: Path
-    offset: int
-    what: str
-    why: str
-    is_possible: bool = True
-
-    def __str__(self) -> str:
-        """A line for a terminal."""
-        return f"{self.path}: offset {self.offset}: {self.what}: {self.why}"
+from lakelog_doctor.repair_scan import LogLook
 
 
 @attrs.frozen
@@ -65,36 +45,6 @@ class MissingRange:
             f"make the segment, with one blank record of {self.size_bytes} bytes",
             "it is missing",
         )
-
-
-@attrs.frozen
-class Filling:
-    """A gap within one segment, and its replacement.
-
-    :ivar path: the segment file; :ivar start_offset: where it starts
-    :ivar to_the_end: whether the gap extends to the segment's end, so that a blank can fill it
-    """
-
-    path: Path
-    start_offset: int
-    gap: LogGap
-    to_the_end: bool
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether a filler or blank fits into the gap."""
-        return self.gap.size_bytes >= BLANK_MIN_BYTES if self.to_the_end else fits(self.gap)
-
-    def step(self) -> Step:
-        """The step that fills it."""
-        size, least = self.gap.size_bytes, BLANK_MIN_BYTES
-        made = "a blank record" if self.to_the_end else "records that say so"
-        what = f"keep {size} bytes in quarantine, and put {made} in their place"
-        if not self.is_possible:
-            if not self.to_the_end:
-                least = least_filler_bytes(sealed=self.gap.sealed)
-            what = f"nothing: no record is as short as {size} bytes; the shortest takes {least}"
-        return Step(self.path, self.gap.offset, what, self.gap.reason, self.is_possible)
 
 
 @attrs.frozen
@@ -169,11 +119,3 @@ def find_fillings(
         for filling in fillings_of(directory, gap, size_bytes):
             if filling.start_offset not in absent:
                 yield filling
-
-
-def fillings_of(directory: StoreDirectory, gap: LogGap, size_bytes: int) -> Iterator[Filling]:
-    """Yield the fillings of a gap, one per segment."""
-    for part in by_segment(gap, size_bytes):
-        start = part.offset - part.offset % size_bytes
-        ends = part.end_offset == start + size_bytes
-        yield Filling(directory.segment(start), start, part, ends)

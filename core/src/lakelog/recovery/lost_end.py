@@ -1,4 +1,4 @@
-"""Evidence of records lost at the end of the log: what was durable behind the end found.
+"""Records lost at the end of a log: evidence of them, and the cut of ``on_damage="truncate"``.
 
 A power cut removes bytes that were never synced, while their queue units may remain; that is no
 loss. So after an unclean stop only the checkpoint counts, and only if lakelog wrote it. RocketMQ
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -25,8 +26,16 @@ from lakelog.files.state.durable_queue_ends import DurableQueueEnds
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.reading.pieces import Damage
+from lakelog.log.queue_survey import QueueOffsetSurvey
+from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.report import MissingEnd
+from lakelog.recovery.tails import BEHIND, Tail
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lakelog.recovery.proof import Proof
+
 
 MISSING_FILE: Final = "missing.json"
 _LOG: Final = logging.getLogger("lakelog")
@@ -164,3 +173,47 @@ def _content(files: FileSystem, path: Path) -> dict[str, Any]:
     content = read_file(files, path / OWN_DIR / MISSING_FILE)
     empty: dict[str, Any] = {"missing": [], "next_offsets": {}}
     return empty if content is None else json.loads(content)
+
+
+@attrs.frozen
+class Cut:
+    """:ivar damage: where the log is cut; :ivar offsets: of proved records behind it, by run."""
+
+    damage: Damage
+    offsets: Sequence[NDArray[Any]]
+
+    def told(self, tail: Tail) -> Tail:
+        """Return ``tail`` with the reason of the cut."""
+        begin, end = tail.log_offset, tail.end_offset
+        records = sum(int(((begin <= each) & (each < end)).sum()) for each in self.offsets)
+        reason = (
+            f"cut by on_damage='truncate' at damage {self.damage.offset}; "
+            f"{records} whole, proved records in it"
+        )
+        return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, reason, 1))
+
+
+def cut_off(
+    pending: Sequence[Blank | Damage],
+    first: Piece,
+    pieces: Iterable[Piece],
+    found: QueueOffsetSurvey,
+    proof: Proof,
+) -> Cut:
+    """Read on behind the damage to report the loss; ``found`` is not changed.
+
+    :param first: the first run of proved records behind ``pending``
+    """
+    damage = next(each for each in pending if isinstance(each, Damage))
+    seen = proof.seen = deepcopy(found)
+    offsets = []
+    for each in _with(first, pieces):
+        if not isinstance(each, Blank | Damage):
+            seen.count(each)
+            offsets.append(each.physical_offsets)
+    return Cut(damage, offsets)
+
+
+def _with(first: Piece, rest: Iterable[Piece]) -> Iterable[Piece]:
+    yield first
+    yield from rest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakelog.codec.frame import SECTOR_BYTES
 from lakelog.codec.limits import illegal
-from lakelog.codec.losttext import SECTOR_BYTES
-from lakelog.codec.recordcrc import is_sealed, without_seal
+from lakelog.codec.record_crc import is_sealed, without_seal
 from lakelog.format.layout import PROPERTY_SEPARATOR
 from lakelog.format.properties import KEYS, TAGS, check_tags, encode_properties, join_keys
 from lakelog.message import PropertiesLike

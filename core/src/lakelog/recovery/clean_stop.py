@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from lakelog.errors import CorruptRecord
@@ -120,12 +121,9 @@ def _last_record(
     start = mark.offset - mark.offset % size
     if not stop.minimum <= mark.offset < mark.end <= min(end, start + size):
         return None
-    file = directory.files.open(directory.segment(start))
-    try:
+    with closing(directory.files.open(directory.segment(start))) as file:
         data = memoryview(file.read_at(mark.offset - start, mark.end - mark.offset))
         blank = b"" if mark.end == end else file.read_at(mark.end - start, BLANK.size)
-    finally:
-        file.close()
     if blank and (end != start + size or blank != BLANK.pack(end - mark.end, MAGIC_BLANK)):
         return None
     try:

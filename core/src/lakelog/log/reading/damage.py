@@ -3,15 +3,21 @@
 ``{"damage": [{"offset": N, "end_offset": N, "what": TEXT, "unproven": BOOL, "head": HEX,
 "to_fill": BOOL}]}``; see ``Damage``. Readers skip these ranges without checking them again. A
 recovery that reads a part of the log replaces the entries of that part and keeps the others.
+
+A scan skips known damage on its way. A queue unit, an index entry or a saved offset may point into
+it, where old, whole records can stand that do not belong to the log. :class:`KnownDamage` finds
+that for reads that go straight to a record. As in a scan, an entry counts only while the damaged
+bytes are unchanged.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -19,7 +25,13 @@ from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.sources import Source
 from lakelog.log.store_directory import StoreDirectory
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 DAMAGE_FILE: Final = "damage.json"
 _NOT_READ: Final = "noted earlier, and not read this time"
@@ -85,3 +97,60 @@ def _row(damage: Damage) -> dict[str, Any]:
         "head": damage.head.hex(),
         "to_fill": damage.to_fill,
     }
+
+
+class KnownDamage:
+    """The known damage of one source; falsy if there is none."""
+
+    __slots__ = ("_damage", "_source", "_starts")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._damage = sorted(source.known_damage().values(), key=lambda each: each.offset)
+        self._starts = [each.offset for each in self._damage]
+
+    def __bool__(self) -> bool:
+        return bool(self._damage)
+
+    def at(self, offset: int, *, verify: bool = True) -> Damage | None:
+        """The damage that contains ``offset``, if any.
+
+        :param verify: whether checksums are computed; without them, damaged records look whole
+        """
+        found = self._last_before(offset)
+        if found is None or offset >= found.end_offset or not (found.unproven or not verify):
+            return None
+        return found if self._stands(found) else None
+
+    def hits(self, offsets: NDArray[np.int64], *, verify: bool) -> NDArray[np.bool_]:
+        """For each offset, in any order, whether it lies in known damage."""
+        import numpy as np  # not needed by a store that only writes
+
+        hit = np.zeros(len(offsets), np.bool_)
+        numbers = np.searchsorted(self._starts, offsets, side="right") - 1
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            each = self._damage[number]
+            inside = (numbers == number) & (offsets < each.end_offset)
+            if inside.any() and (each.unproven or not verify) and self._stands(each):
+                hit |= inside
+        return hit
+
+    def rest(self, offset: int, *, verify: bool) -> Damage | None:
+        """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
+
+        ``None`` also for damage that begins at ``offset``: a scan from there finds it itself.
+        """
+        found = self.at(offset, verify=verify)
+        return attrs.evolve(found, offset=offset) if found and found.offset < offset else None
+
+    def _last_before(self, offset: int) -> Damage | None:
+        number = bisect_right(self._starts, offset) - 1
+        return self._damage[number] if number >= 0 else None
+
+    def _stands(self, damage: Damage) -> bool:
+        """Whether the damaged bytes are unchanged."""
+        for extent in self._source.extents(damage.offset):  # open as long as the loop runs
+            if extent.start <= damage.offset < extent.end:
+                return damage.is_at(extent.read(damage.offset, len(damage.head)))
+            break
+        return False

@@ -19,25 +19,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from mmap import PAGESIZE
+from threading import Thread
 from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem
+from lakelog.errors import ThreadNotStarted
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.segment_files import segment_files
 from lakelog.files.state.checkpoint import write_checkpoint
 from lakelog.format.layout import OWN_DIR
-from lakelog.log.reading.damage_file import keep_damage
+from lakelog.log.reading.damage import keep_damage
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import RecoveryPlan
-from lakelog.recovery.lengths import Length
-from lakelog.recovery.missing import keep_missing
+from lakelog.recovery.filler import by_segment, keep_gaps
+from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import keep
-from lakelog.recovery.repairact import keep_gaps
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Tail, chunks
+from lakelog.recovery.tails import Length, Tail, chunks
+from lakelog.runtime.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
@@ -73,18 +76,7 @@ def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Reco
 
 
 def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
-    return [
-        keep(
-            directory.files,
-            directory.path,
-            each.path,
-            each.position,
-            each.length,
-            each.log_offset,
-            each.reason,
-        )
-        for each in found
-    ]
+    return [keep(directory.files, directory.path, each) for each in found]
 
 
 def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_bytes: int) -> None:
@@ -94,18 +86,10 @@ def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_byte
     """
     for damage in found:
         if damage.unproven:
-            for begin, end in _by_segment(damage, size_bytes):
+            for begin, end in by_segment(damage.offset, damage.end_offset, size_bytes):
                 at = begin % size_bytes
-                path = directory.segment(begin - at)
-                keep(directory.files, directory.path, path, at, end - begin, begin, _UNPROVED)
-
-
-def _by_segment(damage: Damage, size_bytes: int) -> Iterator[tuple[int, int]]:
-    begin = damage.offset
-    while begin < damage.end_offset:
-        end = min(begin - begin % size_bytes + size_bytes, damage.end_offset)
-        yield begin, end
-        begin = end
+                tail = Tail(directory.segment(begin - at), at, end - begin, begin, _UNPROVED)
+                keep(directory.files, directory.path, tail)
 
 
 def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int) -> set[object]:
@@ -131,12 +115,9 @@ def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int
 def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[object]) -> None:
     for each in lengths:
         if each.path not in removed:
-            file = files.open(each.path, write=True)
-            try:
+            with closing(files.open(each.path, write=True)) as file:
                 file.truncate(each.expected)  # an append allocates blocks later
                 file.sync()
-            finally:
-                file.close()
 
 
 def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
@@ -146,11 +127,8 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
         if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
-            file = files.open(each.path, write=True)
-            try:
+            with closing(files.open(each.path, write=True)) as file:
                 file.sync()
-            finally:
-                file.close()
     if directory.commitlog.is_dir():
         files.sync_dir(directory.commitlog)
     own = directory.path / OWN_DIR  # for a tombstone, which the queues depend on from now on
@@ -178,11 +156,58 @@ def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
     for each in found:
         if each.position >= size_bytes:
             continue  # the file ends before it
-        file = files.open(each.path, write=True)
-        try:
+        with closing(files.open(each.path, write=True)) as file:
             for position, data in chunks(file, each.position, each.position + each.length):
                 for start, end in _not_zero(position, data):
                     file.write_at(start, bytes(end - start))
             file.sync()
-        finally:
-            file.close()
+
+
+class BackgroundSync:
+    """Syncs the segments of a locked store in its own thread, while recovery reads them.
+
+    The writer may have died before a sync, so everything found must be synced before it counts.
+    :func:`mend` does that; bytes written back by then cost it nothing.
+    """
+
+    def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
+        self._directory = directory
+        self._size_bytes = size_bytes
+        self._thread: Thread | None = None
+        self._over = False
+        self._error: Exception | None = None
+
+    def begin(self, start_offset: int) -> None:
+        """Sync each segment that ends behind ``start_offset``.
+
+        Does nothing with replaced files (tests), which need all calls in one order. If no thread
+        can be started, :func:`mend` does all the work.
+        """
+        if type(self._directory.files) is RealFileSystem:
+            ahead = Thread(
+                target=self._run, args=(start_offset,), name="lakelog-sync-ahead", daemon=True
+            )
+            with suppress(ThreadNotStarted):
+                self._thread = started(ahead)
+
+    def _run(self, start_offset: int) -> None:
+        files, log = self._directory.files, self._directory.commitlog
+        try:
+            for each in segment_files(log, files.list(log)):
+                if not self._over and each.start_offset + self._size_bytes > start_offset:
+                    with closing(files.open(each.path, write=True)) as file:
+                        file.sync()
+        except Exception as error:  # noqa: BLE001  # it is raised by end(): no sync may fail unheard
+            self._error = error
+
+    def end(self) -> None:
+        """Wait for the last sync; raises the error of any sync."""
+        self.leave()
+        if self._error is not None:
+            raise self._error
+
+    def leave(self) -> None:
+        """Start no further sync, and wait for the current one."""
+        self._over = True
+        if self._thread is not None:
+            self._thread.join()

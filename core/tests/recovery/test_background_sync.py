@@ -13,7 +13,7 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.ahead import BackgroundSync
+from lakelog.recovery.apply import BackgroundSync
 from lakelog.settings.model import StoreSettings
 
 SEGMENT = 64 << 10

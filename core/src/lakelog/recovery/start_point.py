@@ -26,7 +26,7 @@ from lakelog.files.state.record_mark import RecordFingerprint
 from lakelog.files.state.tombstones import read_tombstones
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.reading.source import Extent, Source
+from lakelog.log.reading.sources import Extent, Source
 
 MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""

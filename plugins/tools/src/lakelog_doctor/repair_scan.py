@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.codec.recordcrc import is_sealed
+from lakelog.codec.record_crc import is_sealed
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.filler import FILLER_TOPIC, LogGap
 
 if TYPE_CHECKING:
-    from lakelog.codec.recordbatch import RecordBatch
+    from lakelog.codec.record_batch import RecordBatch
 
 
 @attrs.frozen
@@ -93,12 +93,3 @@ class LogLook:
 
 def _seal(batch: RecordBatch, at: int) -> bool:
     return is_sealed(batch[at : at + 1].property_strings[0])
-
-
-def by_segment(gap: LogGap, size_bytes: int) -> Iterator[LogGap]:
-    """Split a gap at segment boundaries."""
-    at = gap.offset
-    while at < gap.end_offset:
-        end = min(gap.end_offset, at - at % size_bytes + size_bytes)
-        yield attrs.evolve(gap, offset=at, end_offset=end)
-        at = end

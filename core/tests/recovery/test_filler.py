@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from lakelog.codec import decode, decode_run
-from lakelog.codec.recordcrc import is_sealed
+from lakelog.codec.record_crc import is_sealed
 from lakelog.format.sysflag import ROLLBACK
 from lakelog.recovery.filler import (
     FILLER_TOPIC,
