@@ -63,46 +63,52 @@ FAR = 1 << 40
 LONE_FLIPS = [0, 1, 5, 8, 9]
 
 
-def surveyed(offsets: list[int], cuts: list[int]) -> QueueOffsetSurvey:
-    """Of one queue, read in parts."""
+def surveyed(offsets: list[int], cuts: list[int], *, joined: bool) -> QueueOffsetSurvey:
+    """Of one queue, read in parts; by several readers where joined."""
     batch = one_after_the_other([("a", 0, each, 0) for each in offsets])
     found = QueueOffsetSurvey(0, 0)
     for first, end in pairwise([0, *cuts, len(offsets)]):
         part = batch[first:end]
-        if len(part):
+        if joined:
+            other = QueueOffsetSurvey(0, 0)
+            other.count(part)
+            found.join(other)
+        elif len(part):
             found.count(part)
     return found
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("cuts", [[], [5], [6], [1, 5, 6], [2, 4, 6, 8]])
 @pytest.mark.parametrize("wrong", [FAR, -1 << 63, -1, 40])
 @pytest.mark.parametrize("at", LONE_FLIPS)
 def test_one_record_that_states_what_cannot_be_raises_nothing(
-    at: int, wrong: int, cuts: list[int], caplog: pytest.LogCaptureFixture
+    at: int, wrong: int, cuts: list[int], joined: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     offsets = [number if number != at else wrong for number in range(10)]
-    found = surveyed(offsets, cuts)
+    found = surveyed(offsets, cuts, joined=joined)
     found.settle(("a", 0), 10, found.end_offset)
     found.tell_doubts()
     assert found.next_offsets == {("a", 0): 10}
     assert "cannot have the queue offset" in caplog.text
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("cuts", [[], [5], [6], [1, 5, 6], [7]])
-def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int]) -> None:
+def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int], joined: bool) -> None:
     offsets = [0, 1, 2, 3, 4, 5, FAR, FAR + 1, FAR + 2]
-    assert surveyed(offsets, cuts).next_offsets == {("a", 0): FAR + 3}
+    assert surveyed(offsets, cuts, joined=joined).next_offsets == {("a", 0): FAR + 3}
 
 
 def test_the_first_record_tells_where_a_log_without_its_front_goes_on() -> None:
-    found = surveyed([5000], [])
+    found = surveyed([5000], [], joined=False)
     found.tell_doubts()
     assert found.next_offsets == {("a", 0): 5001}
 
 
 @pytest.mark.parametrize(("end", "reached", "then"), [(151, 200, 151), (150, 0, 151)])
 def test_units_tell_more_than_a_single_record(end: int, reached: int, then: int) -> None:
-    found = surveyed([FAR], [])
+    found = surveyed([FAR], [], joined=False)
     found.settle(("a", 0), end, reached)
     assert found.next_offsets == {("a", 0): then}
 

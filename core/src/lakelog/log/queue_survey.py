@@ -96,6 +96,20 @@ class QueueOffsetChain:
                 end,
             )
 
+    def join(self, behind: QueueOffsetChain) -> None:
+        """Append the chain of the records right behind, read separately."""
+        if behind.alone:
+            self.take(behind.next - 1, behind.start, behind.end)
+        elif self.alone and 0 < behind.next < self.next:
+            self.doubt_first(behind.next)
+            self.end = behind.end
+        elif behind.next:
+            self.next, self.end, self.alone = max(self.next, behind.next), behind.end, False
+        if behind.doubt_next >= 0:
+            self._doubt_or_follow(
+                behind.doubt_next - 1, behind.doubt_start, behind.doubt_end, behind.doubt_next
+            )
+
 
 def explains(missing: int, gap_bytes: int) -> bool:
     """Whether ``missing`` records can have fit into ``gap_bytes`` of the log."""
@@ -127,6 +141,20 @@ class QueueOffsetSurvey:
         """Raise the next offset of ``queue`` to at least ``next_offset``."""
         if self.next_offsets.get(queue, 0) < next_offset:
             self.next_offsets[queue] = next_offset
+
+    def join(self, behind: QueueOffsetSurvey) -> None:
+        """Append the survey of the records right behind."""
+        self.end_offset = behind.end_offset
+        self.records += behind.records
+        self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
+        self._raise_time(behind.highest_timestamp_ms)
+        for queue, chain in behind.chains.items():
+            before = self.chains.get(queue)
+            if before is None:
+                before = self.chains[queue] = attrs.evolve(chain)
+            else:
+                before.join(chain)
+            self.next_offsets[queue] = before.next
 
     def settle(self, queue: Queue, end: int, reached: int) -> None:
         """Compare with a queue's units: they end at ``end``, with a record before ``reached``.

@@ -221,6 +221,8 @@ class _Reading:
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         sealed = self.core.require_record_crc
+        if not source.known_damage() and not lengths:
+            self._read_sound_segments(found)
         scanned = scan(
             source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
         )
@@ -252,6 +254,23 @@ class _Reading:
             claims.next_offsets() if missing else {},
             tuple(gaps.fillings),
         )
+
+    def _read_sound_segments(self, found: QueueOffsetSurvey) -> None:
+        """Add the sound part from the start on, read in several threads."""
+        from lakelog.recovery.parallel import sound_segments
+
+        starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
+        total = self._total(found.start_offset)
+        files, sealed = self.directory.files, self.core.require_record_crc
+        for each in sound_segments(
+            files, self.directory.commitlog, starts, self.size, sealed=sealed
+        ):
+            if not each.follows(found):
+                break
+            found.join(each.found)
+            self.progress(found.end_offset - found.start_offset, total)
+            if found.end_offset % self.size:
+                break
 
     def _source(self) -> PaddedSource:
         files, path = self.directory.files, self.directory.path

@@ -1,0 +1,140 @@
+"""Threads that read the sound part of a long log, a segment each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core.tests.recovery.support import a_crashed_store, alter, flip, recover_small, tear
+from core.tests.store.support import SEGMENT
+from lakelog import PutResult, accelerate
+from lakelog.errors import BadSegment
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import RECORD_CRC_BYTES, segment_name
+from lakelog.recovery import parallel
+from lakelog.recovery.parallel import SoundSegment, read_segment, sound_segments
+
+STARTS = range(0, 4 * SEGMENT, SEGMENT)
+STORE_TIME_AT = 56
+FILES = RealFileSystem()
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[PutResult]:
+    return a_crashed_store(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def several_processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    before = accelerate.current()
+    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has each method
+    yield
+    accelerate.use(before)
+
+
+class Leaving:
+    """An accelerator that leaves everything to Python."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def segments(path: Path, *, sealed: bool = False) -> list[SoundSegment]:
+    return [
+        read_segment(path / "commitlog" / segment_name(at), at, SEGMENT, sealed=sealed)
+        for at in STARTS
+    ]
+
+
+def test_they_find_all_records(tmp_path: Path, results: list[PutResult]) -> None:
+    found = [each.found for each in segments(tmp_path)]
+    ends = [SEGMENT, 2 * SEGMENT, 3 * SEGMENT, results[-1].end_offset]
+    assert [each.end_offset for each in found] == ends
+    assert sum(each.records for each in found) == len(results)
+    assert found[-1].next_offsets == {("t", 0): len(results)}
+
+
+def test_a_small_window_finds_the_same(
+    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = segments(tmp_path)
+    monkeypatch.setattr(parallel, "WINDOW_BYTES", 2 * max(each.size for each in results))
+    assert segments(tmp_path) == found
+
+
+def test_they_end_before_damage(tmp_path: Path, results: list[PutResult]) -> None:
+    flip(tmp_path, results[50])
+    assert segments(tmp_path)[1].found.end_offset == results[49].end_offset
+
+
+def test_they_end_before_an_older_record(tmp_path: Path, results: list[PutResult]) -> None:
+    alter(tmp_path, results[50].physical_offset + STORE_TIME_AT, lambda _: bytes(7) + b"\x01", 8)
+    assert segments(tmp_path)[1].found.end_offset == results[49].end_offset
+
+
+def test_they_end_before_a_record_without_the_checksum_that_is_required(tmp_path: Path) -> None:
+    results = a_crashed_store(tmp_path, record_crc=True)
+    at = results[50].end_offset - RECORD_CRC_BYTES
+    alter(tmp_path, at, lambda data: b"9" * (len(data) - 1) + b"\x02", RECORD_CRC_BYTES)
+    assert segments(tmp_path)[1].found.end_offset == 2 * SEGMENT
+    found = segments(tmp_path, sealed=True)
+    assert [each.found.end_offset for each in found[:2]] == [SEGMENT, results[49].end_offset]
+
+
+def test_a_file_that_cannot_be_read_ends_them(tmp_path: Path, results: list[PutResult]) -> None:
+    (tmp_path / "commitlog" / segment_name(SEGMENT)).unlink()
+    found = list(sound_segments(FILES, tmp_path / "commitlog", STARTS, SEGMENT, sealed=False))
+    assert [each.found.end_offset for each in found] == [SEGMENT]
+    assert results
+
+
+def test_one_segment_is_not_worth_a_thread(tmp_path: Path, results: list[PutResult]) -> None:
+    assert not list(sound_segments(FILES, tmp_path / "commitlog", [0], SEGMENT, sealed=False))
+    assert results
+
+
+def test_plain_python_reads_in_one_thread(tmp_path: Path, results: list[PutResult]) -> None:
+    accelerate.use(None)
+    assert not list(sound_segments(FILES, tmp_path / "commitlog", STARTS, SEGMENT, sealed=False))
+    assert results
+
+
+@pytest.mark.parametrize("disorder", ["none", "torn", "damaged", "set back", "refused"])
+def test_the_recovery_is_the_same_with_them(
+    disorder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = a_crashed_store(tmp_path)
+    if disorder == "torn":
+        tear(tmp_path, results[-1])
+    elif disorder == "set back":
+        for each in results[40:45]:
+            at = each.physical_offset + STORE_TIME_AT
+            alter(tmp_path, at, lambda _: bytes(7) + b"\x01", 8)
+    elif disorder != "none":
+        flip(tmp_path, results[50])
+    read: list[int] = []
+
+    def counted(path: Path, start: int, size_bytes: int, *, sealed: bool) -> SoundSegment:
+        read.append(start)
+        return read_segment(path, start, size_bytes, sealed=sealed)
+
+    monkeypatch.setattr(parallel, "read_segment", counted)
+    if disorder == "refused":
+        with pytest.raises(BadSegment):
+            recover_small(tmp_path, on_damage="refuse")
+        assert read
+        return
+    accelerate.use(None)
+    alone = recover_small(tmp_path, dry_run=True)
+    assert not read
+    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has each method
+    together = recover_small(tmp_path)
+    assert {0, SEGMENT} <= set(read) <= set(STARTS)  # what follows damage may be cancelled
+    assert together.end_offset == alone.end_offset
+    assert together.records == alone.records
+    assert list(map(str, together.damage)) == list(map(str, alone.damage))
+    assert len(together.cut) == len(alone.cut)
